@@ -1,0 +1,125 @@
+"""The few kinds of error, each saying whose fault it is and what the caller should do.
+
+Every error a user can meet derives from :class:`SeaweedMQError`. A message names the thing, the rule it broke and
+the remedy. ``rpc.status`` is the only place that turns these into gRPC status codes and back.
+"""
+
+from typing import ClassVar
+
+
+class SeaweedMQError(Exception):
+    """Base of all errors.
+
+    ``code`` travels on the wire; ``retryable`` tells whether the same call may succeed later unchanged.
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    retryable: ClassVar[bool] = False
+
+
+class InvalidArgument(SeaweedMQError):
+    """The caller's fault: the input breaks a rule. Correct it; sending it again unchanged fails again."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(SeaweedMQError):
+    """The named topic, segment, broker or file does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(SeaweedMQError):
+    """The name or address is taken."""
+
+    code = "ALREADY_EXISTS"
+
+
+class StaleMetadata(SeaweedMQError):
+    """The caller's view of the cluster is old (wrong owner, wrong epoch). Refresh the metadata, then retry."""
+
+    code = "STALE_METADATA"
+    retryable = True
+
+
+class SegmentSealed(SeaweedMQError):
+    """The segment is closed for good. Follow its successors."""
+
+    code = "SEGMENT_SEALED"
+    retryable = True
+
+
+class Fenced(SeaweedMQError):
+    """A newer incarnation of the caller (producer epoch, leader, lease) has taken over. Stop."""
+
+    code = "FENCED"
+
+
+class OutOfRange(SeaweedMQError):
+    """The offset is below what retention kept, or above what is committed."""
+
+    code = "OUT_OF_RANGE"
+
+
+class Unavailable(SeaweedMQError):
+    """The cluster can not do it now (no leader, broker gone, etcd out of reach). Retry with back-off."""
+
+    code = "UNAVAILABLE"
+    retryable = True
+
+
+class DeadlineExceeded(SeaweedMQError):
+    """It was not done in the time allowed. It may still happen; idempotent producers may safely retry."""
+
+    code = "DEADLINE_EXCEEDED"
+    retryable = True
+
+
+class ResourceExhausted(SeaweedMQError):
+    """A configured limit is reached (memory, segments, producers). Slow down or raise the limit."""
+
+    code = "RESOURCE_EXHAUSTED"
+    retryable = True
+
+
+class StorageFailed(SeaweedMQError):
+    """The shared storage refused: unwritable, full or gone. Nothing acknowledged is affected; mend it and retry."""
+
+    code = "STORAGE_FAILED"
+    retryable = True
+
+
+class Corrupt(SeaweedMQError):
+    """Bytes fail their checksum or structure. The message names the file and position. Never served."""
+
+    code = "CORRUPT"
+
+
+class Unsupported(SeaweedMQError):
+    """The protocol, format version or encoding is not one this build speaks. Upgrade the older side."""
+
+    code = "UNSUPPORTED"
+
+
+class Closed(SeaweedMQError):
+    """The client, publisher or subscriber was closed by its owner."""
+
+    code = "CLOSED"
+
+
+ALL_KINDS: tuple[type[SeaweedMQError], ...] = (
+    InvalidArgument,
+    NotFound,
+    AlreadyExists,
+    StaleMetadata,
+    SegmentSealed,
+    Fenced,
+    OutOfRange,
+    Unavailable,
+    DeadlineExceeded,
+    ResourceExhausted,
+    StorageFailed,
+    Corrupt,
+    Unsupported,
+    Closed,
+)

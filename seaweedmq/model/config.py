@@ -1,0 +1,41 @@
+"""Every limit and interval of a broker, in one place. Units last in the names."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Settings of one broker process. The defaults suit a small machine; ``--config FILE`` (TOML) changes them."""
+
+    lease_ttl_s: float = 5.0
+    """etcd lease of the broker and of the leader lock; renewed every half."""
+    memory_bytes_max: int = 1024 * MIB
+    """Bound on the whole process. Log buffers and the read cache get what the runtime leaves of it."""
+    segment_buffer_bytes_max: int = 64 * MIB
+    """Accepted and not yet written, per segment; beyond it the broker stops reading from publishers."""
+    frame_bytes_max: int = 16 * MIB
+    stream_in_flight_bytes_max: int = 32 * MIB
+    stream_in_flight_frames_max: int = 16
+    read_chunk_bytes: int = 1 * MIB
+    """Frames are read from files and sent to subscribers in runs of about this size."""
+    log_roll_bytes: int = 128 * MIB
+    """A log file is sealed when it reaches this size ..."""
+    log_roll_age_s: float = 60.0
+    """... or this age, if it holds anything; sealed log files become Parquet."""
+    flush_interval_s: float = 1.0
+    """Longest time from written to fsynced for ``replicated`` topics."""
+    log_grace_s: float = 600.0
+    """How long a log file stays after its Parquet file is complete, and an expired file after retention chose it."""
+    table_row_group_bytes: int = 16 * MIB
+    maintenance_interval_s: float = 10.0
+    """How often files are looked over for conversion, retention and deletion."""
+    load_report_interval_s: float = 1.0
+    producers_per_segment_max: int = 1_000
+    """Producers remembered for duplicate detection, the longest idle forgotten first."""
+    open_segments_max: int = 2_000
+    streams_max: int = 10_000
+    rpc_timeout_s: float = 10.0
+    """Deadline of one unary call between brokers."""

@@ -1,0 +1,154 @@
+"""What clients and brokers say to each other, as values. ``rpc`` puts them on the wire; the simulation passes them as is.
+
+A publish stream serves one segment and one producer: the client opens it, then sends frames; the broker answers
+``PublishReady``, then acknowledgements in the order of the frames, and at the end of the segment ``PublishSealed``.
+A subscribe stream serves one segment: the client opens it with a credit in bytes and adds to it as it consumes; the
+broker never sends more frame bytes than it was given, but for the first frame of a stream, so that a credit below one
+frame does not stall.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+PROTOCOL_VERSION = 1
+
+Frames: TypeAlias = bytes | memoryview
+"""One or more frames back to back, whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOpen:
+    topic: TopicName
+    segment: int
+    epoch: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFrames:
+    data: Frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishReady:
+    next_sequence: int
+    """Sequences below are stored already; the client starts here or repeats frames below."""
+    frame_bytes_max: int
+    in_flight_frames_max: int
+    """Frames the client may have sent and not seen acknowledged."""
+    in_flight_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameAck:
+    """Records ``first_sequence ... + record_count`` of the producer are kept at ``base_offset ...``."""
+
+    first_sequence: int
+    record_count: int
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAck:
+    frames: tuple[FrameAck, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSealed:
+    """Last message of a stream whose segment is closed: what was not committed goes to the successors."""
+
+    end_offset: int
+    next_sequence: int
+    """Of this producer: everything below is committed here, nothing else ever will be."""
+    recent: tuple[FrameAck, ...]
+    """The producer's last committed frames, so that a lost acknowledgement can be made good."""
+    successors: tuple[int, ...]
+
+
+PublishRequest: TypeAlias = PublishOpen | PublishFrames
+PublishReply: TypeAlias = PublishReady | PublishAck | PublishSealed
+
+
+class StartKind(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a subscriber begins. ``value`` is the offset, or microseconds since 1970 UTC; 0 for the other kinds."""
+
+    kind: StartKind
+    value: int = 0
+
+
+EARLIEST = Start(StartKind.EARLIEST)
+LATEST = Start(StartKind.LATEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeOpen:
+    topic: TopicName
+    segment: int
+    start: Start
+    credit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeCredit:
+    credit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeReady:
+    start_offset: int
+    """Where delivery begins: the client drops records of the first frame below it."""
+    high_watermark: int
+    """First offset that was not committed when the stream opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeFrames:
+    data: Frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeEnd:
+    """The segment is sealed and all of it was sent."""
+
+    end_offset: int
+    successors: tuple[int, ...]
+
+
+SubscribeRequest: TypeAlias = SubscribeOpen | SubscribeCredit
+SubscribeReply: TypeAlias = SubscribeReady | SubscribeFrames | SubscribeEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic, all its segments (open and sealed, by id) and the addresses of the brokers that live now."""
+
+    topic: Topic
+    segments: tuple[Segment, ...]
+    addresses: Mapping[str, str]
+    """Broker id -> host:port, of every live broker: any of them serves a sealed segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentStats:
+    """How far one segment is, as its primary (open) or the metadata (sealed) knows."""
+
+    segment: int
+    high_watermark: int
+    flushed_offset: int
+    """First offset not yet fsynced."""
+    bytes_per_s: float
+    records_per_s: float

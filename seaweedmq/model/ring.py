@@ -1,0 +1,82 @@
+"""The key ring: 65,536 slots, and contiguous ranges of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import xxhash
+
+from seaweedmq.errors import InvalidArgument
+
+RING_SLOTS = 65_536
+HISTOGRAM_BUCKETS = 16
+
+
+def slot_of(key: bytes) -> int:
+    """Slot of a partition key in [0, 65536): the top 16 bits of XXH3-64 with seed 0."""
+    return xxhash.xxh3_64_intdigest(key) >> 48
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """Contiguous slots ``[lo, hi)``. Invariant: 0 <= lo < hi <= 65536."""
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lo < self.hi <= RING_SLOTS:
+            raise InvalidArgument(
+                f"key range [{self.lo}, {self.hi}) is not a part of the ring: needs 0 <= lo < hi <= {RING_SLOTS}"
+            )
+
+    @property
+    def width(self) -> int:
+        """Number of slots."""
+        return self.hi - self.lo
+
+    def __contains__(self, slot: int) -> bool:
+        return self.lo <= slot < self.hi
+
+    def covers(self, slot_min: int, slot_max: int) -> bool:
+        """Whether every slot from ``slot_min`` to ``slot_max``, both included, lies in the range."""
+        return self.lo <= slot_min <= slot_max < self.hi
+
+    def split(self, at: int) -> tuple["KeyRange", "KeyRange"]:
+        """Cut into ``[lo, at)`` and ``[at, hi)``.
+
+        Raises:
+            InvalidArgument: ``at`` leaves one side empty.
+        """
+        if not self.lo < at < self.hi:
+            raise InvalidArgument(
+                f"can not split [{self.lo}, {self.hi}) at slot {at}: choose a slot from {self.lo + 1} to {self.hi - 1}"
+            )
+        return KeyRange(self.lo, at), KeyRange(at, self.hi)
+
+    def __str__(self) -> str:
+        return f"[{self.lo}, {self.hi})"
+
+
+WHOLE_RING = KeyRange(0, RING_SLOTS)
+
+
+def even_ranges(count: int) -> tuple[KeyRange, ...]:
+    """Cut the whole ring into ``count`` ranges whose widths differ by at most one slot.
+
+    Raises:
+        InvalidArgument: ``count`` is not from 1 to 65536.
+    """
+    if not 1 <= count <= RING_SLOTS:
+        raise InvalidArgument(f"{count} segments asked for: a topic has from 1 to {RING_SLOTS}, one a slot at most")
+    edges = [RING_SLOTS * i // count for i in range(count + 1)]
+    return tuple(KeyRange(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False))
+
+
+def is_partition(ranges: Iterable[KeyRange]) -> bool:
+    """Whether the ranges, in any order, cover the ring exactly once."""
+    at = 0
+    for r in sorted(ranges):
+        if r.lo != at:
+            return False
+        at = r.hi
+    return at == RING_SLOTS

@@ -1,0 +1,55 @@
+"""Segments: one slot range of one topic during one stretch of time, owned by a fixed list of brokers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.topic import TopicName
+
+
+class SegmentState(StrEnum):
+    OPEN = "open"
+    SEALED = "sealed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSequence:
+    """How far a producer's stream got: every sequence below ``next_sequence`` is committed. Sequences count records."""
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A segment as recorded in etcd. It never changes its owners or its range; change means seal and succeed."""
+
+    topic: TopicName
+    id: int
+    slots: KeyRange
+    epoch: int
+    """Fencing number, at least 1. Rises when the segment is fenced."""
+    state: SegmentState
+    replicas: tuple[str, ...]
+    """Broker ids, the primary first. A broker id names one run of a broker process, never a later one."""
+    predecessors: tuple[int, ...] = ()
+    successors: tuple[int, ...] = ()
+    start_offset: int = 0
+    """Largest ``end_offset`` of the predecessors."""
+    end_offset: int | None = None
+    """First offset that does not belong to the segment; None while open. What files hold beyond it is ignored."""
+    sequences: tuple[ProducerSequence, ...] = ()
+    """Sealed producer sequences, the most recently active first; empty while open."""
+
+    @property
+    def primary(self) -> str:
+        """Broker id of the primary."""
+        return self.replicas[0]
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is SegmentState.OPEN
+
+    def __str__(self) -> str:
+        return f"{self.topic}#{self.id}"

@@ -1,0 +1,120 @@
+"""Topics: their names, and what a user chose for them."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seaweedmq.errors import InvalidArgument
+
+NAME_LENGTH_MAX = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_RULE = (
+    f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit "
+    "(names become folders and etcd keys, so that every file system and tool can read them)"
+)
+
+
+def check_name(what: str, name: str) -> str:
+    """Return ``name`` if it may name a namespace, topic or group; ``what`` goes into the error.
+
+    Raises:
+        InvalidArgument: the name is empty, too long, or has a character that is not allowed.
+    """
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"{what} {name[:24]!r}... has {len(name)} characters: {_RULE}")
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(f"{what} {name!r} is not allowed: {_RULE}")
+    return name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """``namespace/name``."""
+
+    namespace: str
+    name: str
+
+    def __post_init__(self) -> None:
+        check_name("namespace", self.namespace)
+        check_name("topic name", self.name)
+
+    @classmethod
+    def parse(cls, text: str) -> "TopicName":
+        """Read ``namespace/name``.
+
+        Raises:
+            InvalidArgument: not two legal names with one slash between.
+        """
+        namespace, slash, name = text.partition("/")
+        if not slash or "/" in name:
+            raise InvalidArgument(f"topic {text[:200]!r} is not NAMESPACE/NAME: write it like shop/orders")
+        return cls(namespace, name)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Durability(StrEnum):
+    """When a record counts as kept."""
+
+    REPLICATED = "replicated"
+    """Every replica holds it and, on file storage, it is in the file; fsync follows within the flush interval."""
+    STORED = "stored"
+    """It is fsynced (or its object is put)."""
+
+
+class Scaling(StrEnum):
+    """Whether the cluster may split and merge the topic's segments by itself."""
+
+    AUTO = "auto"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """What a user asks for when creating a topic."""
+
+    name: TopicName
+    segments: int = 1
+    replicas: int = 1
+    durability: Durability | None = None
+    """None: ``stored`` with one replica, ``replicated`` with more."""
+    scaling: Scaling = Scaling.AUTO
+    schema: bytes | None = None
+    """Arrow schema as an IPC schema message; None for a plain topic."""
+    retention_s: float | None = None
+    retention_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    """What ``topic alter`` changes. None leaves a setting as it is; a retention of 0 removes the limit."""
+
+    durability: Durability | None = None
+    scaling: Scaling | None = None
+    retention_s: float | None = None
+    retention_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as recorded in etcd."""
+
+    name: TopicName
+    uid: int
+    """Random 63 bits; tells a topic from an earlier one of the same name. Written into every log file."""
+    replicas: int
+    durability: Durability
+    scaling: Scaling
+    schema: bytes | None
+    retention_s: float | None
+    retention_bytes: int | None
+    next_segment: int
+    """Id the next segment will get; ids are never used twice."""
+    created_us: int
+    """Wall clock, microseconds since 1970 UTC."""
+
+    @property
+    def schema_version(self) -> int:
+        """0 for a plain topic, 1 once it has a schema."""
+        return 0 if self.schema is None else 1

@@ -1,0 +1,248 @@
+"""What the brokers and clients need of the world, as protocols. Adapters: ``storage``, ``coordination``, ``rpc``.
+
+Sleeping and waiting go through asyncio, whose clock the simulation replaces; wall time and randomness are passed in.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.protocol import (
+    PublishReply,
+    PublishRequest,
+    SegmentStats,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+)
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+
+# --- the environment ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Clock and randomness of one process. Monotonic time is the event loop's ``time()``."""
+
+    wall_us: Callable[[], int]
+    """Microseconds since 1970 UTC."""
+    rng: random.Random = field(default_factory=random.Random)
+
+
+# --- storage --------------------------------------------------------------------------------------------------------
+
+
+class FileKind(StrEnum):
+    LOG = "log"
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A log or Parquet file of a segment, known by its name alone."""
+
+    topic: TopicName
+    segment: int
+    kind: FileKind
+    base_offset: int
+    end_offset: int | None
+    """Exclusive; None for a log file, whose end only its content tells."""
+    writer: str
+    """Broker id that wrote a log file; "" for a table."""
+    size_bytes: int
+    path: str
+    """Relative to the storage root."""
+    modified_us: int
+    """Wall clock of the storage; the grace periods are counted from it."""
+
+
+class LogWriter(Protocol):
+    """One log file being appended to by its only writer. All methods raise StorageFailed."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+        """Write all chunks behind one another; on return they survive the death of the process."""
+
+    async def sync(self) -> None:
+        """On return, everything appended before the call survives the death of the machine."""
+
+    async def close(self) -> None: ...
+
+
+class LogReader(Protocol):
+    """Random access to one file, log or table."""
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes; fewer at the end of the file. NotFound if the file was deleted."""
+
+    async def close(self) -> None: ...
+
+
+class SegmentStore(Protocol):
+    """Shared storage. Paths and formats are those of ``codec``; nothing here knows brokers or metadata."""
+
+    async def check(self) -> None:
+        """Raise StorageFailed unless the root exists and can be written."""
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> LogWriter:
+        """Create a log file that did not exist (AlreadyExists) and write its preamble."""
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        """Log and table files, by (base_offset, kind, writer). Foreign names are reported once and left alone."""
+
+    async def open(self, file: SegmentFile) -> LogReader: ...
+
+    async def local_path(self, path: str) -> str:
+        """A path that Arrow can open, for table files."""
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        """Delete for good; missing files are no error."""
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        """Replace ``topic.json`` or ``lineage.json`` atomically."""
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        """Move the topic's folders out of the way at once, so that the name is free, and delete them."""
+
+
+class TableConverter(Protocol):
+    """Turns sealed log files into Parquet, off the event loop."""
+
+    async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
+        """Write the Parquet files that hold the logs' records below ``end_offset``; return them. Idempotent."""
+
+    async def close(self) -> None: ...
+
+
+# --- coordination ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key with its value and etcd revisions."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Holds if the key's creation or modification revision equals; 0 means the key does not exist."""
+
+    key: str
+    create_revision: int | None = None
+    mod_revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    key: str
+    value: bytes
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    key: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All entries below a prefix at one revision."""
+
+    revision: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Puts and deletions of one or more revisions, in order; ``revision`` is the last."""
+
+    revision: int
+    puts: tuple[Entry, ...]
+    deletes: tuple[str, ...]
+
+
+class MetaStore(Protocol):
+    """A strongly consistent key-value store with leases and watches: etcd.
+
+    Every method raises Unavailable when the store can not be reached within its deadline; a transaction that raised
+    may or may not have happened.
+    """
+
+    async def get(self, key: str) -> Entry | None: ...
+
+    async def list(self, prefix: str) -> Snapshot: ...
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """Do all of ``then`` if all compares hold; return the new revision, or None if one does not hold."""
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        """Changes at and after ``from_revision``, without end. OutOfRange: compacted, list again. Unavailable: lost."""
+
+    async def grant_lease(self, ttl_s: float) -> int: ...
+
+    async def renew_lease(self, lease: int) -> float:
+        """Seconds the lease now lasts; 0 if it is gone."""
+
+    async def revoke_lease(self, lease: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+# --- brokers as seen by clients and by each other -------------------------------------------------------------------
+
+
+class BrokerApi(Protocol):
+    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription: ...
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription: ...
+
+    async def delete_topic(self, name: TopicName) -> None: ...
+
+    async def list_topics(self) -> tuple[Topic, ...]: ...
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        """Give an empty topic the schema of its first table; the same schema again is no error."""
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """Of every open segment, wherever its primary is."""
+
+    async def cluster_status(self) -> ClusterStatus: ...
+
+    # between brokers
+
+    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """Of the open segments whose primary this broker is."""
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        """Until the stream ends, or StaleMetadata when this broker is not the leader."""
+
+
+class Dialer(Protocol):
+    """Opens and keeps connections to brokers by address."""
+
+    def dial(self, address: str) -> BrokerApi: ...
+
+    async def close(self) -> None: ...
