@@ -1,0 +1,72 @@
+"""``topic.json`` and ``lineage.json``: what a reader without etcd needs to know about a topic. Bytes <-> values.
+
+Both lie beside the topic's files and are rewritten by the leader. They repeat the values of ``codec.metadata``, laid
+out for people as well: ``topic.json`` spells the schema as ``columns``, ``lineage.json`` has one segment a line.
+Unknown fields are ignored when reading, so that a newer cluster can be read by an older reader.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from seaweedmq.codec.batch import schema_from_bytes
+from seaweedmq.codec.metadata import segment_from_json, segment_to_json, topic_from_json, topic_to_json
+from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+TOPIC_DOCUMENT = "topic.json"
+LINEAGE_DOCUMENT = "lineage.json"
+_VERSION = 1
+
+
+def topic_document(topic: Topic) -> bytes:
+    """``topic.json``: the topic as in etcd, and ``columns`` with the name, Arrow type and nullability of each.
+
+    ``columns`` is for people and foreign tools; reading takes the schema from the metadata.
+    """
+    fields = json.loads(topic_to_json(topic))
+    schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+    fields["columns"] = (
+        None if schema is None else [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
+    )
+    return json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def topic_from_document(content: bytes) -> Topic:
+    """Inverse of :func:`topic_document`.
+
+    Raises:
+        Corrupt: not the JSON of a topic.
+        Unsupported: written in a later version of the format.
+    """
+    return topic_from_json(content)
+
+
+def lineage_document(name: TopicName, segments: Iterable[Segment]) -> bytes:
+    """``lineage.json``: all segments of the topic, open and sealed, by id."""
+    lines = ",\n".join(segment_to_json(s).decode() for s in sorted(segments, key=lambda s: s.id))
+    return f'{{"v": {_VERSION}, "topic": {json.dumps(str(name))}, "segments": [\n{lines}\n]}}\n'.encode()
+
+
+def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...]]:
+    """Inverse of :func:`lineage_document`: the topic's name and its segments by id.
+
+    Raises:
+        Corrupt: not the JSON of a lineage, or a segment of another topic in it.
+        Unsupported: written in a later version of the format.
+    """
+    try:
+        fields: Any = json.loads(content)
+        version = fields["v"]
+        name = TopicName.parse(fields["topic"])
+        entries = [json.dumps(entry).encode() for entry in fields["segments"]]
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidArgument) as error:
+        raise Corrupt(f"{LINEAGE_DOCUMENT} is not readable ({error}): it is rewritten at the next change") from error
+    if version != _VERSION:
+        raise Unsupported(f"{LINEAGE_DOCUMENT} has version {version}, this build reads {_VERSION}: upgrade the reader")
+    segments = sorted((segment_from_json(entry) for entry in entries), key=lambda s: s.id)
+    foreign = next((s for s in segments if s.topic != name), None)
+    if foreign is not None:
+        raise Corrupt(f"{LINEAGE_DOCUMENT} of {name} holds {foreign}, a segment of another topic")
+    return name, tuple(segments)
