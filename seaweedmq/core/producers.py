@@ -6,7 +6,7 @@ where the last one ended, a repeat if it was stored before, and anything else is
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seaweedmq.errors import Fenced, InvalidArgument
 from seaweedmq.model.protocol import FrameAck
@@ -40,6 +40,9 @@ class ProducerTable:
 
     def __init__(self, limit: int, states: Iterable[ProducerState] = ()) -> None:
         self._limit = limit
+        self.written = 0
+        """Offset below which frames are in the log file. Frames above it are remembered however many they are, since
+        a snapshot must be able to leave them out."""
         self._states: OrderedDict[int, ProducerState] = OrderedDict((s.producer_id, s) for s in states)
         self._trim()
 
@@ -82,19 +85,36 @@ class ProducerTable:
         state = self.state(producer_id, producer_epoch)
         if ack.first_sequence != state.next_sequence:
             raise AssertionError(f"{ack} recorded out of order, next is {state.next_sequence}")
+        recent = state.recent
+        while len(recent) >= RECENT_FRAMES and recent[0].base_offset < self.written:
+            recent = recent[1:]
         self._states[producer_id] = ProducerState(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             next_sequence=ack.first_sequence + ack.record_count,
-            recent=(*state.recent[-(RECENT_FRAMES - 1) :], ack),
+            recent=(*recent, ack),
         )
         self._states.move_to_end(producer_id)
         self._trim()
 
-    def snapshot(self) -> tuple[ProducerState, ...]:
-        """All states, the longest idle first: feeding them to a new table restores this one."""
-        return tuple(self._states.values())
+    def snapshot(self, below: int | None = None) -> tuple[ProducerState, ...]:
+        """All states, the longest idle first: feeding them to a new table restores this one.
+
+        With ``below``, the states as they were when the log ended at that offset: a frame that is not written yet must
+        not count as stored in the file that begins there, or a crash would lose it silently.
+        """
+        if below is None:
+            return tuple(self._states.values())
+        return tuple(_state_below(state, below) for state in self._states.values())
 
     def _trim(self) -> None:
         while len(self._states) > self._limit:
             self._states.popitem(last=False)
+
+
+def _state_below(state: ProducerState, offset: int) -> ProducerState:
+    kept = tuple(ack for ack in state.recent if ack.base_offset < offset)
+    dropped = state.recent[len(kept) :]
+    if not dropped:
+        return state
+    return replace(state, next_sequence=dropped[0].first_sequence, recent=kept)

@@ -1,4 +1,6 @@
-"""What clients and brokers say to each other, as values. ``rpc`` puts them on the wire; the simulation passes them as is.
+"""What clients and brokers say to each other, as values.
+
+``rpc`` puts them on the wire; the simulation passes them as they are.
 
 A publish stream serves one segment and one producer: the client opens it, then sends frames; the broker answers
 ``PublishReady``, then acknowledgements in the order of the frames, and at the end of the segment ``PublishSealed``.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import xxhash
 
@@ -13,7 +14,7 @@ HISTOGRAM_BUCKETS = 16
 
 def slot_of(key: bytes) -> int:
     """Slot of a partition key in [0, 65536): the top 16 bits of XXH3-64 with seed 0."""
-    return xxhash.xxh3_64_intdigest(key) >> 48
+    return int(xxhash.xxh3_64_intdigest(key)) >> 48
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +70,7 @@ def even_ranges(count: int) -> tuple[KeyRange, ...]:
     if not 1 <= count <= RING_SLOTS:
         raise InvalidArgument(f"{count} segments asked for: a topic has from 1 to {RING_SLOTS}, one a slot at most")
     edges = [RING_SLOTS * i // count for i in range(count + 1)]
-    return tuple(KeyRange(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False))
+    return tuple(KeyRange(lo, hi) for lo, hi in pairwise(edges))
 
 
 def is_partition(ranges: Iterable[KeyRange]) -> bool:

@@ -1,0 +1,65 @@
+"""Which brokers get a new segment: the least loaded ones, each replica on another broker, ties broken by the caller."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from seaweedmq.errors import InvalidArgument
+
+SEGMENT_COST = 0.02
+"""What one idle segment counts, in shares of a core: it spreads segments that carry no traffic yet. A bias, not a
+measurement; it only has to be above zero and below any real load."""
+
+RATE_COST_BYTES = 500_000_000
+"""Bytes a second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A live broker and what it carries. ``cpu_share`` of a core; ``bytes_per_s`` over all its segments."""
+
+    broker: str
+    segments: int = 0
+    cpu_share: float = 0.0
+    bytes_per_s: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """Load as shares of a core: the larger of what is measured and what the rates imply, and its segments."""
+        return max(self.cpu_share, self.bytes_per_s / RATE_COST_BYTES) + SEGMENT_COST * self.segments
+
+
+def place(
+    candidates: Iterable[Candidate], *, segments: int, replicas: int, tie: Callable[[], float]
+) -> list[tuple[str, ...]]:
+    """Replicas (the primary first) for each of ``segments`` new segments.
+
+    Each segment goes to the ``replicas`` cheapest brokers, and what it is expected to cost is added before the next
+    is placed. ``tie`` returns a random number; equal costs are ordered by it.
+
+    Raises:
+        InvalidArgument: more replicas than brokers.
+    """
+    costs = {c.broker: c.cost for c in candidates}
+    if not 1 <= replicas <= len(costs):
+        raise InvalidArgument(
+            f"{replicas} replicas asked for, but {len(costs)} brokers are live: "
+            f"ask for 1 to {max(1, len(costs))}, or add brokers"
+        )
+    placed: list[tuple[str, ...]] = []
+    for _ in range(segments):
+        chosen = tuple(sorted(costs, key=lambda broker: (costs[broker], tie()))[:replicas])
+        for broker in chosen:
+            costs[broker] += SEGMENT_COST
+        placed.append(chosen)
+    return placed
+
+
+def maintainer(primary: str, live: Sequence[str], weight: Callable[[str], int]) -> str:
+    """The one broker that looks after a sealed segment's files: its primary while that lives, else by rendezvous.
+
+    ``weight`` hashes a broker id together with the segment; the highest wins (rendezvous hashing, Thaler and
+    Ravishankar 1998), so that every broker decides alike and a change of brokers moves few segments.
+    """
+    if primary in live:
+        return primary
+    return max(live, key=lambda broker: (weight(broker), broker))

@@ -1,0 +1,151 @@
+"""The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
+
+A frame goes through ``append`` (offset assigned, held in memory), ``on_written`` (in the log file), ``on_synced``
+(fsynced) and ``on_committed`` (visible and acknowledged). The shell does the work between and reports it here.
+
+Invariants, checked at every step::
+
+    cache_start <= committed <= written <= end          flushed <= written <= end
+    entries are contiguous from cache_start to end      nothing above committed is ever read
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from seaweedmq.core.producers import ProducerState, ProducerTable
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.topic import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A stamped frame in memory."""
+
+    base_offset: int
+    end_offset: int
+    timestamp_max_us: int
+    header: bytes
+    payload: bytes | memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header) + len(self.payload)
+
+
+class SegmentLog:
+    """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
+
+    def __init__(self, *, start_offset: int, durability: Durability, producers: ProducerTable) -> None:
+        self.durability = durability
+        self.producers = producers
+        self.producers.written = start_offset
+        self.end = start_offset
+        """Next offset to assign."""
+        self.written = start_offset
+        self.flushed = start_offset
+        self.committed = start_offset
+        """The high watermark."""
+        self.unwritten_bytes = 0
+        self.cached_bytes = 0
+        """Of every entry in memory, unwritten ones included."""
+        self._entries: list[LogEntry] = []
+        self._bases: list[int] = []
+        self._first = 0
+        """Index of the oldest entry still held; the lists are compacted now and then."""
+        self._unwritten = 0
+        """Index of the first entry not handed out by ``take_unwritten``."""
+
+    @property
+    def cache_start(self) -> int:
+        """Lowest offset still in memory; ``end`` if nothing is."""
+        return self._bases[self._first] if self._first < len(self._bases) else self.end
+
+    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
+        """The acknowledgement of an earlier copy, or None for a new frame; raises as ProducerTable.find_repeat."""
+        return self.producers.find_repeat(producer_id, producer_epoch, first_sequence, count)
+
+    def append(self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry) -> FrameAck:
+        """Hold a new frame whose header was stamped with ``end``."""
+        assert entry.base_offset == self.end, f"frame stamped {entry.base_offset}, expected {self.end}"
+        assert entry.end_offset > entry.base_offset
+        ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
+        self.producers.record(producer_id, producer_epoch, ack)
+        self._entries.append(entry)
+        self._bases.append(entry.base_offset)
+        self.end = entry.end_offset
+        self.unwritten_bytes += entry.size_bytes
+        self.cached_bytes += entry.size_bytes
+        return ack
+
+    def producers_written(self) -> tuple[ProducerState, ...]:
+        """What every producer has in the files: goes into the preamble of a log file that begins at ``written``."""
+        return self.producers.snapshot(below=self.written)
+
+    def take_unwritten(self, bytes_max: int) -> list[LogEntry]:
+        """The next entries to write, at least one if there is any, at most about ``bytes_max`` bytes."""
+        taken: list[LogEntry] = []
+        size = 0
+        while self._unwritten < len(self._entries) and (not taken or size < bytes_max):
+            entry = self._entries[self._unwritten]
+            taken.append(entry)
+            size += entry.size_bytes
+            self._unwritten += 1
+        return taken
+
+    def on_written(self, end_offset: int, size_bytes: int) -> None:
+        """Everything below ``end_offset`` is in the log file."""
+        assert self.written < end_offset <= self.end, f"written {self.written} -> {end_offset}, end {self.end}"
+        self.written = end_offset
+        self.producers.written = end_offset
+        self.unwritten_bytes -= size_bytes
+        assert self.unwritten_bytes >= 0
+
+    def on_synced(self, end_offset: int) -> None:
+        """Everything below ``end_offset`` survives the machine."""
+        assert end_offset <= self.written, f"synced {end_offset} above written {self.written}"
+        self.flushed = max(self.flushed, end_offset)
+
+    @property
+    def committable(self) -> int:
+        """How far the topic's durability holds now."""
+        return self.flushed if self.durability is Durability.STORED else self.written
+
+    def on_committed(self, offset: int) -> None:
+        """The shell saw that its lease lives, after the durable step: make everything below ``offset`` visible."""
+        assert self.committed <= offset <= self.committable, f"commit {offset} above {self.committable}"
+        self.committed = offset
+
+    def read(self, offset: int, bytes_max: int) -> list[LogEntry]:
+        """Committed entries from the one that holds ``offset`` on; empty at the high watermark.
+
+        Requires ``offset >= cache_start``. At least one entry if any is committed, else about ``bytes_max`` bytes.
+        """
+        assert offset >= self.cache_start, f"offset {offset} is below the cache, which starts at {self.cache_start}"
+        found: list[LogEntry] = []
+        if offset >= self.committed:
+            return found
+        size = 0
+        for index in range(bisect_right(self._bases, offset) - 1, len(self._entries)):
+            entry = self._entries[index]
+            if entry.end_offset > self.committed or (found and size + entry.size_bytes > bytes_max):
+                break
+            found.append(entry)
+            size += entry.size_bytes
+        return found
+
+    def evict(self, bytes_wanted: int) -> int:
+        """Forget the oldest committed entries, which the log files hold; return the bytes freed."""
+        freed = 0
+        while freed < bytes_wanted and self._first < len(self._entries):
+            entry = self._entries[self._first]
+            if entry.end_offset > self.committed:
+                break
+            freed += entry.size_bytes
+            self._first += 1
+        self.cached_bytes -= freed
+        if self._first and self._first * 2 >= len(self._entries):
+            del self._entries[: self._first]
+            del self._bases[: self._first]
+            self._unwritten -= self._first
+            self._first = 0
+        return freed
