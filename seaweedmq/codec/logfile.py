@@ -1,0 +1,153 @@
+"""The beginning of a log file. Frames follow it back to back.
+
+Layout: 8 bytes magic ``SWMQLOG1``, u32 length of the JSON, the JSON, u64 XXH3-64 of everything before it. The JSON
+says whose the file is and what the producer table held when it began, so that the last file of a segment alone tells
+its end offset and its producers. It is padded with spaces, so that the frames begin at a multiple of 16 bytes and a
+mapped file gives Arrow aligned buffers.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.codec.frame import Truncated
+from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.topic import TopicName
+
+LOG_MAGIC = b"SWMQLOG1"
+LOG_VERSION = 1
+JSON_BYTES_MAX = 64 * 1024 * 1024
+"""Far above 1,000 producers x 16 frames (about 1 MiB); keeps a damaged length from asking for gigabytes."""
+ALIGNMENT_BYTES = 16
+
+_PREFIX = struct.Struct("<8sI")
+_U64 = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerRecord:
+    """One producer of the segment when the file began; the fields are those of ``core.producers.ProducerState``."""
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+    recent: tuple[FrameAck, ...] = ()
+    """Its last frames, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPreamble:
+    """Whose log file this is and where it begins."""
+
+    topic: TopicName
+    topic_uid: int
+    """Tells the topic from an earlier one of the same name."""
+    segment: int
+    base_offset: int
+    """Of the first frame."""
+    writer: str
+    """Broker id."""
+    producers: tuple[ProducerRecord, ...] = ()
+    """The longest idle first."""
+
+
+def encode_preamble(p: LogPreamble) -> bytes:
+    """The bytes a log file begins with; their length is a multiple of 16.
+
+    Raises:
+        InvalidArgument: more than 64 MiB of producers.
+    """
+    document = {
+        "v": LOG_VERSION,
+        "topic": str(p.topic),
+        "topic_uid": p.topic_uid,
+        "segment": p.segment,
+        "base_offset": p.base_offset,
+        "writer": p.writer,
+        "producers": [
+            (
+                r.producer_id,
+                r.producer_epoch,
+                r.next_sequence,
+                [(a.first_sequence, a.record_count, a.base_offset) for a in r.recent],
+            )
+            for r in p.producers
+        ],
+    }
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
+    text += b" " * (-(_PREFIX.size + len(text) + _U64.size) % ALIGNMENT_BYTES)
+    if len(text) > JSON_BYTES_MAX:
+        raise InvalidArgument(f"log preamble of {len(text)} bytes: at most {JSON_BYTES_MAX}; remember fewer producers")
+    covered = _PREFIX.pack(LOG_MAGIC, len(text)) + text
+    return covered + _U64.pack(xxh3_64_intdigest(covered))
+
+
+def decode_preamble(data: bytes | memoryview) -> tuple[LogPreamble, int]:
+    """Read the beginning of a log file; return it and the position of the first frame.
+
+    Raises:
+        Truncated: the data is too short; read more of the file. At the end of the file it is a torn preamble.
+        Corrupt: not a log file, or damaged.
+        Unsupported: written by a later version.
+    """
+    view = memoryview(data)
+    if len(view) < _PREFIX.size:
+        if bytes(view[: len(LOG_MAGIC)]) != LOG_MAGIC[: len(view)]:
+            raise Corrupt(f"log preamble: begins with {bytes(view[:8])!r} instead of {LOG_MAGIC!r}; not a log file")
+        raise Truncated(f"log preamble: {len(view)} bytes where it takes more than {_PREFIX.size}")
+    magic, length = _PREFIX.unpack_from(view)
+    if magic != LOG_MAGIC:
+        raise Corrupt(f"log preamble: begins with {magic!r} instead of {LOG_MAGIC!r}; not a log file")
+    if length > JSON_BYTES_MAX:
+        raise Corrupt(f"log preamble: length {length} is above {JSON_BYTES_MAX}; the file is damaged")
+    end = _PREFIX.size + length
+    used = end + _U64.size
+    if len(view) < used:
+        raise Truncated(f"log preamble: {len(view)} bytes where it takes {used}")
+    (expected,) = _U64.unpack_from(view, end)
+    checksum = xxh3_64_intdigest(view[:end])
+    if checksum != expected:
+        raise Corrupt(f"log preamble: checksum {checksum:016x} instead of {expected:016x}; the file is damaged")
+    return _parse(bytes(view[_PREFIX.size : end])), used
+
+
+def _parse(text: bytes) -> LogPreamble:
+    try:
+        document = json.loads(text)
+        version = _whole(document["v"])
+        if version != LOG_VERSION:
+            raise Unsupported(f"log preamble: version {version}, this build reads {LOG_VERSION}; upgrade it")
+        return LogPreamble(
+            topic=TopicName.parse(_text(document["topic"])),
+            topic_uid=_whole(document["topic_uid"]),
+            segment=_whole(document["segment"]),
+            base_offset=_whole(document["base_offset"]),
+            writer=_text(document["writer"]),
+            producers=tuple(
+                ProducerRecord(
+                    producer_id=_whole(producer_id),
+                    producer_epoch=_whole(epoch),
+                    next_sequence=_whole(next_sequence),
+                    recent=tuple(FrameAck(_whole(a), _whole(b), _whole(c)) for a, b, c in recent),
+                )
+                for producer_id, epoch, next_sequence, recent in document["producers"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, InvalidArgument) as e:
+        raise Corrupt(f"log preamble: unreadable JSON ({type(e).__name__}: {e}); written by something else") from e
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is not a whole number from 0")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a string")
+    return value

@@ -1,0 +1,98 @@
+"""Where things lie below the storage root, and what the name of a file says. All paths are relative, with ``/``.
+
+::
+
+    topics/<namespace>/<topic>/topic.json
+    topics/<namespace>/<topic>/lineage.json
+    topics/<namespace>/<topic>/log/<segment, 8 digits>/<base offset, 20 digits>-<writer>.log
+    topics/<namespace>/<topic>/table/<segment, 8 digits>/<base, 20 digits>-<end, 20 digits>.parquet
+
+Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping.
+"""
+
+import re
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName, check_name
+
+TOPICS: Final = "topics"
+TOPIC_DOCUMENT: Final = "topic.json"
+LINEAGE_DOCUMENT: Final = "lineage.json"
+Kind: TypeAlias = Literal["log", "table"]
+
+_FILE = re.compile(
+    r"topics/(?P<namespace>[^/]+)/(?P<topic>[^/]+)/"
+    r"(?:log/(?P<log_segment>[0-9]{8,10})/(?P<log_base>[0-9]{20})-(?P<writer>[^/]+)\.log"
+    r"|table/(?P<table_segment>[0-9]{8,10})/(?P<table_base>[0-9]{20})-(?P<table_end>[0-9]{20})\.parquet)",
+    re.ASCII,
+)
+
+
+class SegmentFileName(NamedTuple):
+    """What the path of a log or Parquet file says. ``kind`` equals the ``ports.FileKind`` of the same name."""
+
+    topic: TopicName
+    segment: int
+    kind: Kind
+    base_offset: int
+    end_offset: int | None
+    """Exclusive; None for a log file."""
+    writer: str
+    """Broker id; "" for a table."""
+
+
+def topic_dir(topic: TopicName) -> str:
+    """Folder of everything a topic keeps but its blobs."""
+    return f"{TOPICS}/{topic.namespace}/{topic.name}"
+
+
+def segment_dir(topic: TopicName, segment: int, kind: Kind) -> str:
+    """Folder of one segment's log or table files."""
+    return f"{topic_dir(topic)}/{kind}/{segment:08d}"
+
+
+def document_path(topic: TopicName, name: str) -> str:
+    """``topic.json`` or ``lineage.json``, for readers without etcd."""
+    return f"{topic_dir(topic)}/{check_name('document', name)}"
+
+
+def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:
+    """A log file: every writer (broker id) has its own, so a late one damages nobody's.
+
+    Raises:
+        InvalidArgument: the writer's id can not be part of a file name.
+    """
+    return f"{segment_dir(topic, segment, 'log')}/{base_offset:020d}-{check_name('writer', writer)}.log"
+
+
+def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
+    """A Parquet file with the records of offsets ``[base, end)``.
+
+    Raises:
+        InvalidArgument: the range is empty.
+    """
+    if not 0 <= base < end:
+        raise InvalidArgument(f"table of offsets [{base}, {end}): a table file holds at least one record")
+    return f"{segment_dir(topic, segment, 'table')}/{base:020d}-{end:020d}.parquet"
+
+
+def parse_segment_file(path: str) -> SegmentFileName | None:
+    """The inverse of :func:`log_path` and :func:`table_path`; None for any path they can not have made."""
+    match = _FILE.fullmatch(path)
+    if match is None:
+        return None
+    try:
+        topic = TopicName(match["namespace"], match["topic"])
+        if match["writer"] is not None:
+            name = SegmentFileName(
+                topic, int(match["log_segment"]), "log", int(match["log_base"]), None, match["writer"]
+            )
+            made = log_path(topic, name.segment, name.base_offset, name.writer)
+        else:
+            base, end = int(match["table_base"]), int(match["table_end"])
+            name = SegmentFileName(topic, int(match["table_segment"]), "table", base, end, "")
+            made = table_path(topic, name.segment, base, end)
+    except InvalidArgument:
+        return None  # a foreign file: its names are not ones this project gives
+    return name if made == path else None
