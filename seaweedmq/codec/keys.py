@@ -1,0 +1,102 @@
+"""Names of the etcd keys. One function builds each kind and one reads it back.
+
+| key | value | lease |
+|---|---|---|
+| ``/seaweedmq/leader`` | id of the leading broker | its own |
+| ``/seaweedmq/brokers/<id>`` | BrokerInfo | its own |
+| ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
+| ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
+| ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
+"""
+
+from seaweedmq.errors import Corrupt, InvalidArgument
+from seaweedmq.model.topic import TopicName
+
+ROOT = "/seaweedmq/"
+LEADER = ROOT + "leader"
+BROKERS = ROOT + "brokers/"
+ADDRESSES = ROOT + "addresses/"
+TOPICS = ROOT + "topics/"
+SEGMENTS = ROOT + "segments/"
+
+SEGMENT_DIGITS = 10
+
+
+def broker_key(broker_id: str) -> str:
+    """Key of a broker's registration."""
+    return BROKERS + broker_id
+
+
+def address_key(address: str) -> str:
+    """Key that one broker holds for its ``host:port``."""
+    return ADDRESSES + address
+
+
+def topic_key(name: TopicName) -> str:
+    """Key of a topic."""
+    return f"{TOPICS}{name.namespace}/{name.name}"
+
+
+def segments_prefix(name: TopicName) -> str:
+    """Prefix of a topic's segments. It ends with a slash, so that ``a/b`` is not a prefix of ``a/bc``."""
+    return f"{SEGMENTS}{name.namespace}/{name.name}/"
+
+
+def segment_key(name: TopicName, segment: int) -> str:
+    """Key of a segment; the keys of a topic sort by segment id."""
+    return f"{segments_prefix(name)}{segment:0{SEGMENT_DIGITS}d}"
+
+
+def parse_broker_key(key: str) -> str:
+    """Broker id. Corrupt: not a broker key."""
+    return _one_part(key, BROKERS, "broker")
+
+
+def parse_address_key(key: str) -> str:
+    """``host:port``. Corrupt: not an address key."""
+    return _one_part(key, ADDRESSES, "address")
+
+
+def parse_topic_key(key: str) -> TopicName:
+    """Topic name. Corrupt: not a topic key."""
+    parts = _after(key, TOPICS, "topic").split("/")
+    if len(parts) != 2:
+        raise _not(key, "topic")
+    return _topic_name(key, parts[0], parts[1])
+
+
+def parse_segment_key(key: str) -> tuple[TopicName, int]:
+    """Topic name and segment id. Corrupt: not a segment key."""
+    parts = _after(key, SEGMENTS, "segment").split("/")
+    if len(parts) != 3:
+        raise _not(key, "segment")
+    digits = parts[2]
+    if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
+        raise _not(key, "segment")
+    return _topic_name(key, parts[0], parts[1]), int(digits)
+
+
+def _one_part(key: str, prefix: str, kind: str) -> str:
+    part = _after(key, prefix, kind)
+    if not part or "/" in part:
+        raise _not(key, kind)
+    return part
+
+
+def _after(key: str, prefix: str, kind: str) -> str:
+    if not key.startswith(prefix):
+        raise _not(key, kind)
+    return key[len(prefix) :]
+
+
+def _topic_name(key: str, namespace: str, name: str) -> TopicName:
+    try:
+        return TopicName(namespace, name)
+    except InvalidArgument as error:
+        raise Corrupt(f"etcd key {key!r}: {error}") from error
+
+
+def _not(key: str, kind: str) -> Corrupt:
+    return Corrupt(
+        f"etcd key {key!r} is not a {kind} key: it was not written by this version; delete it if it is foreign"
+    )
