@@ -1,0 +1,78 @@
+# Everything a user or a developer does begins here: `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test test-fast test-integration check format proto bench bench-quick sim clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first Python on PATH that is new enough; `make PYTHON=/path/to/python setup` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+SEED ?= 1
+
+help:  ## list the targets
+	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv and install everything (idempotent)
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "SeaweedMQ needs Python 3.11 or newer and found none on PATH. Install it (Debian, Ubuntu: apt-get install" \
+			"python3 python3-pip python3-venv; macOS: brew install python), or name it: make PYTHON=/path/to/python3.11 setup" >&2; \
+		exit 1; fi
+	@test -x $(BIN)/python || { echo "making $(VENV) with $$($(PYTHON) --version)"; \
+		$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+		|| { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -q pip; } \
+		|| { rm -rf $(VENV); echo "could not make $(VENV): install pip for $(PYTHON) (Debian, Ubuntu: apt-get install python3-pip python3-venv)" >&2; exit 1; }; }
+	@echo "installing the dependencies (a few minutes the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[dev]'
+	@touch $@
+
+java:
+	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p' | head -n 1); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "Spark needs Java 17 or newer on PATH (or JAVA_HOME) and found $${version:-none}." \
+			"Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)." >&2; \
+		exit 1; fi
+
+demo: java setup  ## the main job on real input: 336,776 flights through a local cluster, and back with Spark
+	@$(BIN)/python -m seaweedmq.cli.demo
+
+test: java setup  ## the whole test suite, real components included
+	@status=0; \
+	$(MAKE) --no-print-directory test-fast || status=$$?; \
+	$(MAKE) --no-print-directory test-integration || status=$$?; \
+	exit $$status
+
+test-fast: setup  ## tests that start no process
+	@$(BIN)/python -m pytest -q -n 2 -m "not integration"
+
+test-integration: java setup  ## tests that start etcd, brokers or Spark, one after another
+	@$(BIN)/python -m pytest -q -m integration
+
+check: setup  ## format, lint, types, import layers, stubs; no tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy seaweedmq benchmarks
+	$(BIN)/lint-imports
+	$(BIN)/python -m seaweedmq.rpc.generate --check
+
+format: setup  ## rewrite the sources as `make check` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: setup  ## regenerate the gRPC stubs from proto/
+	$(BIN)/python -m seaweedmq.rpc.generate
+
+bench: setup  ## the benchmark suite
+	$(BIN)/python -m benchmarks
+
+bench-quick: setup  ## the benchmark suite in under two minutes
+	$(BIN)/python -m benchmarks --quick
+
+sim: setup  ## replay one seeded cluster simulation: make sim SEED=7
+	$(BIN)/python -m tests.sim --seed $(SEED)
+
+clean:  ## remove .venv and every cache
+	rm -rf $(VENV) build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
