@@ -1,0 +1,73 @@
+"""Checks of column values that Arrow's own validation lacks, though Parquet writers stumble over them much later."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seaweedmq.errors import InvalidArgument
+
+Check: TypeAlias = Callable[[pa.Array], None]
+"""Raises InvalidArgument for an array with a forbidden value."""
+
+
+def check_of(field: pa.Field, where: str) -> Check | None:
+    """The check a field's arrays need; None for most, so that they cost nothing.
+
+    Two rules: a field declared non-nullable has no null (where its parent has a value), and timestamps in seconds fit
+    the milliseconds that Parquet has instead.
+    """
+    inner = _check_of_type(field.type, where)
+    if field.nullable:
+        return inner
+
+    def check(array: pa.Array) -> None:
+        if array.null_count:
+            raise InvalidArgument(
+                f"has null in {where}, which the schema declares not null: fill it, or drop the record"
+            )
+        if inner is not None:
+            inner(array)
+
+    return check
+
+
+def _check_of_type(kind: pa.DataType, where: str) -> Check | None:
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return lambda array: _check_seconds(array, where)
+    if pa.types.is_struct(kind):
+        return _check_of_struct(kind, where)
+    if pa.types.is_map(kind):
+        # Arrow itself refuses null keys; what keys and items contain is ours.
+        entries = pa.struct([kind.key_field.with_nullable(True), kind.item_field])
+        return _flattened(_check_of_type(entries, where))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _flattened(check_of(kind.value_field, where))
+    return None
+
+
+def _flattened(inner: Check | None) -> Check | None:
+    return None if inner is None else lambda array: inner(array.flatten())  # leaves out what null lists cover
+
+
+def _check_of_struct(kind: pa.DataType, where: str) -> Check | None:
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    checks = [check_of(field, f"{where}, field {field.name!r}") for field in fields]
+    if not any(checks):
+        return None
+
+    def check(array: pa.Array) -> None:
+        valid = array.filter(pc.is_valid(array)) if array.null_count else array
+        for child, inner in zip(valid.flatten(), checks, strict=True):
+            if inner is not None:
+                inner(child)
+
+    return check
+
+
+def _check_seconds(array: pa.Array, where: str) -> None:
+    try:
+        array.cast(pa.timestamp("ms", tz=array.type.tz))
+    except pa.ArrowInvalid as e:
+        raise InvalidArgument(f"has a timestamp in {where} that milliseconds can not hold ({e}): correct it") from e
