@@ -1,0 +1,76 @@
+"""Everything that could differ between two runs of one seed, taken away: clocks, randomness, garbage collection."""
+
+import asyncio
+import gc
+import os
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.sim.loop import SimLoop
+
+WALL_START_US = 1_700_000_000_000_000
+"""Wall clock at virtual time 0: 2023-11-14."""
+
+
+def _simulated() -> SimLoop | None:
+    loop = asyncio._get_running_loop()
+    return loop if isinstance(loop, SimLoop) else None
+
+
+def _virtual(real: Callable[[], Any], virtual: Callable[[SimLoop], Any]) -> Callable[[], Any]:
+    """``real`` for the rest of the process (threads of pytest), ``virtual`` for code under a SimLoop."""
+
+    def clock() -> Any:
+        loop = _simulated()
+        return real() if loop is None else virtual(loop)
+
+    return clock
+
+
+def _forbidden(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def source(*args: Any, **kwargs: Any) -> Any:
+        if _simulated() is not None:
+            raise AssertionError(f"{name} was called under the simulation: take randomness from Environment.rng")
+        return real(*args, **kwargs)
+
+    return source
+
+
+@contextmanager
+def deterministic(seed: int) -> Iterator[None]:
+    """Seed the global generator (tenacity's jitter) and give code that runs under a SimLoop virtual clocks only.
+
+    tenacity reads ``time.monotonic`` for its deadlines, so without this no retry would ever give up in virtual time.
+    """
+    patches: list[tuple[Any, str, Any]] = [
+        (time, "monotonic", _virtual(time.monotonic, lambda loop: loop.time())),
+        (time, "perf_counter", _virtual(time.perf_counter, lambda loop: loop.time())),
+        (time, "time", _virtual(time.time, lambda loop: WALL_START_US / 1e6 + loop.time())),
+        (time, "time_ns", _virtual(time.time_ns, lambda loop: WALL_START_US * 1_000 + int(loop.time() * 1e9))),
+        (os, "urandom", _forbidden("os.urandom", os.urandom)),
+        (uuid, "uuid4", _forbidden("uuid.uuid4", uuid.uuid4)),
+        (random, "_urandom", _forbidden("random.SystemRandom", random._urandom)),  # type: ignore[attr-defined]
+    ]
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    state, hook, collecting = random.getstate(), sys.unraisablehook, gc.isenabled()
+    random.seed(seed)
+    gc.disable()
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in saved:
+            setattr(owner, name, value)
+        random.setstate(state)
+        # Coroutines of killed processes are closed here, long after the loop: what their ``finally`` does is void.
+        sys.unraisablehook = lambda unraisable: None
+        gc.collect()
+        sys.unraisablehook = hook
+        if collecting:
+            gc.enable()

@@ -1,0 +1,241 @@
+"""A deterministic asyncio event loop: one thread, no IO, virtual time that jumps to the next timer.
+
+Determinism rests on four rules. Ready callbacks run in the order they were scheduled. Nothing waits for the world:
+executors run at once, in line. Tasks and futures hash by their number, so that sets of them (as in ``TaskGroup``) are
+walked in the same order in every run. And garbage cycles are not collected while a simulation runs, since finalisers
+would run at moments that depend on what else the interpreter did.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from enum import Enum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+OWNER: "contextvars.ContextVar[Owner | None]" = contextvars.ContextVar("sim_owner", default=None)
+"""The simulated process that the running code belongs to; None for the simulation itself."""
+
+
+class OwnerState(Enum):
+    RUNNING = "running"
+    FROZEN = "frozen"
+    """Stopped as by SIGSTOP: what becomes due waits until it is thawed."""
+    DEAD = "dead"
+    """Gone as by SIGKILL: nothing of it runs again, not even a ``finally``."""
+
+
+class Owner:
+    """Whoever owns callbacks: a process that can be frozen, or killed without a word."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = OwnerState.RUNNING
+        self.held: deque[asyncio.Handle] = deque()
+        """Due while frozen; or dead, kept so that no finaliser of the dead runs either."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.state.value}>"
+
+
+class SimError(Exception):
+    """The simulation itself can not go on."""
+
+
+class Deadlock(SimError):
+    """Somebody waits, and nothing will ever happen again."""
+
+
+class LimitReached(SimError):
+    """The run took more steps or virtual time than it was given: most likely a livelock."""
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that hashes by its number."""
+
+    def __init__(self, coro: Any, *, number: int, owner: Owner | None, **kwargs: Any) -> None:
+        self.number = number
+        self.owner = owner
+        super().__init__(coro, **kwargs)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that hashes by its number."""
+
+    def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Run with ``loop.run_until_complete(main())``; ``loop.time()`` begins at 0 and only timers move it."""
+
+    def __init__(self, *, time_s_max: float = 3_600.0, steps_max: int = 5_000_000) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._time_s_max = time_s_max
+        self._steps_max = steps_max
+        self._numbers = itertools.count(1)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self.thread_latency_s: Callable[[], float] = lambda: 0.0
+        """Virtual time that a job waits for its thread, and its result for the loop."""
+        self.steps = 0
+        """Callbacks run so far: part of the digest, so that any divergence of two runs shows."""
+        self.unhandled: list[str] = []
+        """What tasks raised and nobody retrieved. A test asserts that it is empty."""
+        self._all_tasks: list[SimTask[Any]] = []
+        self._prune_at = 1_000
+        self.set_exception_handler(self._note_unhandled)
+
+    # --- the clock and the queue ------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are dropped when their time comes."""
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            self._jump()
+        while self._timers and (self._timers[0][0] <= self._now_s or self._timers[0][2]._cancelled):
+            _, _, timer = heapq.heappop(self._timers)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if not timer._cancelled:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
+            if owner is not None and owner.state is not OwnerState.RUNNING:
+                owner.held.append(handle)
+                continue
+            self.steps += 1
+            handle._run()
+        if self.steps > self._steps_max:
+            raise LimitReached(f"{self._steps_max} steps at {self._now_s:.3f} s: {self.describe_pending()}")
+
+    def _jump(self) -> None:
+        while self._timers and self._timers[0][2]._cancelled:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Deadlock(f"nothing will happen after {self._now_s:.3f} s; waiting: {self.describe_pending()}")
+        self._now_s = max(self._now_s, self._timers[0][0])
+        if self._now_s > self._time_s_max:
+            raise LimitReached(f"virtual time passed {self._time_s_max} s; waiting: {self.describe_pending()}")
+
+    def thaw(self, owner: Owner) -> None:
+        """Let a frozen owner run again: what became due meanwhile runs first, in order."""
+        if owner.state is not OwnerState.FROZEN:
+            raise SimError(f"{owner.name} is {owner.state.value}, not frozen")
+        owner.state = OwnerState.RUNNING
+        self._ready.extend(owner.held)  # type: ignore[attr-defined]
+        owner.held.clear()
+
+    # --- tasks and futures ------------------------------------------------------------------------------------------
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        self._check_closed()  # type: ignore[attr-defined]
+        number = next(self._numbers)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        task: SimTask[T] = SimTask(
+            coro, number=number, owner=owner, loop=self, name=name or f"task-{number}", context=context
+        )
+        self._all_tasks.append(task)
+        if len(self._all_tasks) > self._prune_at:
+            self._all_tasks = [t for t in self._all_tasks if not t.done()]
+            self._prune_at = 2 * len(self._all_tasks) + 1_000
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(number=next(self._numbers), loop=self)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run ``func`` in this thread a little later; its result arrives later still, as from a real thread."""
+        future: asyncio.Future[T] = self.create_future()
+        self.call_later(self.thread_latency_s(), self._run_job, future, func, args)
+        return future
+
+    def _run_job(self, future: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
+        try:
+            result = func(*args)
+        except Exception as error:  # noqa: BLE001 - handed to whoever awaits the future
+            self.call_later(self.thread_latency_s(), _fail, future, error)
+        else:
+            self.call_later(self.thread_latency_s(), _finish, future, result)
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def _note_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.unhandled.append(f"{context['message']}: {error!r}")
+
+    def _asyncgen_firstiter_hook(self, agen: Any) -> None:
+        """Generators are not followed: those of the dead must not be closed, and a finished run closes none."""
+
+    def describe_pending(self, limit: int = 40) -> str:
+        """Where each waiting task stands, for the message of a deadlock."""
+        lines = []
+        for task in self._all_tasks:
+            if task.done() or (task.owner is not None and task.owner.state is OwnerState.DEAD):
+                continue
+            stack = task.get_stack(limit=1)
+            where = f"{stack[0].f_code.co_filename.rpartition('/')[2]}:{stack[0].f_lineno}" if stack else "?"
+            lines.append(f"{task.owner.name if task.owner else 'sim'}:{task.get_name()} at {where}")
+        return f"{len(lines)} tasks: " + "; ".join(lines[:limit])
+
+    def close(self) -> None:
+        """Forget everything that still waits, and note what failed unseen."""
+        for task in self._all_tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if task.done() and task._log_traceback:
+                self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
+        super().close()
+
+
+def _finish(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

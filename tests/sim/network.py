@@ -1,0 +1,422 @@
+"""An in-memory network between simulated processes: a ``Dialer`` whose streams are slow, bounded and breakable.
+
+A stream is two pipes. Each delivers in order, after a random latency, and holds a bounded number of messages, so
+that a receiver that stops reading stops the sender. A break loses what is under way; either side learns of it in its
+own time. The server's handler is then cancelled, as ``grpc.aio`` does, and the client reads ``Unavailable``.
+"""
+
+import asyncio
+import contextvars
+import random
+import traceback
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
+from seaweedmq.model.protocol import PublishAck, PublishFrames, SubscribeFrames
+from seaweedmq.ports import BrokerApi
+from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop
+
+T = TypeVar("T")
+
+UNARY_TIMEOUT_S = 10.0
+KEEPALIVE_TIMEOUT_S = 2.0
+"""A peer that vanished without a word (machine crash, partition) is noticed after this time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NetworkFaults:
+    """What the nemesis turns; :meth:`calm` is a quick and faithful network."""
+
+    latency_s_min: float = 0.0001
+    latency_s_max: float = 0.002
+    slow_share: float = 0.0
+    """Messages that take up to ``slow_s_max`` instead."""
+    slow_s_max: float = 0.5
+    break_share: float = 0.0
+    """Messages that break their stream instead of arriving."""
+    lost_ack_share: float = 0.0
+    """Acknowledgements that break their stream instead of arriving: the broker did what the client can not know."""
+
+    def calm(self) -> None:
+        self.slow_share = self.break_share = self.lost_ack_share = 0.0
+
+
+class EndOfStream(Exception):
+    """The sender finished, and everything was received."""
+
+
+class Pipe(Generic[T]):
+    """One direction of a stream: one sender, one receiver, at most ``messages_max`` under way."""
+
+    def __init__(self, latency_s: Callable[[], float], messages_max: int) -> None:
+        self._latency_s = latency_s
+        self._messages_max = messages_max
+        self._items: deque[tuple[float, T]] = deque()
+        self._last_arrival_s = 0.0
+        self._end: Exception | None = None
+        self._sender_error: Exception | None = None
+        self._receiver_error: Exception | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def send(self, item: T) -> None:
+        """Wait for room, then put ``item`` under way. Raises what broke the stream, once this side knows."""
+        while self._sender_error is None and len(self._items) >= self._messages_max:
+            await self._wait(None)
+        if self._sender_error is not None:
+            raise self._sender_error
+        self._last_arrival_s = max(self._last_arrival_s, asyncio.get_running_loop().time() + self._latency_s())
+        self._items.append((self._last_arrival_s, item))
+        self._wake()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more items; the receiver gets ``error``, or the end, behind what was sent."""
+        if self._end is None:
+            self._end = error or EndOfStream()
+            self._last_arrival_s = max(self._last_arrival_s, asyncio.get_running_loop().time() + self._latency_s())
+            self._wake()
+
+    def lose(self) -> None:
+        """Nothing more arrives; neither side knows yet."""
+        self._items.clear()
+        self._last_arrival_s = float("inf")
+        self._wake()
+
+    def fail_sender(self, error: Exception) -> None:
+        self._sender_error = error
+        self._wake()
+
+    def fail_receiver(self, error: Exception) -> None:
+        self._receiver_error = error
+        self._wake()
+
+    async def receive(self) -> T:
+        """The next item. Raises EndOfStream, or what ended or broke the stream."""
+        while True:
+            if self._receiver_error is not None:
+                raise self._receiver_error
+            now_s = asyncio.get_running_loop().time()
+            if self._items:
+                arrival_s, item = self._items[0]
+                if arrival_s <= now_s:
+                    self._items.popleft()
+                    self._wake()
+                    return item
+                await self._wait(arrival_s - now_s)
+            elif self._end is not None and self._last_arrival_s <= now_s:
+                raise self._end
+            else:
+                await self._wait(None if self._end is None else self._last_arrival_s - now_s)
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self._waiters.append(waiter)
+        timer = None if timeout_s is None or timeout_s == float("inf") else loop.call_later(timeout_s, _set, waiter)
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            _set(waiter)
+
+
+def _set(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Stream:
+    """One call in progress: requests go ``up``, replies come ``down``."""
+
+    def __init__(self, client: Owner | None, server: Owner, up: Pipe[Any], down: Pipe[Any]) -> None:
+        self.client = client
+        self.server = server
+        self.up = up
+        self.down = down
+        self.handler: asyncio.Task[None] | None = None
+        self.is_broken = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    owner: Owner
+    api: Any
+
+
+class Network:
+    """Everything reachable, by address, and every open stream."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random) -> None:
+        self.loop = loop
+        self.faults = NetworkFaults()
+        self.unexpected: list[str] = []
+        """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
+        self.breaks = 0
+        self._rng = rng
+        self._context = contextvars.Context()
+        self._hosts: dict[str, _Host] = {}
+        self._streams: list[Stream] = []
+
+    # --- what processes do ------------------------------------------------------------------------------------------
+
+    def serve(self, address: str, owner: Owner, api: Any) -> None:
+        """Let ``api`` answer at ``address``, its handlers running as ``owner``."""
+        self._hosts[address] = _Host(owner, api)
+
+    def withdraw(self, address: str, owner: Owner) -> None:
+        """Stop answering, if ``owner`` is still the one who does."""
+        host = self._hosts.get(address)
+        if host is not None and host.owner is owner:
+            del self._hosts[address]
+
+    def dialer(self, owner: Owner | None) -> "SimDialer":
+        """The network as ``owner`` sees it."""
+        return SimDialer(self, owner)
+
+    def spawn(self, owner: Owner | None, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Start a task that belongs to ``owner``, whoever calls."""
+        context = contextvars.copy_context()
+        context.run(OWNER.set, owner)
+        return self.loop.create_task(work, name=name, context=context)
+
+    # --- what the nemesis does --------------------------------------------------------------------------------------
+
+    def latency_s(self) -> float:
+        """How long the next message travels."""
+        faults = self.faults
+        if faults.slow_share and self._rng.random() < faults.slow_share:
+            return self._rng.uniform(faults.latency_s_min, faults.slow_s_max)
+        return self._rng.uniform(faults.latency_s_min, faults.latency_s_max)
+
+    def break_owner(self, owner: Owner, *, silently: bool) -> None:
+        """Break every stream of a process that died. ``silently``: its machine died, no packet tells the peers."""
+        for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
+            self.break_stream(stream, silently=silently)
+        for address in [a for a, host in self._hosts.items() if host.owner is owner]:
+            del self._hosts[address]
+
+    def break_some(self, share: float) -> int:
+        """Break a random ``share`` of all streams; return how many."""
+        chosen = [s for s in self._streams if self._rng.random() < share]
+        for stream in chosen:
+            self.break_stream(stream, silently=self._rng.random() < 0.3)
+        return len(chosen)
+
+    def break_stream(self, stream: Stream, *, silently: bool = False) -> None:
+        """Lose what is under way; both sides find out, each in its own time."""
+        if stream.is_broken:
+            return
+        stream.is_broken = True
+        self.breaks += 1
+        self._forget(stream)
+        stream.up.lose()
+        stream.down.lose()
+        worst_s = KEEPALIVE_TIMEOUT_S if silently else 0.01
+        error = Unavailable("the connection to the broker was lost")
+        self._later(self._rng.uniform(0, worst_s), self._fail_client, stream, error)
+        self._later(self._rng.uniform(0, worst_s), self._fail_server, stream, error)
+
+    def cancel_by_client(self, stream: Stream) -> None:
+        """The client went away: its handler is cancelled when the news arrives."""
+        if not stream.is_broken:
+            stream.is_broken = True
+            self._forget(stream)
+            self._later(self.latency_s(), self._fail_server, stream, Unavailable("the client cancelled the call"))
+
+    def note_unexpected(self, where: str, error: BaseException) -> None:
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        place = " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
+        self.unexpected.append(f"{where}: {error!r} at {place}")
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def host(self, address: str) -> _Host | None:
+        host = self._hosts.get(address)
+        return None if host is None or host.owner.state is OwnerState.DEAD else host
+
+    def open_stream(self, client: Owner | None, host: _Host, method: str) -> Stream:
+        messages_max = self._rng.choice((1, 2, 4, 16))
+        stream = Stream(client, host.owner, Pipe(self.latency_s, messages_max), Pipe(self.latency_s, messages_max))
+        self._streams.append(stream)
+        stream.handler = self.spawn(host.owner, self._serve(stream, host, method), f"serve {method}")
+        return stream
+
+    def breaks_on(self, message: object) -> bool:
+        """Whether the network loses this very message, and with it the stream."""
+        faults = self.faults
+        share = faults.break_share
+        if isinstance(message, PublishAck):
+            share += faults.lost_ack_share
+        return share > 0 and self._rng.random() < share
+
+    async def _serve(self, stream: Stream, host: _Host, method: str) -> None:
+        try:
+            async with aclosing(_replies(host.api, method, _requests(stream))) as replies:
+                async for reply in replies:
+                    if self.breaks_on(reply):
+                        self.break_stream(stream)
+                    await stream.down.send(_copied(reply))
+            stream.down.end()
+        except SeaweedMQError as error:
+            stream.down.end(_copied_error(error))
+        except Exception as error:  # noqa: BLE001 - noted, and fails the run
+            self.note_unexpected(f"{host.owner.name} {method}", error)
+            stream.down.end(Unavailable(f"internal error: {error!r}"))
+        finally:
+            self._forget(stream)
+
+    def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        """Do it for the network, not for the process that happens to run: that one may be dead by then."""
+        self.loop.call_later(delay_s, callback, *args, context=self._context)
+
+    def _fail_client(self, stream: Stream, error: Exception) -> None:
+        stream.down.fail_receiver(error)
+        stream.up.fail_sender(error)
+
+    def _fail_server(self, stream: Stream, error: Exception) -> None:
+        stream.up.fail_receiver(error)
+        stream.down.fail_sender(error)
+        if stream.handler is not None:
+            stream.handler.cancel()
+
+    def _forget(self, stream: Stream) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+
+def _replies(api: Any, method: str, requests: AsyncIterator[Any]) -> Any:
+    return _no_replies(api.report_load(requests)) if method == "report_load" else getattr(api, method)(requests)
+
+
+async def _no_replies(call: Awaitable[None]) -> AsyncIterator[Any]:
+    await call
+    for nothing in list[Any]():
+        yield nothing
+
+
+async def _requests(stream: Stream) -> AsyncIterator[Any]:
+    while True:
+        try:
+            item = await stream.up.receive()
+        except EndOfStream:
+            return
+        yield item
+
+
+def _copied(message: Any) -> Any:
+    """A message as it leaves the process: whoever changes its buffers afterwards changes nothing here."""
+    if isinstance(message, PublishFrames | SubscribeFrames) and not isinstance(message.data, bytes):
+        return replace(message, data=bytes(message.data))
+    return message
+
+
+def _copied_error(error: SeaweedMQError) -> SeaweedMQError:
+    return type(error)(*error.args)
+
+
+class SimDialer:
+    """A ``ports.Dialer`` of one process."""
+
+    def __init__(self, network: Network, owner: Owner | None) -> None:
+        self._network = network
+        self._owner = owner
+
+    def dial(self, address: str) -> BrokerApi:
+        return _Remote(self._network, self._owner, address)
+
+    async def close(self) -> None:
+        """Connections are made by call; there is nothing to close."""
+
+
+class _Remote:
+    """A broker seen through the network. Implements ``ports.BrokerApi``."""
+
+    def __init__(self, network: Network, owner: Owner | None, address: str) -> None:
+        self._network = network
+        self._owner = owner
+        self._address = address
+
+    def __getattr__(self, method: str) -> Any:
+        if method in ("publish", "subscribe"):
+            return lambda requests: self._stream(method, requests)
+        if method.startswith("_"):
+            raise AttributeError(method)
+        if method == "report_load":
+            return self._report_load
+        return lambda *args: self._unary(method, args)
+
+    async def _connect(self) -> _Host:
+        await asyncio.sleep(self._network.latency_s())
+        host = self._network.host(self._address)
+        if host is None:
+            raise Unavailable(f"broker {self._address} can not be reached: connection refused")
+        return host
+
+    async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        host = await self._connect()
+        stream = self._network.open_stream(self._owner, host, method)
+        pump = asyncio.get_running_loop().create_task(self._pump(stream, requests), name=f"requests of {method}")
+        try:
+            while True:
+                try:
+                    reply = await stream.down.receive()
+                except EndOfStream:
+                    return
+                yield reply
+        finally:
+            pump.cancel()
+            self._network.cancel_by_client(stream)
+
+    async def _pump(self, stream: Stream, requests: AsyncIterator[Any]) -> None:
+        try:
+            async for request in requests:
+                if self._network.breaks_on(request):
+                    self._network.break_stream(stream)
+                await stream.up.send(_copied(request))
+            stream.up.end()
+        except Unavailable:
+            return  # the stream broke; whoever reads the replies is told
+        except Exception as error:  # noqa: BLE001 - noted, and fails the run
+            self._network.note_unexpected(f"requests to {self._address}", error)
+            stream.down.fail_receiver(Unavailable(f"request iterator failed: {error!r}"))
+
+    async def _report_load(self, reports: AsyncIterator[Any]) -> None:
+        async for _ in self._stream("report_load", reports):
+            pass
+
+    async def _unary(self, method: str, args: tuple[Any, ...]) -> Any:
+        """Call, and wait for the answer: the call may be lost before, or its answer after, it was done."""
+        host = await self._connect()
+        stream = self._network.open_stream(
+            self._owner, _Host(host.owner, _Once(getattr(host.api, method), args)), "call"
+        )
+        if self._network.breaks_on(args):
+            self._network.break_stream(stream)
+        try:
+            async with asyncio.timeout(UNARY_TIMEOUT_S):
+                return await stream.down.receive()
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"{self._address} did not answer {method} within {UNARY_TIMEOUT_S} s") from error
+        finally:
+            self._network.cancel_by_client(stream)
+
+
+class _Once:
+    """A unary call, dressed as a stream of one reply."""
+
+    def __init__(self, method: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
+        self._method = method
+        self._args = args
+
+    async def call(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        yield await self._method(*self._args)

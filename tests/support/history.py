@@ -1,0 +1,189 @@
+"""What publishers were told against what subscribers read: a checker in the manner of Jepsen's for Kafka.
+
+Pure functions over recorded histories; the simulation and the fault tests on real processes both use them. A history
+says nothing of how the cluster works, only what its users saw.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    ACKED = "acked"
+    """The publisher was told that it is kept."""
+    REFUSED = "refused"
+    """The publisher was told that it never will be."""
+    UNKNOWN = "unknown"
+    """Nobody can tell: an ambiguous error, or the publisher died first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One record that a publisher sent. ``value`` is unique in the history."""
+
+    producer: str
+    key: bytes
+    sequence: int
+    """Rises with every record of the key. A key has one producer."""
+    value: bytes
+    outcome: Outcome
+    segment: int | None = None
+    """Of the receipt, if acknowledged; so is ``offset``."""
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """One record that a reader got. The history keeps them in the order of delivery."""
+
+    reader: str
+    """One life of one reader: who starts again is another reader."""
+    segment: int
+    offset: int
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
+@dataclass(slots=True)
+class History:
+    """One topic's records, as its users saw them."""
+
+    sent: list[Sent] = field(default_factory=list)
+    polled: list[Polled] = field(default_factory=list)
+
+    def polled_by(self, reader: str) -> list[Polled]:
+        """What one reader got, in order."""
+        return [p for p in self.polled if p.reader == reader]
+
+
+def check(history: History, *, complete: Iterable[str] = ()) -> list[Violation]:
+    """All rules. ``complete`` names the readers that read from the earliest record to the end, after all was sent."""
+    rules = (
+        one_value_per_offset(history.polled),
+        unknown_values(history),
+        refused_and_read(history),
+        duplicated(history.polled),
+        reordered(history),
+        not_contiguous(history.polled),
+        elsewhere(history),
+        lost(history, complete=complete),
+    )
+    return [violation for rule in rules for violation in rule]
+
+
+def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violation]:
+    """Every acknowledged record is read by every complete reader; any other reader that got past it must have got it.
+
+    A reader "got past" an offset if it read a lower and a higher one of the same segment.
+    """
+    readers: dict[str, dict[int, set[int]]] = {reader: {} for reader in complete}
+    whole = set(readers)
+    for p in history.polled:
+        readers.setdefault(p.reader, {}).setdefault(p.segment, set()).add(p.offset)
+    for reader, segments in readers.items():
+        for s in history.sent:
+            if s.outcome is not Outcome.ACKED or s.segment is None or s.offset is None:
+                continue
+            offsets = segments.get(s.segment, set())
+            if s.offset in offsets:
+                continue
+            if reader in whole or (offsets and min(offsets) < s.offset < max(offsets)):
+                yield Violation("lost", f"{reader} never got {s.value!r}, acknowledged at {s.segment}:{s.offset}")
+
+
+def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
+    """A value stands at one place, and a reader gets it once."""
+    places: dict[bytes, tuple[int, int]] = {}
+    got: set[tuple[str, bytes]] = set()
+    for p in polled:
+        place = places.setdefault(p.value, (p.segment, p.offset))
+        if place != (p.segment, p.offset):
+            yield Violation(
+                "duplicated", f"{p.value!r} is stored at {place[0]}:{place[1]} and at {p.segment}:{p.offset}"
+            )
+        if (p.reader, p.value) in got:
+            yield Violation("duplicated", f"{p.reader} got {p.value!r} twice, again at {p.segment}:{p.offset}")
+        got.add((p.reader, p.value))
+
+
+def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
+    """Whoever reads an offset reads the same record. Reading what is later undone breaks this one."""
+    content: dict[tuple[int, int], Polled] = {}
+    for p in polled:
+        first = content.setdefault((p.segment, p.offset), p)
+        if (first.key, first.value) != (p.key, p.value):
+            yield Violation(
+                "one value per offset",
+                f"{p.segment}:{p.offset} is {first.value!r} for {first.reader} and {p.value!r} for {p.reader}",
+            )
+
+
+def reordered(history: History) -> Iterator[Violation]:
+    """A reader gets the records of a key in the order they were sent, at rising offsets."""
+    sequence_of = {s.value: s.sequence for s in history.sent}
+    last: dict[tuple[str, bytes], tuple[int, Polled]] = {}
+    for p in history.polled:
+        sequence = sequence_of.get(p.value)
+        if sequence is None:
+            continue
+        before = last.get((p.reader, p.key))
+        if before is not None and before[0] >= sequence:
+            yield Violation("reordered", f"{p.reader} got {p.value!r} after {before[1].value!r}")
+        if before is not None and before[1].offset >= p.offset:
+            yield Violation(
+                "offsets fall",
+                f"key {p.key!r} came at {before[1].segment}:{before[1].offset} and then at {p.segment}:{p.offset}",
+            )
+        last[p.reader, p.key] = (sequence, p)
+
+
+def not_contiguous(polled: Sequence[Polled]) -> Iterator[Violation]:
+    """Within a segment a reader gets every offset from its first one on, one after another."""
+    last: dict[tuple[str, int], int] = {}
+    for p in polled:
+        before = last.get((p.reader, p.segment))
+        if before is not None and p.offset != before + 1:
+            yield Violation("gap", f"{p.reader} got {p.segment}:{p.offset} after {p.segment}:{before}")
+        last[p.reader, p.segment] = p.offset
+
+
+def unknown_values(history: History) -> Iterator[Violation]:
+    """What is read was sent, with that key."""
+    key_of = {s.value: s.key for s in history.sent}
+    for p in history.polled:
+        if key_of.get(p.value) != p.key:
+            yield Violation("never sent", f"{p.reader} got {p.value!r} of key {p.key!r} at {p.segment}:{p.offset}")
+
+
+def refused_and_read(history: History) -> Iterator[Violation]:
+    """What the publisher was told never to be kept is not read."""
+    refused = {s.value for s in history.sent if s.outcome is Outcome.REFUSED}
+    for p in history.polled:
+        if p.value in refused:
+            yield Violation("refused and read", f"{p.reader} got {p.value!r} at {p.segment}:{p.offset}")
+
+
+def elsewhere(history: History) -> Iterator[Violation]:
+    """A record is read where its receipt says."""
+    receipts = {
+        s.value: (s.segment, s.offset) for s in history.sent if s.outcome is Outcome.ACKED and s.offset is not None
+    }
+    for p in history.polled:
+        receipt = receipts.get(p.value)
+        if receipt is not None and receipt != (p.segment, p.offset):
+            yield Violation(
+                "elsewhere",
+                f"{p.value!r} was acknowledged at {receipt[0]}:{receipt[1]}, read at {p.segment}:{p.offset}",
+            )
