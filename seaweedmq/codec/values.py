@@ -39,16 +39,14 @@ def _check_of_type(kind: pa.DataType, where: str) -> Check | None:
     if pa.types.is_struct(kind):
         return _check_of_struct(kind, where)
     if pa.types.is_map(kind):
-        # Arrow itself refuses null keys; what keys and items contain is ours.
-        entries = pa.struct([kind.key_field.with_nullable(True), kind.item_field])
-        return _flattened(_check_of_type(entries, where))
+        # Arrow itself refuses null keys; what keys and items contain is ours. It flattens lists, and no maps.
+        inner = _check_of_type(pa.struct([kind.key_field.with_nullable(True), kind.item_field]), where)
+        entries = pa.list_(pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False))
+        return None if inner is None else lambda array: inner(array.view(entries).flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _flattened(check_of(kind.value_field, where))
+        of_items = check_of(kind.value_field, where)
+        return None if of_items is None else lambda array: of_items(array.flatten())  # without what null lists cover
     return None
-
-
-def _flattened(inner: Check | None) -> Check | None:
-    return None if inner is None else lambda array: inner(array.flatten())  # leaves out what null lists cover
 
 
 def _check_of_struct(kind: pa.DataType, where: str) -> Check | None:
