@@ -26,6 +26,11 @@ _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC
 _TYPE_RECORD_BATCH = 3
 
 
+ARROW_FAILURES: tuple[type[Exception], ...] = (pa.ArrowException, OSError, EOFError, ValueError, TypeError)
+"""What pyarrow raises on hostile bytes, found by mutation (``tests/codec/hostile.py``): not all of it is an
+ArrowException. ValueError includes names that are not UTF-8."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """How many field nodes and buffers a message of a schema has: no more, no fewer."""

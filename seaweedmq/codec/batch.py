@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.arrow_message import Layout, layout_of, open_message
+from seaweedmq.codec.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
 from seaweedmq.codec.frame import (
     COLUMN_FLAGS,
     ENCODING_ARROW,
@@ -67,6 +67,7 @@ class _Shape(NamedTuple):
     """Column number and the check that Arrow's own validation lacks."""
 
 
+_UNREADABLE: tuple[type[Exception], ...] = (InvalidArgument, *ARROW_FAILURES)
 _shapes: dict[tuple[int, int], _Shape] = {}
 _SHAPES_MAX = 4_096
 
@@ -140,7 +141,7 @@ def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch
     try:
         schema = _shape(frame.header.flags, topic_schema).schema
         batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
-    except (pa.ArrowException, OSError, InvalidArgument) as e:
+    except _UNREADABLE as e:
         raise Corrupt(f"frame at offset {frame.header.base_offset}: unreadable payload ({e})") from e
     if batch.num_rows != frame.header.record_count:
         raise Corrupt(
@@ -170,7 +171,7 @@ def validate_payload(header: FrameHeader, payload: bytes | memoryview, topic_sch
             _check_timestamps(header, batch.column(1 if header.flags & FLAG_KEY else 0))
     except InvalidArgument as e:
         raise InvalidArgument(f"frame payload {e}") from None
-    except (pa.ArrowException, OSError) as e:
+    except ARROW_FAILURES as e:
         raise InvalidArgument(f"frame payload is not a sound Arrow record batch ({e}): encode it again") from e
 
 

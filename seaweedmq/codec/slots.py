@@ -95,21 +95,23 @@ def _hash_1_to_3(start: _Longs, length: _Longs, byte_at: npt.NDArray[Any]) -> _H
     first = byte_at[start].astype(_u)
     middle = byte_at[start + (length >> 1)].astype(_u)
     last = byte_at[start + length - 1].astype(_u)
-    h = ((first << _u(16)) | (middle << _u(24)) | last | (length.astype(_u) << _u(8))) ^ _SECRET_1_3
+    h: _Hashes = ((first << _u(16)) | (middle << _u(24)) | last | (length.astype(_u) << _u(8))) ^ _SECRET_1_3
     h ^= h >> _u(33)
     h *= _PRIME64_2
     h ^= h >> _u(29)
     h *= _PRIME64_3
-    return h ^ (h >> _u(32))
+    h ^= h >> _u(32)
+    return h
 
 
 def _hash_4_to_8(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _Hashes:
-    h = (word_at[start + length - 4].astype(_u) + (word_at[start].astype(_u) << _u(32))) ^ _SECRET_4_8
+    h: _Hashes = (word_at[start + length - 4].astype(_u) + (word_at[start].astype(_u) << _u(32))) ^ _SECRET_4_8
     h ^= ((h << _u(49)) | (h >> _u(15))) ^ ((h << _u(24)) | (h >> _u(40)))
     h *= _PRIME_MX2
     h ^= (h >> _u(35)) + length.astype(_u)
     h *= _PRIME_MX2
-    return h ^ (h >> _u(28))
+    h ^= h >> _u(28)
+    return h
 
 
 def _hash_9_to_16(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _Hashes:
@@ -120,10 +122,11 @@ def _hash_9_to_16(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _
     crossed = a0 * b1
     middle = ((a0 * b0) >> _u(32)) + (crossed & _LOW_32) + a1 * b0
     product_high = (crossed >> _u(32)) + (middle >> _u(32)) + a1 * b1
-    h = low.byteswap() + high + ((low * high) ^ product_high) + length.astype(_u)
+    h: _Hashes = low.byteswap() + high + ((low * high) ^ product_high) + length.astype(_u)
     h ^= h >> _u(37)
     h *= _PRIME_MX1
-    return h ^ (h >> _u(32))
+    h ^= h >> _u(32)
+    return h
 
 
 _CLASSES: tuple[tuple[int, int, str, Callable[[_Longs, _Longs, npt.NDArray[Any]], _Hashes]], ...] = (

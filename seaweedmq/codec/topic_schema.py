@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from seaweedmq.codec.arrow_message import ARROW_FAILURES
 from seaweedmq.errors import InvalidArgument
 
 COLUMNS_MAX = 1_000
@@ -78,7 +79,7 @@ def schema_from_bytes(data: bytes | memoryview) -> pa.Schema:
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(data))
-    except (pa.ArrowException, OSError, ValueError, TypeError) as e:
+    except ARROW_FAILURES as e:
         raise InvalidArgument(
             f"topic schema is not an Arrow IPC schema message ({_short(e)}): see Schema.serialize"
         ) from e
