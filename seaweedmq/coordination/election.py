@@ -1,0 +1,179 @@
+"""The shell around ``core.leadership``: it carries out what the campaign asks for, on the metadata store."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+
+from seaweedmq.codec.keys import LEADER
+from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.waiting import until_deleted
+from seaweedmq.core.leadership import (
+    Action,
+    Anothers,
+    Ask,
+    Campaign,
+    Ended,
+    Event,
+    Free,
+    Ours,
+    Pause,
+    Stop,
+    TimePassed,
+    Unanswered,
+    Watch,
+)
+from seaweedmq.errors import Fenced, OutOfRange, Unavailable
+from seaweedmq.ports import Compare, Delete, MetaStore, Put
+
+_log = logging.getLogger(__name__)
+
+PAUSE_TTLS = (1 / 16, 1 / 4)
+"""Lease TTLs, least and most, to wait after etcd did not answer."""
+
+
+class Election:
+    """One broker's candidacy during one session. The broker id must be unique to the session.
+
+    The lock hangs on the session's lease, so the session's renewals renew it and its end frees it.
+    """
+
+    def __init__(self, store: MetaStore, session: Session, broker_id: str, rng: random.Random) -> None:
+        self._store = store
+        self._session = session
+        self._broker_id = broker_id
+        self._rng = rng
+        self._campaign = Campaign(session.ttl_s)
+        self._held: int | None = None
+        self._changed = asyncio.Event()
+        self._resigned = asyncio.Event()
+
+    @property
+    def revision(self) -> int | None:
+        """Creation revision of the lock while this broker surely leads, else None."""
+        return self._held if self._session.alive() else None
+
+    async def run(self) -> None:
+        """Campaign until cancelled, resigned, or the session is lost. Call once."""
+        loop = asyncio.get_running_loop()
+        try:
+            while not isinstance(self._campaign.action, Stop):
+                event = await self._carry_out(self._campaign.action)
+                self._campaign.handle(event, loop.time())
+                self._set_held(self._campaign.revision)
+        finally:
+            self._set_held(None)
+
+    async def wait_leading(self) -> int:
+        """Return the lock's revision once this broker leads. No deadline."""
+        while True:
+            changed = self._changed
+            revision = self.revision
+            if revision is not None:
+                return revision
+            # A session that was late and lives again makes no change here, hence the look every half TTL.
+            await _wait(changed, self._session.ttl_s / 2)
+
+    async def wait_not_leading(self) -> None:
+        """Return once this broker does not surely lead: deposed, resigned, or its lease not renewed in time."""
+        loop = asyncio.get_running_loop()
+        while self.revision is not None:
+            await _wait(self._changed, max(0.0, self._session.deadline - loop.time()))
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """``MetaStore.transact``, done only if this broker still holds the lock; None if another compare failed.
+
+        Raises:
+            Fenced: this broker does not lead, or no longer.
+            Unavailable: it may or may not have happened.
+        """
+        revision = self.revision
+        if revision is None:
+            raise Fenced(f"broker {self._broker_id} does not lead: ask the leader")
+        done = await self._store.transact([Compare(LEADER, create_revision=revision), *compares], then)
+        if done is None:
+            lock = await self._store.get(LEADER)
+            if lock is None or lock.create_revision != revision:
+                if self._held == revision:
+                    self._set_held(None)
+                raise Fenced(f"broker {self._broker_id} was deposed as leader: ask the new one")
+        return done
+
+    async def resign(self) -> None:
+        """Give up the lock if held, and campaign no more. Unavailable: not given up, it ends with the lease."""
+        self._resigned.set()
+        self._set_held(None)
+        lock = await self._store.get(LEADER)
+        if lock is not None and lock.value == self._broker_id.encode():
+            await self._store.transact([Compare(LEADER, create_revision=lock.create_revision)], [Delete(LEADER)])
+
+    def _set_held(self, revision: int | None) -> None:
+        if self._resigned.is_set():
+            revision = None
+        if revision == self._held:
+            return
+        if revision is not None:
+            _log.info("broker %s leads since revision %d", self._broker_id, revision)
+        else:
+            _log.info("broker %s does not lead any more", self._broker_id)
+        self._held = revision
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _carry_out(self, action: Action) -> Event:
+        """Do it until it ends, or the session or candidacy does."""
+        doing = asyncio.create_task(self._outcome(action))
+        endings = [asyncio.create_task(event.wait()) for event in (self._session.lost, self._resigned)]
+        try:
+            await asyncio.wait((doing, *endings), return_when=asyncio.FIRST_COMPLETED)
+            return Ended() if any(ending.done() for ending in endings) else doing.result()
+        finally:
+            for task in (doing, *endings):
+                task.cancel()
+            await asyncio.gather(doing, *endings, return_exceptions=True)
+
+    async def _outcome(self, action: Action) -> Event:
+        try:
+            match action:
+                case Ask():
+                    return await self._ask()
+                case Watch(revision, until):
+                    async with asyncio.timeout_at(until):
+                        await until_deleted(self._store, LEADER, revision)
+                    return Free()
+                case Pause(until):
+                    await asyncio.sleep(until - asyncio.get_running_loop().time())
+                    return TimePassed()
+                case Stop():
+                    raise AssertionError("the campaign is over")
+        except TimeoutError:
+            return TimePassed()
+        except Fenced:
+            return Ended()  # our lease is gone; the session will find out too
+        except (Unavailable, OutOfRange) as error:
+            _log.debug("the leader lock is out of sight, looking again: %s", error)
+            low, high = PAUSE_TTLS
+            return Unanswered(self._session.ttl_s * self._rng.uniform(low, high))
+
+    async def _ask(self) -> Event:
+        if not self._session.lease:
+            return Ended()  # closed: without a lease the lock would never be free again
+        mine = Put(LEADER, self._broker_id.encode(), self._session.lease)
+        created = await self._store.transact([Compare(LEADER, create_revision=0)], [mine])
+        if created is not None:
+            return Ours(created)
+        lock = await self._store.get(LEADER)
+        if lock is None:
+            return Free()
+        # It may be ours from before: an answer got lost, or this is the look after 2.5 x TTL.
+        if lock.value == mine.value:
+            return Ours(lock.create_revision)
+        return Anothers(lock.mod_revision)
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,295 @@
+"""The metadata store on etcd: the only module that knows etcd's protocol, with its watch in ``etcd_watch``.
+
+It speaks through the stubs that aetcd carries. aetcd's own client has no deadline on streams, hides compaction and
+reconnects by itself with waits of up to two minutes, so connections are kept here: one at a time, the next endpoint
+as soon as one does not answer. A call that may have been applied is never sent twice, unless doing so is harmless.
+"""
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import tenacity
+from aetcd import rpc
+
+from seaweedmq.coordination.etcd_watch import changes_of, open_watch, prefix_range
+from seaweedmq.coordination.limits import check_transaction
+from seaweedmq.coordination.retry import jittered
+from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+
+_log = logging.getLogger(__name__)
+
+LIST_PAGE_KEYS = 2_000
+"""Keys asked for at once, so that no answer comes near the message limit."""
+ATTEMPTS_MIN = 3
+LEASE_TTL_MIN_S = 1
+
+_CHANNEL_OPTIONS = (
+    # Pings find a peer that vanished. Not below 5 s: etcd's default --grpc-keepalive-min-time cuts off whoever pings
+    # more often. Faster detection is by deadlines: of each call, and of the probes on each watch.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A new channel must be a new connection, not a share in the dead one that it replaces.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+
+_T = TypeVar("_T")
+
+
+class _Connection:
+    """A channel to one endpoint and etcd's services on it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.channel: Any = rpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
+        self.kv: Any = rpc.KVStub(self.channel)
+        self.lease: Any = rpc.LeaseStub(self.channel)
+        self.watch: Any = rpc.WatchStub(self.channel)
+
+
+class EtcdMetaStore:
+    """A MetaStore on one or more etcd endpoints, ``"host:port,host:port"``.
+
+    ``timeout_s`` bounds one attempt; reads, renewals and revocations are tried again on the other endpoints, each
+    at least once. Must be used from one event loop. Raises InvalidArgument for an endpoint that is not host:port.
+    """
+
+    def __init__(self, endpoints: str, *, timeout_s: float = 2.0, rng: random.Random | None = None) -> None:
+        self._endpoints = parse_endpoints(endpoints)
+        self._timeout_s = timeout_s
+        self._rng = rng or random.Random()
+        self._at = self._rng.randrange(len(self._endpoints))
+        self._current: _Connection | None = None
+        self._watches: set[asyncio.Event] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def get(self, key: str) -> Entry | None:
+        request = rpc.RangeRequest(key=key.encode())
+        response = await self._repeatable(lambda c: c.kv.Range(request, timeout=self._timeout_s))
+        return _entry(response.kvs[0]) if response.kvs else None
+
+    async def list(self, prefix: str) -> Snapshot:
+        for _ in range(ATTEMPTS_MIN):
+            try:
+                return await self._list_pages(prefix)
+            except OutOfRange:
+                _log.info("etcd compacted under a listing of %r, listing again", prefix)
+        raise Unavailable(f"etcd was compacted {ATTEMPTS_MIN} times under a listing of {prefix!r}: retry")
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        check_transaction(compares, then)
+        request = rpc.TxnRequest(
+            compare=[part for compare in compares for part in _compares(compare)],
+            success=[_change(change) for change in then],
+        )
+        response = await self._once(lambda c: c.kv.Txn(request, timeout=self._timeout_s))
+        return int(response.header.revision) if response.succeeded else None
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        connection = self._connect()
+        closed = asyncio.Event()
+        self._watches.add(closed)
+        try:
+            async with open_watch(connection.watch, prefix, from_revision, self._timeout_s, closed) as responses:
+                async for response in responses:
+                    for changes in changes_of(response):
+                        yield changes
+        except rpc.AioRpcError as error:
+            raise self._failed(connection, error) from error
+        except Unavailable:
+            self._move_on(connection)
+            raise
+        finally:
+            self._watches.discard(closed)
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        if not 0 < ttl_s < math.inf:
+            raise InvalidArgument(f"a lease of {ttl_s} s was asked for: use a positive time")
+        # Sent again it leaves a lease that nobody uses and that ends by itself.
+        request = rpc.LeaseGrantRequest(TTL=max(LEASE_TTL_MIN_S, math.ceil(ttl_s)))
+        response = await self._repeatable(lambda c: c.lease.LeaseGrant(request, timeout=self._timeout_s))
+        return int(response.ID)
+
+    async def renew_lease(self, lease: int) -> float:
+        request = rpc.LeaseKeepAliveRequest(ID=lease)
+
+        async def renew(connection: _Connection) -> float:
+            call = connection.lease.LeaseKeepAlive([request], timeout=self._timeout_s)
+            response = await call.read()
+            if not isinstance(response, rpc.LeaseKeepAliveResponse):
+                raise Unavailable(f"etcd at {connection.endpoint} ended a lease renewal without an answer: retry")
+            call.cancel()
+            return float(response.TTL)
+
+        return await self._repeatable(renew)
+
+    async def revoke_lease(self, lease: int) -> None:
+        request = rpc.LeaseRevokeRequest(ID=lease)
+        try:
+            await self._repeatable(lambda c: c.lease.LeaseRevoke(request, timeout=self._timeout_s))
+        except Fenced:
+            return  # it is gone already, which is all that was asked for
+
+    async def compact(self, revision: int) -> None:
+        """Forget history below ``revision``; for tests and maintenance, etcd does it by itself."""
+        request = rpc.CompactionRequest(revision=revision, physical=True)
+        await self._once(lambda c: c.kv.Compact(request, timeout=self._timeout_s))
+
+    async def close(self) -> None:
+        self._closed = True
+        for closed in self._watches:
+            closed.set()
+        if self._current is not None:
+            self._retire(self._current)
+            self._current = None
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=2 * self._timeout_s)
+
+    # --- one connection at a time ---
+
+    def _connect(self) -> _Connection:
+        if self._closed:
+            raise Unavailable("the connection to etcd was closed: open a new one")
+        if self._current is None:
+            self._current = _Connection(self._endpoints[self._at])
+        return self._current
+
+    def _move_on(self, connection: _Connection) -> None:
+        """Use the next endpoint from now on, unless another call has moved on already."""
+        if self._current is connection:
+            self._at = (self._at + 1) % len(self._endpoints)
+            self._current = None
+            self._retire(connection)
+
+    def _retire(self, connection: _Connection) -> None:
+        # Closing cancels what still runs on it, and asyncio would take that for a cancellation of the waiting task.
+        # So it lingers until the deadlines of all its calls have passed; watches notice by themselves.
+        task = asyncio.create_task(connection.channel.close(grace=1.5 * self._timeout_s))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _once(self, send: Callable[[_Connection], Awaitable[Any]]) -> Any:
+        """Send a request that must not be applied twice: again only if it surely did not leave this machine."""
+        return await self._attempt(send, lambda error: isinstance(error, _NeverSent))
+
+    async def _repeatable(self, send: Callable[[_Connection], Awaitable[_T]]) -> _T:
+        """Send a request that may be applied twice."""
+        return await self._attempt(send, lambda error: isinstance(error, Unavailable))
+
+    async def _attempt(
+        self, send: Callable[[_Connection], Awaitable[_T]], is_worth_another: Callable[[BaseException], bool]
+    ) -> _T:
+        attempts = tenacity.AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=tenacity.stop_after_attempt(max(ATTEMPTS_MIN, len(self._endpoints))),
+            wait=jittered(self._rng, 0.05, 0.2),
+            retry=tenacity.retry_if_exception(is_worth_another),
+            reraise=True,
+        )
+        return await attempts(self._send, send)
+
+    async def _send(self, send: Callable[[_Connection], Awaitable[_T]]) -> _T:
+        connection = self._connect()
+        try:
+            return await send(connection)
+        except rpc.AioRpcError as error:
+            raise self._failed(connection, error) from error
+
+    def _failed(self, connection: _Connection, error: Any) -> SeaweedMQError:
+        """What an RPC error means to our callers; leaves the connection if it is at fault."""
+        code, details = error.code(), error.details() or ""
+        where = f"etcd at {connection.endpoint}"
+        if code is rpc.StatusCode.NOT_FOUND and "lease" in details:
+            return Fenced(f"{where}: the lease is gone: register again under a new lease")
+        if code is rpc.StatusCode.OUT_OF_RANGE:
+            return OutOfRange(f"{where}: {details}: list again")
+        if code is rpc.StatusCode.INVALID_ARGUMENT:
+            return InvalidArgument(f"{where} refused the request: {details}")
+        if code is rpc.StatusCode.RESOURCE_EXHAUSTED:
+            return ResourceExhausted(
+                f"{where} is at a limit ({details}): compact and defragment it, or raise its quota"
+            )
+        if code in (rpc.StatusCode.UNAUTHENTICATED, rpc.StatusCode.PERMISSION_DENIED):
+            return InvalidArgument(f"{where} refused this client ({details}): allow it access without a login")
+        self._move_on(connection)
+        if "failed to connect" in details.lower():
+            return _NeverSent(f"{where} can not be reached: check that it runs and the address is right")
+        if code is rpc.StatusCode.DEADLINE_EXCEEDED:
+            return Unavailable(f"{where} did not answer within {self._timeout_s} s: retry")
+        return Unavailable(f"{where} failed ({code.name.lower()}: {details}): retry")
+
+    async def _list_pages(self, prefix: str) -> Snapshot:
+        start, end = prefix_range(prefix)
+        entries: list[Entry] = []
+        revision = 0
+        while True:
+            request = rpc.RangeRequest(key=start, range_end=end, limit=LIST_PAGE_KEYS, revision=revision)
+            page = await self._read_page(request)
+            revision = revision or int(page.header.revision)  # all pages are of the first one's revision
+            entries += [_entry(kv) for kv in page.kvs]
+            if not page.more:
+                return Snapshot(revision, tuple(entries))
+            start = page.kvs[-1].key + b"\0"
+
+    async def _read_page(self, request: Any) -> Any:
+        return await self._repeatable(lambda c: c.kv.Range(request, timeout=self._timeout_s))
+
+
+class _NeverSent(Unavailable):
+    """No connection came about, so the request was certainly not applied."""
+
+
+def parse_endpoints(text: str) -> tuple[str, ...]:
+    """``"h:p,h:p"`` as its parts; a leading ``http://`` is dropped. InvalidArgument: a part is not host:port."""
+    endpoints = tuple(part.strip().removeprefix("http://").rstrip("/") for part in text.split(","))
+    for endpoint in endpoints:
+        host, colon, port = endpoint.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+            raise InvalidArgument(f"etcd endpoint {endpoint[:200]!r} is not HOST:PORT: write it like 127.0.0.1:2379")
+    return endpoints
+
+
+def _entry(kv: Any) -> Entry:
+    return Entry(kv.key.decode(), kv.value, int(kv.create_revision), int(kv.mod_revision))
+
+
+def _compares(compare: Compare) -> Sequence[Any]:
+    parts = []
+    if compare.create_revision is not None:
+        parts.append(
+            rpc.Compare(
+                target=rpc.Compare.CREATE,
+                result=rpc.Compare.EQUAL,
+                key=compare.key.encode(),
+                create_revision=compare.create_revision,
+            )
+        )
+    if compare.mod_revision is not None:
+        parts.append(
+            rpc.Compare(
+                target=rpc.Compare.MOD,
+                result=rpc.Compare.EQUAL,
+                key=compare.key.encode(),
+                mod_revision=compare.mod_revision,
+            )
+        )
+    return parts
+
+
+def _change(change: Put | Delete) -> Any:
+    if isinstance(change, Put):
+        return rpc.RequestOp(
+            request_put=rpc.PutRequest(key=change.key.encode(), value=change.value, lease=change.lease)
+        )
+    start, end = prefix_range(change.key) if change.prefix else (change.key.encode(), b"")
+    return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=start, range_end=end))

@@ -1,0 +1,111 @@
+"""etcd's watch: one stream that notices by itself when nobody is at the other end."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from itertools import groupby
+from typing import Any
+
+from aetcd import rpc
+
+from seaweedmq.errors import OutOfRange, Unavailable
+from seaweedmq.ports import Changes, Entry
+
+PROBE_AFTER_S = 1.0
+"""Silence after which the server is asked for a sign of life."""
+
+
+def prefix_range(prefix: str) -> tuple[bytes, bytes]:
+    """``key`` and ``range_end`` of all keys that begin with ``prefix``, which is not empty and is ASCII."""
+    start = prefix.encode("ascii")
+    return start, start[:-1] + bytes([start[-1] + 1])
+
+
+def changes_of(response: Any) -> Iterator[Changes]:
+    """One Changes for each revision. etcd never parts the events of one revision, and a key changes once in it."""
+    for revision, events in groupby(response.events, key=lambda event: int(event.kv.mod_revision)):
+        puts: list[Entry] = []
+        deletes: list[str] = []
+        for event in events:
+            if event.type == rpc.Event.DELETE:
+                deletes.append(event.kv.key.decode())
+            else:
+                puts.append(Entry(event.kv.key.decode(), event.kv.value, int(event.kv.create_revision), revision))
+        yield Changes(revision, tuple(puts), tuple(deletes))
+
+
+@contextlib.asynccontextmanager
+async def open_watch(
+    stub: Any, prefix: str, from_revision: int, timeout_s: float, closed: asyncio.Event
+) -> AsyncIterator[AsyncIterator[Any]]:
+    """A stream of watch responses, until ``closed`` is set.
+
+    The iterator raises Unavailable when the server ends it or is silent for ``PROBE_AFTER_S`` and then does not answer
+    a probe within ``timeout_s``; OutOfRange when ``from_revision`` is compacted; and AioRpcError as it comes.
+    """
+    start, end = prefix_range(prefix)
+    create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=from_revision)
+    requests: asyncio.Queue[Any] = asyncio.Queue(maxsize=2)
+    requests.put_nowait(rpc.WatchRequest(create_request=create))
+    call = stub.Watch(_each(requests))
+    stream = _Stream(call, requests, timeout_s, closed)
+    try:
+        async with contextlib.aclosing(stream.responses()) as responses:
+            yield responses
+    finally:
+        call.cancel()
+        await stream.close()
+
+
+class _Stream:
+    def __init__(self, call: Any, requests: "asyncio.Queue[Any]", timeout_s: float, closed: asyncio.Event) -> None:
+        self._call = call
+        self._requests = requests
+        self._timeout_s = timeout_s
+        self._reading: asyncio.Task[Any] | None = None
+        self._closing = asyncio.create_task(closed.wait())
+
+    async def responses(self) -> AsyncGenerator[Any, None]:
+        response = await self._next(self._timeout_s)  # "created"
+        while True:
+            if response is None:
+                self._requests.put_nowait(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
+                response = await self._next(self._timeout_s)
+                if response is None:
+                    raise Unavailable(f"etcd was silent on a watch for {self._timeout_s} s: watch again")
+                continue
+            if response.compact_revision:
+                raise OutOfRange(f"etcd compacted revision {response.compact_revision} under a watch: list again")
+            if response.canceled:
+                raise Unavailable(f"etcd ended a watch ({response.cancel_reason or 'no reason given'}): watch again")
+            yield response
+            response = await self._next(PROBE_AFTER_S)
+
+    async def close(self) -> None:
+        """Requires that the call is cancelled."""
+        self._closing.cancel()
+        pending = [task for task in (self._reading, self._closing) if task is not None]
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _next(self, timeout_s: float) -> Any | None:
+        """The next response, or None after ``timeout_s``."""
+        if self._reading is None:
+            # Not awaited directly: giving up a read cancels the whole call.
+            self._reading = asyncio.create_task(self._call.read())
+        await asyncio.wait((self._reading, self._closing), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if self._closing.done():
+            raise Unavailable("the connection to etcd was closed under a watch: open a new one")
+        if not self._reading.done():
+            return None
+        reading, self._reading = self._reading, None
+        if reading.cancelled():
+            raise Unavailable("the connection to etcd was given up under a watch: watch again")
+        response = reading.result()
+        if not isinstance(response, rpc.WatchResponse):
+            raise Unavailable("etcd ended a watch: watch again")
+        return response
+
+
+async def _each(requests: "asyncio.Queue[Any]") -> AsyncIterator[Any]:
+    while True:
+        yield await requests.get()

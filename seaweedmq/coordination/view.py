@@ -1,0 +1,209 @@
+"""A live mirror of the cluster's metadata: listed once, then kept by a watch, change by change."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import tenacity
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.coordination.retry import jittered
+from seaweedmq.coordination.waiting import end_watch
+from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, Unsupported
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
+
+_log = logging.getLogger(__name__)
+
+READ_AT_ONCE = 1_000
+"""Values of a listing that are read before other tasks get a turn."""
+RETRY_FIRST_S, RETRY_MOST_S = 0.1, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    broker_id: str
+
+
+_Value: TypeAlias = _Leader | BrokerInfo | Topic | Segment | None
+"""What a key means; None for a key that is not mirrored, or not readable."""
+
+
+class ClusterView:
+    """Brokers, topics, segments and leader as of ``revision``, which may be behind the store by a moment.
+
+    The mappings are live: look, but do not hold on to one across an await and expect it unchanged. The changes of one
+    transaction show up together.
+    """
+
+    def __init__(self, store: MetaStore, rng: random.Random | None = None) -> None:
+        self.revision = 0
+        """Of the store, of which this is the mirror; 0 before the first listing."""
+        self.changes = 0
+        """Counts what was applied; see :meth:`wait_change`."""
+        self.leader: str | None = None
+        """Broker id of the holder of the leader lock."""
+        self._brokers: dict[str, BrokerInfo] = {}
+        self._topics: dict[TopicName, Topic] = {}
+        self._segments: dict[TopicName, dict[int, Segment]] = {}
+        self.brokers: Mapping[str, BrokerInfo] = self._brokers
+        self.topics: Mapping[TopicName, Topic] = self._topics
+        self.segments: Mapping[TopicName, Mapping[int, Segment]] = self._segments
+        """By topic and id, open and sealed. A topic without segments is not in it."""
+        self._store = store
+        self._rng = rng or random.Random()
+        self._mod_revisions: dict[str, int] = {}
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Mirror until cancelled. Lists anew after a compaction or a lost connection; raises if refused for good."""
+        listing = tenacity.AsyncRetrying(
+            sleep=asyncio.sleep,
+            wait=jittered(self._rng, RETRY_FIRST_S, RETRY_MOST_S),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
+            before_sleep=_report_failure,
+        )
+        while True:
+            snapshot: Snapshot = await listing.copy()(self._store.list, keys.ROOT)
+            await self._replace(snapshot)
+            try:
+                await self._follow()
+            except (OutOfRange, Unavailable) as error:
+                _log.info("the metadata watch broke, listing again: %s", error)
+                await asyncio.sleep(self._rng.uniform(0, RETRY_FIRST_S))
+
+    async def ready(self) -> None:
+        """Return once the first listing is in. No deadline."""
+        await self.wait_revision(1)
+
+    def topic_revision(self, name: TopicName) -> int:
+        """Modification revision of the topic's key, 0 if there is no such topic."""
+        return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
+
+    def segment_revision(self, name: TopicName, segment: int) -> int:
+        """Modification revision of the segment's key, 0 if there is no such segment."""
+        known = segment in self._segments.get(name, ())
+        return self._mod_revisions[keys.segment_key(name, segment)] if known else 0
+
+    async def wait_revision(self, revision: int) -> None:
+        """Return once the view is at least that new. No deadline."""
+        while self.revision < revision:
+            await self._changed.wait()
+
+    async def wait_change(self, seen: int) -> int:
+        """Return ``changes`` once it is above ``seen``. No deadline."""
+        while self.changes <= seen:
+            await self._changed.wait()
+        return self.changes
+
+    async def _follow(self) -> None:
+        watch = self._store.watch(keys.ROOT, self.revision + 1)
+        try:
+            async for changes in watch:
+                self._apply(changes)
+        finally:
+            await end_watch(watch)
+        raise Unavailable("the metadata watch ended")
+
+    def _apply(self, changes: Changes) -> None:
+        for key in changes.deletes:
+            self._forget(key)
+        for entry in changes.puts:
+            self._learn(entry, _read(entry))
+        self._announce(changes.revision)
+
+    async def _replace(self, snapshot: Snapshot) -> None:
+        """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
+        news: list[tuple[Entry, _Value]] = []
+        for at in range(0, len(snapshot.entries), READ_AT_ONCE):
+            news += self._news(snapshot.entries[at : at + READ_AT_ONCE])
+            await asyncio.sleep(0)
+        for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
+            self._forget(key)
+        for entry, value in news:
+            self._learn(entry, value)
+        self._announce(snapshot.revision)
+
+    def _news(self, entries: Sequence[Entry]) -> list[tuple[Entry, _Value]]:
+        known = self._mod_revisions
+        return [(entry, _read(entry)) for entry in entries if known.get(entry.key) != entry.mod_revision]
+
+    def _announce(self, revision: int) -> None:
+        self.revision = revision
+        self.changes += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _learn(self, entry: Entry, value: _Value) -> None:
+        self._mod_revisions[entry.key] = entry.mod_revision
+        match value:
+            case Segment():
+                self._segments.setdefault(value.topic, {})[value.id] = value
+            case Topic():
+                self._topics[value.name] = value
+            case BrokerInfo():
+                self._brokers[value.id] = value
+            case _Leader():
+                self.leader = value.broker_id
+            case None:
+                self._drop(entry.key)  # it may have been readable before
+
+    def _forget(self, key: str) -> None:
+        if self._mod_revisions.pop(key, None) is not None:
+            self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        try:
+            if key.startswith(keys.SEGMENTS):
+                name, segment = keys.parse_segment_key(key)
+                of_topic = self._segments.get(name, {})
+                of_topic.pop(segment, None)
+                if not of_topic:
+                    self._segments.pop(name, None)
+            elif key.startswith(keys.TOPICS):
+                self._topics.pop(keys.parse_topic_key(key), None)
+            elif key.startswith(keys.BROKERS):
+                self._brokers.pop(keys.parse_broker_key(key), None)
+            elif key == keys.LEADER:
+                self.leader = None
+        except Corrupt as error:
+            _log.debug("a foreign key is gone, it was never mirrored: %s", error)
+
+
+def _read(entry: Entry) -> _Value:
+    """What the entry means; None, and a line in the log, if it can not be read."""
+    key = entry.key
+    try:
+        if key.startswith(keys.SEGMENTS):
+            segment = segment_from_json(entry.value)
+            _check(key, keys.segment_key(segment.topic, segment.id))
+            return segment
+        if key.startswith(keys.TOPICS):
+            topic = topic_from_json(entry.value)
+            _check(key, keys.topic_key(topic.name))
+            return topic
+        if key.startswith(keys.BROKERS):
+            info = broker_from_json(entry.value)
+            _check(key, keys.broker_key(info.id))
+            return info
+        if key == keys.LEADER:
+            return _Leader(entry.value.decode())
+    except (Corrupt, Unsupported, UnicodeDecodeError) as error:
+        _log.error("etcd key %r is left out, its value can not be read: %s", key, error)
+    return None
+
+
+def _check(key: str, expected: str) -> None:
+    if key != expected:
+        raise Corrupt(f"its value belongs to {expected!r}")
+
+
+def _report_failure(state: tenacity.RetryCallState) -> None:
+    if state.attempt_number == 1 and state.outcome is not None:
+        _log.warning("can not list the metadata, trying on: %s", state.outcome.exception())
