@@ -9,14 +9,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from seaweedmq.codec.batch import schema_from_bytes
-from seaweedmq.codec.metadata import segment_from_json, segment_to_json, topic_from_json, topic_to_json
+from seaweedmq.codec.metadata import segment_from_json, segment_to_json, topic_fields, topic_from_json
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 
-TOPIC_DOCUMENT = "topic.json"
-LINEAGE_DOCUMENT = "lineage.json"
 _VERSION = 1
 
 
@@ -25,7 +24,7 @@ def topic_document(topic: Topic) -> bytes:
 
     ``columns`` is for people and foreign tools; reading takes the schema from the metadata.
     """
-    fields = json.loads(topic_to_json(topic))
+    fields = topic_fields(topic)
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     fields["columns"] = (
         None if schema is None else [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]
