@@ -1,0 +1,113 @@
+"""JSON lines out: how `subscribe --format jsonl` prints records. ``json_in`` reads them back.
+
+A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`. Bytes that are not UTF-8
+are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
+naming those concerned). A record of a topic with a schema has its columns as an object in `value`.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+BASE64 = "base64"
+
+_quote = json.encoder.encode_basestring
+
+
+def lines(batch: pa.RecordBatch, schema: pa.Schema | None) -> bytes:
+    """Lines of a batch of records, in their order.
+
+    Args:
+        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of ``schema``.
+        schema: of the topic; None for a plain topic.
+    """
+    values = _texts(batch.column("_value"), "value") if schema is None else row_texts(batch, schema, marked=True)
+    columns = (
+        batch.column("_segment").to_pylist(),
+        batch.column("_offset").to_pylist(),
+        _times(batch.column("_timestamp")),
+        _texts(batch.column("_key"), "key"),
+        values,
+        _headers(batch.column("_headers")),
+    )
+    return "".join(
+        [
+            f'{{"segment":{segment},"offset":{offset},"timestamp":{time},"key":{key},"value":{value},"headers":{headers}}}\n'
+            for segment, offset, time, key, value, headers in zip(*columns, strict=True)
+        ]
+    ).encode()
+
+
+def row_texts(batch: pa.RecordBatch, schema: pa.Schema, *, marked: bool) -> list[str]:
+    """Each row's columns of the schema as a JSON object; ``marked`` adds `,"value_encoding":{...}` where base64 is."""
+    texts = []
+    for row in batch.select(schema.names).to_pylist():
+        encoded: list[str] = []
+        text = json.dumps({name: _plain(value, name, encoded) for name, value in row.items()}, ensure_ascii=False)
+        if encoded and marked:
+            text += f',"value_encoding":{json.dumps(dict.fromkeys(encoded, BASE64))}'
+        texts.append(text)
+    return texts
+
+
+def _plain(value: Any, name: str, encoded: list[str]) -> Any:
+    """A value as JSON has it; ``encoded`` collects the columns in which bytes had to be base64."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else None  # JSON knows neither NaN nor infinity
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            encoded.append(name)
+            return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {inner: _plain(item, name, encoded) for inner, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, name, encoded) for item in value]
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _texts(column: pa.Array, what: str) -> list[str]:
+    """A binary column as JSON: quoted text, null, or base64 followed by the field that says so."""
+    if column.null_count == len(column):
+        return ["null"] * len(column)
+    try:
+        texts = column.cast(pa.string()).to_pylist()  # checks UTF-8 for all at once
+    except pa.ArrowInvalid:
+        return [_text(value, what) for value in column.to_pylist()]
+    if column.null_count:
+        return ["null" if text is None else _quote(text) for text in texts]
+    return list(map(_quote, texts))
+
+
+def _text(value: bytes | None, what: str) -> str:
+    if value is None:
+        return "null"
+    try:
+        return _quote(value.decode())
+    except UnicodeDecodeError:
+        return f'"{base64.b64encode(value).decode()}","{what}_encoding":"{BASE64}"'
+
+
+def _times(column: pa.Array) -> list[str]:
+    """Each distinct time is formatted once: most records of a batch share theirs."""
+    coded = column.dictionary_encode()
+    texts = [f'"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"' for moment in coded.dictionary.to_pylist()]
+    return [texts[index] for index in coded.indices.to_pylist()]
+
+
+def _headers(column: pa.Array) -> list[str]:
+    if column.null_count == len(column):
+        return ["{}"] * len(column)
+    return [_header_text(items) if items else "{}" for items in column.to_pylist()]
+
+
+def _header_text(items: Sequence[tuple[str, bytes | None]]) -> str:
+    encoded: list[str] = []
+    text = json.dumps({name: _plain(value, name, encoded) for name, value in items}, ensure_ascii=False)
+    return text + (f',"headers_encoding":{json.dumps(dict.fromkeys(encoded, BASE64))}' if encoded else "")

@@ -1,0 +1,193 @@
+"""A whole cluster as child processes of this one: etcd and brokers on 127.0.0.1."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import seaweedmq.aio
+from seaweedmq.cli.output import note
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+"""A broker that has not stopped by then is killed; everything acknowledged is in the files."""
+LOOK_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A broker process."""
+
+    address: str
+    process: asyncio.subprocess.Process
+
+
+class LocalCluster:
+    """The running cluster that ``local_cluster`` yields."""
+
+    def __init__(self, brokers: Sequence[Child], etcd: LocalEtcd | None) -> None:
+        self._brokers = tuple(brokers)
+        self._etcd = etcd
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(child.address for child in self._brokers)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(child.process.pid for child in self._brokers)
+
+    async def watch(self) -> None:
+        """Say on stderr which process ends, as long as any broker lives.
+
+        Raises:
+            Unavailable: the last one ended.
+        """
+        alive = {asyncio.create_task(child.process.wait()): child for child in self._brokers}
+        etcd_lives = self._etcd is not None
+        try:
+            while alive:
+                ended, _ = await asyncio.wait(alive, timeout=LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    child = alive.pop(task)
+                    note(f"broker {child.address} pid {child.process.pid} ended: {_how(child)}")
+                if etcd_lives and self._etcd is not None and self._etcd.pid is None:
+                    etcd_lives = False
+                    note("etcd ended: topics and brokers can not change until the cluster is started again")
+        finally:
+            for task in alive:
+                task.cancel()
+        raise Unavailable("no broker is left: start the cluster again, it serves what was stored")
+
+
+@contextlib.asynccontextmanager
+async def local_cluster(
+    *, brokers: int, data: Path, port: int, etcd_endpoints: str | None = None, broker_options: Sequence[str] = ()
+) -> AsyncIterator[LocalCluster]:
+    """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
+
+    Args:
+        brokers: how many.
+        data: folder for ``etcd`` and ``storage``; a cluster started on it again serves what it stored.
+        port: of the first broker.
+        etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
+        broker_options: handed to every broker.
+
+    Raises:
+        AlreadyExists: a port or the data folder is in use.
+        StorageFailed: the data folder can not be made.
+        Unavailable: a process ended while starting, or they did not find each other in time.
+    """
+    addresses = [f"{HOST}:{port + i}" for i in range(brokers)]
+    for address in addresses:
+        _check_free(address)
+    async with contextlib.AsyncExitStack() as stack:
+        storage = stack.enter_context(_exclusive_folder(data)) / "storage"
+        etcd = None
+        if etcd_endpoints is None:
+            etcd = await stack.enter_async_context(LocalEtcd(storage.parent / "etcd"))
+            etcd_endpoints = etcd.endpoint
+        children: list[Child] = []
+        stack.push_async_callback(_stop, children)
+        for address in addresses:
+            await _spawn(children, address, etcd_endpoints, storage, broker_options)
+        await _until_ready(children)
+        yield LocalCluster(children, etcd)
+
+
+def _check_free(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError as error:
+            raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with --port") from None
+
+
+@contextlib.contextmanager
+def _exclusive_folder(data: Path) -> Iterator[Path]:
+    """Make the folder, hold it against a second cluster, and yield its absolute path."""
+    try:
+        (data / "storage").mkdir(parents=True, exist_ok=True)
+        lock = (data / "lock").open("w")
+    except OSError as error:
+        raise StorageFailed(f"data folder {data} can not be used: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyExists(f"data folder {data} is in use by another cluster: name another with --data") from None
+        yield data.absolute()
+
+
+async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, options: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "seaweedmq.cli.main", "broker"]
+    command += ["--etcd", etcd, "--storage", str(storage), "--listen", address, "--parent-pid", str(os.getpid())]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *options,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        process_group=0,  # Ctrl-C in the terminal is for us; we stop the brokers in order
+    )
+    children.append(Child(address, process))
+
+
+async def _until_ready(children: Sequence[Child]) -> None:
+    """Return when every broker is registered and answers for the cluster by itself."""
+    pids = {child.process.pid for child in children}
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            for child in children:
+                while not await _knows(child, pids):
+                    _check_alive(children)
+                    await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise Unavailable(f"the brokers did not find each other within {START_TIMEOUT_S:.0f} s") from None
+
+
+async def _knows(child: Child, pids: set[int]) -> bool:
+    try:
+        async with seaweedmq.aio.connect(child.address) as client:
+            status = await client.admin.cluster_status()
+    except SeaweedMQError:
+        return False
+    return pids <= {broker.info.pid for broker in status.brokers}
+
+
+def _check_alive(children: Sequence[Child]) -> None:
+    for child in children:
+        if child.process.returncode is not None:
+            raise Unavailable(f"broker {child.address} ended while starting: {_how(child)}")
+
+
+def _how(child: Child) -> str:
+    status = child.process.returncode
+    if status is not None and status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+async def _stop(children: Sequence[Child]) -> None:
+    for child in children:
+        for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process hears SIGTERM when it goes on
+            with contextlib.suppress(ProcessLookupError):
+                child.process.send_signal(number)
+    waits = [asyncio.create_task(child.process.wait()) for child in children]
+    if waits:
+        await asyncio.wait(waits, timeout=STOP_TIMEOUT_S)
+    for child in children:
+        if child.process.returncode is None:
+            note(f"broker {child.address} did not stop within {STOP_TIMEOUT_S:.0f} s and is killed")
+            child.process.kill()
+            await child.process.wait()

@@ -1,0 +1,110 @@
+"""Options that every command has, and how the values users type are read."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+import seaweedmq
+from seaweedmq.cli.output import Output
+from seaweedmq.model.topic import TopicName
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:17777"
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help=f"Brokers to ask first; any will do. SEAWEEDMQ_BOOTSTRAP, else {DEFAULT_BOOTSTRAP}.",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Output | None, typer.Option("--output", help="How results are printed (table).", show_default=False)
+]
+TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The topic.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The options every command has, wherever on the command line they stood."""
+
+    bootstrap: str
+    output: Output
+
+    @classmethod
+    def of(cls, context: typer.Context, bootstrap: str | None, output: Output | None) -> "Common":
+        """What the command was given, else what stood before the command's name."""
+        before = context.find_root().obj
+        return cls(bootstrap or before.bootstrap, output or before.output)
+
+    def connect(self) -> "seaweedmq.Client":
+        return seaweedmq.connect(self.bootstrap)
+
+
+def topic_name(text: str) -> str:
+    """Refuse a bad topic name before anything is dialled.
+
+    Raises:
+        InvalidArgument: not NAMESPACE/NAME.
+    """
+    return str(TopicName.parse(text))
+
+
+_DURATION_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def duration_s(text: str) -> float:
+    """Seconds of ``90s``, ``15m``, ``12h``, ``7d``, ``2w``, a bare number of seconds, or ``none`` (0: no limit).
+
+    Raises:
+        typer.BadParameter: it is none of these.
+    """
+    if text == "none":
+        return 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)?", text, re.ASCII)
+    if match is None:
+        raise typer.BadParameter(f"duration {text!r} is not a number with a unit ms, s, m, h, d or w: write it like 7d")
+    return float(match[1]) * _DURATION_S[match[2] or "s"]
+
+
+_SIZE_BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of ``1000000``, ``64MiB``, ``10GiB``, or ``none`` (0: no limit).
+
+    Raises:
+        typer.BadParameter: it is none of these.
+    """
+    if text == "none":
+        return 0
+    match = re.fullmatch(r"(\d+)(B|KiB|MiB|GiB|TiB)?", text, re.ASCII)
+    if match is None:
+        raise typer.BadParameter(f"size {text!r} is not a number of bytes: write it like 1000000 or 10GiB")
+    return int(match[1]) * _SIZE_BYTES[match[2] or ""]
+
+
+def start_of(text: str) -> str | int | datetime:
+    """``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601`` as the client takes it; a time without zone is UTC.
+
+    Raises:
+        typer.BadParameter: it is none of these.
+    """
+    kind, _, value = text.partition(":")
+    if text in {"earliest", "latest"}:
+        return text
+    if kind == "offset" and value.isascii() and value.isdigit():
+        return int(value)
+    if kind == "time":
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise typer.BadParameter(
+                f"start {text!r} has no time in it: write it like time:2026-01-31T12:00:00Z"
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise typer.BadParameter(f"start {text!r} is not earliest, latest, offset:N or time:ISO8601")

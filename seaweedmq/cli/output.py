@@ -1,0 +1,173 @@
+"""What the command line says: tables or JSON on stdout, one-line errors and progress on stderr."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from seaweedmq.errors import SeaweedMQError
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+PIPE_WIDTH_COLUMNS = 100_000
+"""Of a table that is not on a terminal: wide enough that nothing is cut or wrapped."""
+
+Row = Mapping[str, Any]
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def write(data: bytes) -> None:
+    """Write to stdout and flush. A reader that went away ends the program quietly: it has what it wanted."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would raise again when the interpreter closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def say(text: str) -> None:
+    """One line on stdout."""
+    write(text.encode() + b"\n")
+
+
+def note(text: str) -> None:
+    """One line on stderr, for a person who watches."""
+    print(one_line(text), file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def show_json(value: Any) -> None:
+    say(json.dumps(value, ensure_ascii=False))
+
+
+def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, empty: str = "none") -> None:
+    """Print rows as a table with these columns, or as a JSON list of whole rows."""
+    if output is Output.JSON:
+        show_json(list(rows))
+    elif not rows:
+        say(empty)
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, no_wrap=True)
+        for row in rows:
+            table.add_row(*(cell(row[column]) for column in columns))
+        _print(table)
+
+
+def show_fields(fields: Row, output: Output) -> None:
+    """Print one thing: a line a field, or a JSON object."""
+    if output is Output.JSON:
+        show_json(fields)
+    else:
+        width = max(map(len, fields))
+        for name, value in fields.items():
+            say(f"{name:<{width}}  {cell(value)}")
+
+
+def cell(value: Any) -> str:
+    """A value as a person reads it in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "-"
+    return str(value)
+
+
+def _print(table: Table) -> None:
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else PIPE_WIDTH_COLUMNS, markup=False, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()).encode())
+
+
+def fail(message: str, *, status: int = EXIT_FAILED) -> NoReturn:
+    """End the program with one line on stderr."""
+    note(f"error: {message}")
+    raise SystemExit(status)
+
+
+@contextmanager
+def progress(what: str, total: float | None, unit: str, *, shown: bool | None = None) -> Iterator["Bar"]:
+    """A progress bar on stderr while a block runs; nothing if stderr is no terminal (or ``shown`` is False).
+
+    Args:
+        what: said before the bar.
+        total: at which the bar is full; None if nobody knows.
+        unit: of the count that is shown behind the bar.
+    """
+    enabled = sys.stderr.isatty() if shown is None else shown
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[count]:,} " + unit),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not enabled,
+    ) as bars:
+        yield Bar(bars, what, total)
+
+
+class Bar:
+    """Counts something up."""
+
+    def __init__(self, bars: Progress, what: str, total: float | None) -> None:
+        self._bars = bars
+        self._task = bars.add_task(what, total=total, count=0, rate=0.0)
+
+    def at(self, count: int, *, position: float | None = None) -> None:
+        """Show ``count``; the bar stands at ``position`` of its total (default: at ``count``)."""
+        elapsed_s = self._bars.tasks[0].elapsed or 0.0
+        rate = count / elapsed_s if elapsed_s else 0.0
+        self._bars.update(self._task, completed=count if position is None else position, count=count, rate=rate)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what a user can meet into one line on stderr and an exit status; a defect of ours keeps its kind's name."""
+    sys.excepthook = _report_defect
+    try:
+        yield
+    except SeaweedMQError as error:
+        fail(str(error) or error.code)
+    except (OSError, pa.ArrowException) as error:
+        fail(str(error) or type(error).__name__)
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _report_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Replace the traceback of an unforeseen error by one line; SEAWEEDMQ_DEBUG=1 gives the traceback."""
+    if os.environ.get("SEAWEEDMQ_DEBUG"):
+        sys.__excepthook__(kind, error, trace)
+    elif not issubclass(kind, KeyboardInterrupt):
+        note(f"error: internal: {kind.__name__}: {error} (set SEAWEEDMQ_DEBUG=1 for the traceback)")

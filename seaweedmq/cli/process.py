@@ -1,0 +1,75 @@
+"""What every long-running process of ours does about signals, its parent, limits and its log."""
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+THREAD_SWITCH_INTERVAL_S = 0.0005
+"""A thread that compresses or writes gives the event loop its turn within this time; Python's default is 5 ms."""
+
+
+async def until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it ends, or SIGINT or SIGTERM cancels it; what it does then to clean up is not disturbed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(work)
+    stopping = False
+
+    def stop() -> None:
+        nonlocal stopping
+        if not stopping:  # a second signal must not cancel the clean-up, which has deadlines of its own
+            stopping = True
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopping:
+            raise
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel end this process (SIGTERM) when its parent ends, even by SIGKILL. Nothing but on Linux."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_pid:  # it was gone before the kernel was asked
+        raise SystemExit(1)
+
+
+def tune() -> None:
+    """Allow as many open files as the system lets us, and quick turns between threads."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if soft != hard else (soft, hard))
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+
+
+class _OneLine(logging.Formatter):
+    """One line an event; the traceback of an unforeseen error follows in the same line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", " | ")
+
+
+def log_to_stderr(level: str) -> None:
+    """Send the log to stderr, a line an event.
+
+    Args:
+        level: debug, info, warning or error.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("seaweedmq").setLevel(level.upper())

@@ -1,0 +1,61 @@
+"""`seaweedmq publish`: records from a file or stdin into a topic."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
+from seaweedmq.cli.output import Output, progress, say, show_json
+from seaweedmq.cli.reading import Format, tables
+from seaweedmq.cli.source import open_source
+from seaweedmq.codec.batch import schema_from_bytes
+from seaweedmq.errors import InvalidArgument
+
+FLUSH_TIMEOUT_S = 120.0
+
+
+def publish(
+    context: typer.Context,
+    topic: TopicArgument,
+    source: Annotated[str, typer.Option("--from", metavar="FILE|-", help="Where records come from; - is stdin.")] = "-",
+    format_: Annotated[
+        Format, typer.Option("--format", help="lines: one record a line. The others name their columns.")
+    ] = Format.LINES,
+    key: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Field or column that is the key.", show_default=False)
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Publish records and wait until all are acknowledged."""
+    common = Common.of(context, bootstrap, output)
+    if key is not None and format_ is Format.LINES:
+        raise typer.BadParameter("lines have no fields: use --format jsonl, csv, parquet or arrow", param_hint="--key")
+    name = topic_name(topic)
+    began_s = time.monotonic()
+    with open_source(source) as opened, common.connect() as client:
+        found = client.admin.describe_topic(name).topic
+        schema = None if found.schema is None else schema_from_bytes(found.schema)
+        column = key if schema is not None or format_ is not Format.JSONL else None
+        shown = None if not opened.interactive else False
+        records = 0
+        with (
+            client.publisher(name) as publisher,
+            progress(f"publishing to {name}", opened.size_bytes, "records", shown=shown) as bar,
+        ):
+            try:
+                for table in tables(format_, opened, schema, key):
+                    publisher.send_table(table, key=column)
+                    records += table.num_rows
+                    bar.at(records, position=opened.position())
+            except InvalidArgument as error:
+                # What came before the bad record is sent already: say how far it got.
+                publisher.flush(timeout=FLUSH_TIMEOUT_S)
+                raise InvalidArgument(f"{error} ({records} records before it are published)") from error
+            publisher.flush(timeout=FLUSH_TIMEOUT_S)
+    elapsed_s = time.monotonic() - began_s
+    if common.output is Output.JSON:
+        show_json({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)})
+    else:
+        say(f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s")

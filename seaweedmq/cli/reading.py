@@ -1,0 +1,90 @@
+"""Input formats of `publish`: each turns a source into Arrow tables, in bounded memory.
+
+For a plain topic the tables have `_value` and, where given, `_key`, `_timestamp` and `_headers`; for a topic with a
+schema the schema's columns in place of `_value`.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from seaweedmq.cli import json_in
+from seaweedmq.cli.source import Source, line_blocks, seekable
+from seaweedmq.errors import InvalidArgument
+
+BATCH_ROWS = 65_536
+ARROW_FILE_MAGIC = b"ARROW1"
+
+
+class Format(StrEnum):
+    """How records are written in the input."""
+
+    LINES = "lines"
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+def tables(kind: Format, source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
+    """The records of a source, table by table, in order.
+
+    Args:
+        kind: how the source is written.
+        source: open input.
+        schema: of the topic; None for a plain topic, or one that will get the schema of the first table.
+        key: field that holds the key. Only JSON lines of a plain topic use it here; tables name it when they are sent.
+
+    Raises:
+        InvalidArgument: the input is not in this format, or does not fit the topic.
+    """
+    readers: dict[Format, Callable[[], Iterator[pa.Table]]] = {
+        Format.LINES: lambda: _lines(source, schema),
+        Format.JSONL: lambda: json_in.read(source, schema, key),
+        Format.CSV: lambda: _csv(source, schema),
+        Format.PARQUET: lambda: _parquet(source),
+        Format.ARROW: lambda: _arrow(source),
+    }
+    try:
+        yield from readers[kind]()
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgument(f"{source.name} can not be read as {kind}: {error}") from error
+
+
+def _lines(source: Source, schema: pa.Schema | None) -> Iterator[pa.Table]:
+    if schema is not None:
+        raise InvalidArgument(
+            "the topic has a schema, which lines can not fill: use --format jsonl, csv, parquet or arrow"
+        )
+    for lines in line_blocks(source):
+        yield pa.table({"_value": pa.array(lines, pa.binary())})
+
+
+def _csv(source: Source, schema: pa.Schema | None) -> Iterator[pa.Table]:
+    convert = pa.csv.ConvertOptions()
+    if schema is not None:
+        convert.column_types = schema
+    reader = pa.csv.open_csv(source.file, convert_options=convert)
+    for batch in reader:
+        yield pa.Table.from_batches([batch])
+
+
+def _parquet(source: Source) -> Iterator[pa.Table]:
+    with seekable(source) as file:
+        for batch in pa.parquet.ParquetFile(file).iter_batches(batch_size=BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+def _arrow(source: Source) -> Iterator[pa.Table]:
+    """An IPC file or an IPC stream; their first bytes tell which."""
+    if source.file.peek(len(ARROW_FILE_MAGIC))[: len(ARROW_FILE_MAGIC)] != ARROW_FILE_MAGIC:
+        for batch in pa.ipc.open_stream(source.file):
+            yield pa.Table.from_batches([batch])
+        return
+    with seekable(source) as file:
+        reader = pa.ipc.open_file(file)
+        for index in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(index)])

@@ -1,0 +1,115 @@
+"""Where `publish` reads from: a file or stdin, in pieces of bounded size."""
+
+import contextlib
+import fcntl
+import io
+import os
+import select
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seaweedmq.errors import InvalidArgument
+
+PIECE_BYTES = 1 << 20
+LINGER_S = 0.02
+"""Longest time a piece is held back in the hope of more, so that a slow writer's lines go out as they come."""
+LINE_BYTES_MAX = 64 << 20
+"""A longer line is refused while reading: memory stays bounded whatever the input is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open input."""
+
+    name: str
+    file: io.BufferedReader
+    size_bytes: int | None
+    """Of a regular file; None for a pipe or terminal."""
+
+    @property
+    def interactive(self) -> bool:
+        return self.file.isatty()
+
+    def position(self) -> int:
+        """Bytes read so far; meaningful for a regular file only."""
+        return os.lseek(self.file.fileno(), 0, os.SEEK_CUR) if self.size_bytes is not None else 0
+
+
+@contextlib.contextmanager
+def open_source(name: str) -> Iterator[Source]:
+    """Open a file, or stdin for ``-``."""
+    if name == "-":
+        # Not sys.stdin: that one's buffer would be closed or read ahead by whoever is given it.
+        file, name = open(0, "rb", closefd=False), "stdin"  # noqa: SIM115
+        # A larger pipe means fewer, larger reads; not every pipe may be enlarged.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, PIECE_BYTES)
+    else:
+        file = open(name, "rb")  # noqa: PTH123, SIM115
+    with file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISDIR(status.st_mode):
+            raise InvalidArgument(f"{name} is a folder: name a file")
+        yield Source(name, file, status.st_size if stat.S_ISREG(status.st_mode) else None)
+
+
+def pieces(file: io.BufferedReader) -> Iterator[bytes]:
+    """The input in pieces of about PIECE_BYTES, or what came within LINGER_S."""
+    fd = file.fileno()
+    while data := os.read(fd, PIECE_BYTES):
+        parts, size = [data], len(data)
+        deadline_s = time.monotonic() + LINGER_S
+        while size < PIECE_BYTES:
+            wait_s = max(0.0, deadline_s - time.monotonic())
+            if not select.select([fd], [], [], wait_s)[0] or not (data := os.read(fd, PIECE_BYTES - size)):
+                break
+            parts.append(data)
+            size += len(data)
+        yield b"".join(parts)
+
+
+def line_blocks(source: Source) -> Iterator[list[bytes]]:
+    """The lines of the input, without their newline, many at a time; the last needs no newline.
+
+    Raises:
+        InvalidArgument: a line is longer than LINE_BYTES_MAX.
+    """
+    rest: list[bytes] = []
+    rest_bytes = 0
+    for piece in pieces(source.file):
+        end = piece.rfind(b"\n")
+        if end < 0:
+            rest.append(piece)
+            rest_bytes += len(piece)
+            if rest_bytes > LINE_BYTES_MAX:
+                raise InvalidArgument(
+                    f"a line of {source.name} is longer than {LINE_BYTES_MAX >> 20} MiB: is it the right --format?"
+                )
+            continue
+        lines = b"".join((*rest, piece[:end])).split(b"\n")
+        tail = piece[end + 1 :]
+        rest, rest_bytes = [tail] if tail else [], len(tail)
+        yield lines
+    if rest:
+        yield [b"".join(rest)]
+
+
+@contextlib.contextmanager
+def seekable(source: Source) -> Iterator[io.BufferedReader]:
+    """The input as a file that can be read from any position: a pipe is copied to a temporary file first."""
+    if source.size_bytes is not None:
+        yield source.file
+        return
+    with tempfile.TemporaryFile(prefix="seaweedmq-") as copy:
+        shutil.copyfileobj(source.file, copy, PIECE_BYTES)
+        copy.seek(0)
+        yield copy  # type: ignore[misc]
+
+
+def stdin_is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()

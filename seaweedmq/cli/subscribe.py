@@ -1,0 +1,76 @@
+"""`seaweedmq subscribe`: records of a topic to stdout."""
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from seaweedmq.cli import json_out
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
+from seaweedmq.cli.output import progress, write
+from seaweedmq.codec.batch import schema_from_bytes
+
+
+class Format(StrEnum):
+    """How records are printed."""
+
+    JSONL = "jsonl"
+    RAW = "raw"
+
+
+def subscribe(
+    context: typer.Context,
+    topic: TopicArgument,
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="earliest|latest|offset:N|time:ISO8601", help="Where to begin; times without zone are UTC."
+        ),
+    ] = "earliest",
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.", show_default=False)] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="jsonl: all fields; raw: each value and a newline.")
+    ] = Format.JSONL,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
+    ] = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Print the records of a topic, those that are there now or (--follow) as they come."""
+    common = Common.of(context, bootstrap, output)
+    begin = start_of(start)
+    name = topic_name(topic)
+    with common.connect() as client:
+        found = client.admin.describe_topic(name).topic
+        schema = None if found.schema is None else schema_from_bytes(found.schema)
+        text_of = _raw(schema) if format_ is Format.RAW else _jsonl(schema)
+        # Records that scroll by on a terminal are progress enough.
+        shown = False if sys.stdout.isatty() else None
+        records = 0
+        with (
+            client.subscriber(name, start=begin, limit=limit, stop_at=None if follow else "latest") as subscriber,
+            progress(f"reading {name}", limit, "records", shown=shown) as bar,
+        ):
+            for batch in subscriber.batches():
+                write(text_of(batch))
+                records += batch.num_rows
+                bar.at(records)
+
+
+def _raw(schema: pa.Schema | None) -> Callable[[pa.RecordBatch], bytes]:
+    def plain(batch: pa.RecordBatch) -> bytes:
+        return b"\n".join([value or b"" for value in batch.column("_value").to_pylist()]) + b"\n"
+
+    def typed(batch: pa.RecordBatch) -> bytes:
+        assert schema is not None
+        return "".join(f"{text}\n" for text in json_out.row_texts(batch, schema, marked=False)).encode()
+
+    return plain if schema is None else typed
+
+
+def _jsonl(schema: pa.Schema | None) -> Callable[[pa.RecordBatch], bytes]:
+    return lambda batch: json_out.lines(batch, schema)

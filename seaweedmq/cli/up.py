@@ -1,0 +1,48 @@
+"""`seaweedmq up`: a whole local cluster in the foreground."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seaweedmq.cli.local_cluster import local_cluster
+from seaweedmq.cli.output import note, say
+from seaweedmq.cli.process import until_signal
+
+
+def up(
+    brokers: Annotated[int, typer.Option(min=1, max=64, help="How many brokers.")] = 3,
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where etcd and the brokers keep everything; a restart serves it again.")
+    ] = Path("seaweedmq-data"),
+    port: Annotated[int, typer.Option(min=1, max=65_000, help="Of the first broker; the others follow.")] = 17777,
+    etcd: Annotated[
+        str | None,
+        typer.Option(metavar="ENDPOINTS", help="A running etcd instead of one of its own.", show_default=False),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="TOML settings of the brokers.", exists=True, dir_okay=False, show_default=False
+        ),
+    ] = None,
+    log_level: Annotated[
+        str,
+        typer.Option(metavar="debug|info|warning|error", help="What brokers log on stderr.", envvar="SEAWEEDMQ_LOG"),
+    ] = "warning",
+) -> None:
+    """Run etcd and brokers on 127.0.0.1 until Ctrl-C or SIGTERM, then stop all of it cleanly."""
+    options = ["--log-level", log_level]
+    if config is not None:
+        options += ["--config", str(config)]
+
+    async def run() -> None:
+        note(f"starting {brokers} broker{'s' if brokers > 1 else ''}, data in {data.absolute()}")
+        async with local_cluster(
+            brokers=brokers, data=data, port=port, etcd_endpoints=etcd, broker_options=options
+        ) as cluster:
+            say(f"ready {','.join(cluster.addresses)} pids {' '.join(map(str, cluster.pids))}")
+            await cluster.watch()
+
+    asyncio.run(until_signal(run()))

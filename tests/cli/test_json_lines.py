@@ -1,0 +1,194 @@
+"""What `subscribe --format jsonl` prints, `publish --format jsonl` takes back unchanged."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.cli import json_in, json_out
+from seaweedmq.cli.source import open_source
+from seaweedmq.errors import InvalidArgument
+
+MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)
+ENVELOPE = [
+    pa.field("_segment", pa.int32()),
+    pa.field("_offset", pa.int64()),
+    pa.field("_timestamp", json_in.TIMESTAMP),
+    pa.field("_key", pa.binary()),
+    pa.field("_headers", json_in.HEADERS),
+]
+PLAIN = pa.schema([*ENVELOPE, pa.field("_value", pa.binary())])
+
+Record = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
+
+
+def batch_of(records: Sequence[Record]) -> pa.RecordBatch:
+    keys, values, headers = zip(*records, strict=True)
+    columns = [
+        pa.array([3] * len(records), pa.int32()),
+        pa.array(range(7, 7 + len(records)), pa.int64()),
+        pa.array([MOMENT] * len(records), json_in.TIMESTAMP),
+        pa.array(keys, pa.binary()),
+        pa.array([list(h.items()) or None for h in headers], json_in.HEADERS),
+        pa.array(values, pa.binary()),
+    ]
+    return pa.record_batch(columns, schema=PLAIN)
+
+
+def read(path: Path, text: bytes, schema: pa.Schema | None = None, key: str | None = None) -> pa.Table:
+    path.write_bytes(text)
+    with open_source(str(path)) as source:
+        return pa.concat_tables(json_in.read(source, schema, key))
+
+
+def test_a_text_record_prints_as_text() -> None:
+    line = json_out.lines(batch_of([(b"k", 'grüße "x"\n'.encode(), {"h": b"v"})]), None)
+    assert line.count(b"\n") == 1
+    assert "grüße".encode() in line
+    assert json.loads(line) == {
+        "segment": 3,
+        "offset": 7,
+        "timestamp": "2026-01-31T12:00:00.250000Z",
+        "key": "k",
+        "value": 'grüße "x"\n',
+        "headers": {"h": "v"},
+    }
+
+
+def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
+    record = json.loads(json_out.lines(batch_of([(b"\xff", b"\xfe", {"h": b"\xfd", "t": b"text"})]), None))
+    assert (record["key"], record["key_encoding"]) == ("/w==", "base64")
+    assert (record["value"], record["value_encoding"]) == ("/g==", "base64")
+    assert record["headers"] == {"h": "/Q==", "t": "text"}
+    assert record["headers_encoding"] == {"h": "base64"}
+
+
+header_maps = st.dictionaries(st.text(max_size=5), st.none() | st.binary(max_size=5), max_size=3)
+records = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=20), header_maps)
+
+
+@given(st.lists(records, min_size=1, max_size=20))
+def test_any_record_survives_the_round_trip(tmp_path_factory: pytest.TempPathFactory, rows: list[Record]) -> None:
+    printed = batch_of(rows)
+    table = read(tmp_path_factory.mktemp("lines") / "records", json_out.lines(printed, None))
+    for name in ("_key", "_value", "_timestamp"):
+        assert table.column(name).to_pylist() == printed.column(name).to_pylist()
+    if "_headers" in table.column_names:
+        headers = [dict(items or []) for items in table.column("_headers").to_pylist()]
+        assert headers == [record[2] for record in rows]
+    else:
+        assert not any(record[2] for record in rows)
+
+
+def test_hand_written_records_need_only_a_value(tmp_path: Path) -> None:
+    table = read(tmp_path / "r", b'{"value": "a"}\n\n{"value": {"x": [1, 2]}, "key": 5}\n{"value": null}\n')
+    assert table.column("_value").to_pylist() == [b"a", b'{"x":[1,2]}', None]
+    assert table.column("_key").to_pylist() == [None, b"5", None]
+    assert "_timestamp" not in table.column_names
+
+
+def test_key_publishes_whole_objects(tmp_path: Path) -> None:
+    table = read(tmp_path / "r", b'{"id": "x", "n": 1}\n{"id": 2}\n', key="id")
+    assert table.to_pydict() == {"_key": [b"x", b"2"], "_value": [b'{"id": "x", "n": 1}', b'{"id": 2}']}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        (b'{"value": "a"}\n{"value": ', None, "line 2 is not JSON"),
+        (b'{"value": "a"}\n\n[1]\n', None, "line 3 is not a JSON object"),
+        (b'{"value": "a"},{"value": "b"}\n', None, "line 1 is not JSON"),
+        (b'{"value": "a"}\n{"valeu": "a"}\n', None, "line 2 has a field 'valeu'"),
+        (b'{"key": "a"}\n', None, 'line 1 has no "value"'),
+        (b'{"value": "/", "value_encoding": "base64"}', None, "line 1: value is marked as base64"),
+        (b'{"value": "/", "value_encoding": "hex"}', None, "value_encoding 'hex' is not known"),
+        (b'{"value": "a", "timestamp": "noon"}', None, "line 1: timestamp 'noon'"),
+        (b'{"value": "a", "headers": ["x"]}', None, "line 1: headers is not an object"),
+        (b'{"id": 1}\n{"n": 1}\n', "id", "line 2 has no field 'id'"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, text: bytes, key: str | None, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read(tmp_path / "r", text, key=key)
+
+
+# --- topics with a schema -------------------------------------------------------------------------------------------
+
+COLUMNS = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("name", pa.string()),
+        pa.field("raw", pa.binary()),
+        pa.field("price", pa.decimal128(10, 2)),
+        pa.field("day", pa.date32()),
+        pa.field("hour", pa.time64("us")),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("share", pa.float64()),
+        pa.field("tags", pa.list_(pa.string())),
+    ]
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1,
+        "name": "a",
+        "raw": b"\xff\x00",
+        "price": Decimal("1.50"),
+        "day": date(2026, 1, 31),
+        "hour": time(23, 5, 1, 2),
+        "at": MOMENT,
+        "share": 0.25,
+        "tags": ["x", "y"],
+    },
+    dict.fromkeys(COLUMNS.names),
+    dict.fromkeys(COLUMNS.names) | {"id": 3, "raw": b"text"},
+]
+
+
+def test_typed_rows_survive_the_round_trip(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pylist(ROWS, schema=COLUMNS)
+    envelope = batch_of([(b"k", None, {}), (None, None, {}), (b"\xff", None, {"h": b"v"})]).drop_columns(["_value"])
+    batch = pa.record_batch([*envelope.columns, *rows.columns], schema=pa.schema([*ENVELOPE, *COLUMNS]))
+    text = json_out.lines(batch, COLUMNS)
+    first = json.loads(text.splitlines()[0])
+    assert first["value"]["raw"] == "/wA="
+    assert first["value_encoding"] == {"raw": "base64"}
+    table = read(tmp_path / "r", text, COLUMNS)
+    assert table.select(COLUMNS.names).to_pylist() == ROWS
+    assert table.column("_key").to_pylist() == [b"k", None, b"\xff"]
+    assert table.column("_headers").to_pylist()[2] == [("h", b"v")]
+
+
+def test_a_bare_row_a_line_fills_the_columns(tmp_path: Path) -> None:
+    table = read(tmp_path / "r", b'{"id": 1, "day": "2026-01-31"}\n{"name": "b"}\n', COLUMNS)
+    assert table.column("id").to_pylist() == [1, None]
+    assert table.column("day").to_pylist() == [date(2026, 1, 31), None]
+    assert table.schema == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"id": 1}\n{"id": "x"}\n', "line 2 does not fit the topic's schema.*id"),
+        (b'{"id": 1}\n{"size": 2}\n', "line 2 does not fit the topic's schema: it has no column 'size'"),
+        (b'{"day": "someday"}\n', "line 1 does not fit the topic's schema.*someday"),
+        (b'{"value": {"id": 1}}\n{"id": 2}\n', "line 2 is not a record"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named(tmp_path: Path, text: bytes, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read(tmp_path / "r", text, COLUMNS)
+
+
+def test_numbers_json_does_not_know_are_null() -> None:
+    schema = pa.schema([pa.field("x", pa.float64())])
+    envelope = batch_of([(None, None, {})] * 2).drop_columns(["_value"])
+    columns = [*envelope.columns, pa.array([float("nan"), float("inf")])]
+    text = json_out.lines(pa.record_batch(columns, schema=pa.schema([*ENVELOPE, *schema])), schema)
+    assert [json.loads(line)["value"] for line in text.splitlines()] == [{"x": None}, {"x": None}]

@@ -1,0 +1,116 @@
+"""How the values users type are read."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import typer
+
+from seaweedmq.cli.config_file import read_config
+from seaweedmq.cli.options import duration_s, size_bytes, start_of
+from seaweedmq.cli.schema import read_schema
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.config import BrokerConfig
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("1.5m", 90), ("30", 30), ("250ms", 0.25), ("none", 0)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7 d", "-1s", "d", "7y", "1e3", "\u0667d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="write it like 7d"):
+        duration_s(text)
+
+
+@pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("64MiB", 64 << 20), ("10GiB", 10 << 30), ("none", 0)])
+def test_sizes(text: str, size: int) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "64MB", "-1", "1.5GiB"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="10GiB"):
+        size_bytes(text)
+
+
+def test_starts() -> None:
+    assert start_of("earliest") == "earliest"
+    assert start_of("latest") == "latest"
+    assert start_of("offset:12") == 12
+    assert start_of("time:2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert start_of("time:2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+    berlin = timezone(timedelta(hours=1))
+    assert start_of("time:2026-01-31T13:00:00+01:00") == datetime(2026, 1, 31, 13, tzinfo=berlin)
+
+
+@pytest.mark.parametrize("text", ["", "first", "offset:", "offset:-1", "offset:x", "time:", "time:noon", "latest:1"])
+def test_what_is_no_start(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="start"):
+        start_of(text)
+
+
+def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("lease_ttl_s = 3\nframe_bytes_max = 1_048_576\n")
+    config = read_config(path, lease_ttl_s=2.0)
+    assert (config.lease_ttl_s, config.frame_bytes_max) == (2.0, 1 << 20)
+    assert read_config(path).lease_ttl_s == 3
+    assert read_config(None, lease_ttl_s=None) == BrokerConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lease_ttl = 3", "unknown setting 'lease_ttl'; the known ones are .*lease_ttl_s"),
+        ("lease_ttl_s = ", "is not TOML"),
+        ("lease_ttl_s = 0", "lease_ttl_s = 0 is not a number above 0"),
+        ("lease_ttl_s = true", "is not a number above 0"),
+        ("frame_bytes_max = 1.5", "is not a whole number above 0"),
+        ("frame_bytes_max = '1'", "is not a whole number above 0"),
+        ("log_roll_age_s = nan", "is not a number above 0"),
+    ],
+)
+def test_settings_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "broker.toml").write_text(text)
+    with pytest.raises(InvalidArgument, match=message):
+        read_config(tmp_path / "broker.toml")
+
+
+def test_the_example_settings_are_the_defaults() -> None:
+    example = Path(__file__).parents[2] / "deploy" / "broker.toml"
+    assert read_config(example) == BrokerConfig()
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("price", pa.decimal128(10, 2))])
+
+
+def test_schemas_from_every_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"id": "int64", "at": "timestamp[us, UTC]", "price": "decimal128(10, 2)"}')
+    pa.parquet.write_table(SCHEMA.empty_table(), tmp_path / "s.parquet")
+    (tmp_path / "s.arrows").write_bytes(SCHEMA.serialize())
+    with pa.OSFile(str(tmp_path / "s.arrow"), "wb") as out, pa.ipc.new_file(out, SCHEMA):
+        pass
+    for path in sorted(tmp_path.iterdir()):
+        assert read_schema(path).equals(SCHEMA), path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no schema"),
+        ("id int64", "holds no schema"),
+        ("{", "is not JSON"),
+        ('{"id": "integer"}', "column 'id' has the type 'integer'"),
+        ('{"id": 64}', "column 'id' has the type 64"),
+    ],
+)
+def test_schemas_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "s").write_text(text)
+    with pytest.raises(InvalidArgument, match=message):
+        read_schema(tmp_path / "s")

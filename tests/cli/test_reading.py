@@ -1,0 +1,138 @@
+"""Every input format becomes tables, in pieces, from files and from pipes."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from seaweedmq.cli import source as source_module
+from seaweedmq.cli.reading import Format, tables
+from seaweedmq.cli.source import Source, line_blocks, open_source, pieces
+from seaweedmq.errors import InvalidArgument
+
+ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
+
+
+@contextmanager
+def piped(*parts: bytes) -> Iterator[Source]:
+    """A pipe into which a writer puts these parts."""
+    read_fd, write_fd = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(write_fd, "wb", buffering=0) as end:
+            end.writelines(parts)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(read_fd, "rb") as file:
+        yield Source("stdin", file, None)
+    writer.join()
+
+
+def all_rows(kind: Format, path: Path, schema: pa.Schema | None = None) -> pa.Table:
+    with open_source(str(path)) as source:
+        return pa.concat_tables(tables(kind, source, schema, None))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"", []),
+        (b"\n", [b""]),
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"a\n\nb", [b"a", b"", b"b"]),
+        (b"a\r\nb \n", [b"a\r", b"b "]),
+        (b"\xff\x00\nb", [b"\xff\x00", b"b"]),
+    ],
+)
+def test_lines_are_kept_byte_for_byte(tmp_path: Path, text: bytes, lines: list[bytes]) -> None:
+    (tmp_path / "text").write_bytes(text)
+    with open_source(str(tmp_path / "text")) as source:
+        read = [value for table in tables(Format.LINES, source, None, None) for value in table["_value"].to_pylist()]
+    assert read == lines
+
+
+def test_lines_cross_the_pieces_they_are_read_in() -> None:
+    text = b"".join(b"%d\n" % i for i in range(400_000))
+    with piped(text[:1_500_001], text[1_500_001:]) as source:
+        read = [line for block in line_blocks(source) for line in block]
+    assert read == text.split(b"\n")[:-1]
+
+
+def test_a_slow_writer_is_not_held_back() -> None:
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as file, os.fdopen(write_fd, "wb", buffering=0) as writer:
+        got = pieces(file)
+        writer.write(b"first\n")
+        assert next(got) == b"first\n"
+        writer.write(b"second\n")
+        assert next(got) == b"second\n"
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "LINE_BYTES_MAX", 1 << 20)
+    with piped(b"x" * (3 << 20)) as source:
+        with pytest.raises(InvalidArgument, match="a line of stdin is longer than 1 MiB"):
+            list(line_blocks(source))
+        source.file.read()  # let the writer end
+
+
+def test_csv_takes_its_columns_from_the_header(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,name\n1,a\n2,b\n")
+    assert all_rows(Format.CSV, tmp_path / "t.csv").to_pydict() == {"id": [1, 2], "name": ["a", "b"]}
+
+
+def test_csv_takes_its_types_from_the_topic(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,name\n1,7\nNA,8\n")
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
+    table = all_rows(Format.CSV, tmp_path / "t.csv", schema)
+    assert table.schema == schema
+    assert table.to_pydict() == {"id": [1, None], "name": ["7", "8"]}
+
+
+def test_csv_that_does_not_fit_names_the_column(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id\n1\nx\n")
+    with pytest.raises(InvalidArgument, match=r"t\.csv can not be read as csv.*x"):
+        all_rows(Format.CSV, tmp_path / "t.csv", pa.schema([("id", pa.int32())]))
+
+
+def test_parquet_from_a_file_and_from_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(ROWS, path)
+    assert all_rows(Format.PARQUET, path).equals(ROWS)
+    with piped(path.read_bytes()) as source:
+        assert pa.concat_tables(tables(Format.PARQUET, source, None, None)).equals(ROWS)
+
+
+def test_arrow_files_and_streams_are_told_apart(tmp_path: Path) -> None:
+    with pa.OSFile(str(tmp_path / "file"), "wb") as out, pa.ipc.new_file(out, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    with pa.OSFile(str(tmp_path / "stream"), "wb") as out, pa.ipc.new_stream(out, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+    for name in ("file", "stream"):
+        assert all_rows(Format.ARROW, tmp_path / name).equals(ROWS)
+        with piped((tmp_path / name).read_bytes()) as source:
+            assert pa.concat_tables(tables(Format.ARROW, source, None, None)).equals(ROWS)
+
+
+@pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])
+def test_a_file_of_another_format_is_refused(tmp_path: Path, kind: Format) -> None:
+    (tmp_path / "t").write_text("not a table of any kind\n")
+    with pytest.raises(InvalidArgument, match=f"can not be read as {kind}"):
+        all_rows(kind, tmp_path / "t")
+
+
+def test_lines_can_not_fill_a_schema(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("1\n")
+    with pytest.raises(InvalidArgument, match="the topic has a schema"):
+        all_rows(Format.LINES, tmp_path / "t", ROWS.schema)
+
+
+def test_a_folder_is_no_source(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Is a directory"), open_source(str(tmp_path)):
+        pass
