@@ -2,8 +2,9 @@
 
 ``pyarrow`` checks that the metadata flatbuffer is well-formed and ``validate(full=True)`` that values lie inside
 their buffers. Neither refuses a compressed body (a small one can unpack to gigabytes), buffers beyond those of the
-schema (bytes that nobody sees), or many columns on the same bytes (16 MiB that become gigabytes as Parquet). This
-module does, by reading the few fields it needs: https://arrow.apache.org/docs/format/Columnar.html#ipc-message-format
+schema (bytes that nobody sees), or many columns on the same bytes (16 MiB that become gigabytes as Parquet); and a map
+with a null key ends the process as soon as Arrow makes an array of it (``ARROW_CHECK`` in ``MapArray``). This module
+refuses them, by reading the few fields it needs: https://arrow.apache.org/docs/format/Columnar.html#ipc-message-format
 """
 
 import struct
@@ -37,24 +38,34 @@ class Layout:
 
     nodes: int
     buffers: int
+    full_nodes: tuple[int, ...]
+    """Nodes without nulls, whatever the schema says: entries and keys of maps."""
 
 
 def layout_of(schema: pa.Schema) -> Layout:
-    """Count a schema's nodes and buffers. Only for types that a payload may have."""
-    counts = [_counts(field.type) for field in schema]
-    return Layout(nodes=sum(c[0] for c in counts), buffers=sum(c[1] for c in counts))
+    """What a schema's message looks like. Only for types that a payload may have."""
+    kinds: list[pa.DataType] = []
+    full: list[int] = []
+    for field in schema:
+        _walk(field.type, kinds, full)
+    return Layout(nodes=len(kinds), buffers=sum(map(_buffers_of, kinds)), full_nodes=tuple(full))
 
 
-def _counts(kind: pa.DataType) -> tuple[int, int]:
-    children = [kind.field(i).type for i in range(kind.num_fields)]
+def _walk(kind: pa.DataType, kinds: list[pa.DataType], full: list[int]) -> None:
+    """Append the type and all below it in the order of the field nodes: parents first."""
+    kinds.append(kind)
+    if pa.types.is_map(kind):
+        full += [len(kinds), len(kinds) + 1]  # the entries struct comes next, then the keys
+    for i in range(kind.num_fields):
+        _walk(kind.field(i).type, kinds, full)
+
+
+def _buffers_of(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind) or pa.types.is_fixed_size_list(kind):
-        own = 1  # validity
-    elif _is_bytes(kind):
-        own = 3  # validity, offsets, data
-    else:
-        own = 2  # validity, and values or offsets
-    below = [_counts(child) for child in children]
-    return 1 + sum(c[0] for c in below), own + sum(c[1] for c in below)
+        return 1  # validity
+    if _is_bytes(kind):
+        return 3  # validity, offsets, data
+    return 2  # validity, and values or offsets
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -96,16 +107,23 @@ def _check_metadata(meta: memoryview, body_bytes: int, layout: Layout, record_co
         raise InvalidArgument("has a compressed body: turn IPC compression off, files are compressed later")
     if _vector(meta, batch, _BATCH_VARIADIC)[1]:
         raise InvalidArgument("has view columns: cast them to binary or string")
-    nodes = _vector(meta, batch, _BATCH_NODES)[1]
-    at, buffers = _vector(meta, batch, _BATCH_BUFFERS)
+    nodes_at, nodes = _vector(meta, batch, _BATCH_NODES)
+    buffers_at, buffers = _vector(meta, batch, _BATCH_BUFFERS)
     if nodes != layout.nodes or buffers != layout.buffers:
         raise InvalidArgument(
             f"has {nodes} nodes and {buffers} buffers where the topic's columns make {layout.nodes} and "
             f"{layout.buffers}: send exactly the columns that the flags and the topic's schema name, in order"
         )
+    node_fields = struct.unpack_from(f"<{2 * nodes}q", meta, nodes_at)
+    null_counts = node_fields[1::2]
+    for values, nulls in zip(node_fields[::2], null_counts, strict=True):
+        if not 0 <= nulls <= values:
+            raise InvalidArgument(f"claims {nulls} nulls among {values} values: count them")
+    if any(null_counts[i] for i in layout.full_nodes):
+        raise InvalidArgument("has a map with a null key: every header, and every entry of a map, has a key")
     used = 0
-    fields = struct.unpack_from(f"<{2 * buffers}q", meta, at)
-    for position, size in zip(fields[::2], fields[1::2], strict=True):
+    buffer_fields = struct.unpack_from(f"<{2 * buffers}q", meta, buffers_at)
+    for position, size in zip(buffer_fields[::2], buffer_fields[1::2], strict=True):
         if size == 0:
             continue
         if position < used or size < 0:
