@@ -40,9 +40,9 @@ class ProducerTable:
 
     def __init__(self, limit: int, states: Iterable[ProducerState] = ()) -> None:
         self._limit = limit
-        self.written = 0
-        """Offset below which frames are in the log file. Frames above it are remembered however many they are, since
-        a snapshot must be able to leave them out."""
+        self.floor = 0
+        """Offset below which frames are fsynced. Frames at or above it are remembered however many they are, since a
+        snapshot for a file that begins there must be able to leave them out."""
         self._states: OrderedDict[int, ProducerState] = OrderedDict((s.producer_id, s) for s in states)
         self._trim()
 
@@ -86,13 +86,14 @@ class ProducerTable:
         if ack.first_sequence != state.next_sequence:
             raise AssertionError(f"{ack} recorded out of order, next is {state.next_sequence}")
         recent = state.recent
-        while len(recent) >= RECENT_FRAMES and recent[0].base_offset < self.written:
-            recent = recent[1:]
+        surplus = len(recent) - (RECENT_FRAMES - 1)
+        while surplus > 0 and recent[surplus - 1].base_offset >= self.floor:
+            surplus -= 1
         self._states[producer_id] = ProducerState(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             next_sequence=ack.first_sequence + ack.record_count,
-            recent=(*recent, ack),
+            recent=(*recent[max(surplus, 0) :], ack),
         )
         self._states.move_to_end(producer_id)
         self._trim()
@@ -115,6 +116,5 @@ class ProducerTable:
 def _state_below(state: ProducerState, offset: int) -> ProducerState:
     kept = tuple(ack for ack in state.recent if ack.base_offset < offset)
     dropped = state.recent[len(kept) :]
-    if not dropped:
-        return state
-    return replace(state, next_sequence=dropped[0].first_sequence, recent=kept)
+    next_sequence = dropped[0].first_sequence if dropped else state.next_sequence
+    return replace(state, next_sequence=next_sequence, recent=kept[-RECENT_FRAMES:])

@@ -38,7 +38,7 @@ class SegmentLog:
     def __init__(self, *, start_offset: int, durability: Durability, producers: ProducerTable) -> None:
         self.durability = durability
         self.producers = producers
-        self.producers.written = start_offset
+        self.producers.floor = start_offset
         self.end = start_offset
         """Next offset to assign."""
         self.written = start_offset
@@ -77,9 +77,14 @@ class SegmentLog:
         self.cached_bytes += entry.size_bytes
         return ack
 
-    def producers_written(self) -> tuple[ProducerState, ...]:
-        """What every producer has in the files: goes into the preamble of a log file that begins at ``written``."""
-        return self.producers.snapshot(below=self.written)
+    def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
+        """What every producer has stored below ``offset``, at least ``flushed``: for a log file that begins there."""
+        assert self.flushed <= offset <= self.end
+        return self.producers.snapshot(below=offset)
+
+    def written_entries(self, offset: int) -> list[LogEntry]:
+        """Entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
+        return [e for e in self._entries[self._first :] if offset <= e.base_offset < self.written]
 
     def take_unwritten(self, bytes_max: int) -> list[LogEntry]:
         """The next entries to write, at least one if there is any, at most about ``bytes_max`` bytes."""
@@ -96,7 +101,6 @@ class SegmentLog:
         """Everything below ``end_offset`` is in the log file."""
         assert self.written < end_offset <= self.end, f"written {self.written} -> {end_offset}, end {self.end}"
         self.written = end_offset
-        self.producers.written = end_offset
         self.unwritten_bytes -= size_bytes
         assert self.unwritten_bytes >= 0
 
@@ -104,6 +108,7 @@ class SegmentLog:
         """Everything below ``end_offset`` survives the machine."""
         assert end_offset <= self.written, f"synced {end_offset} above written {self.written}"
         self.flushed = max(self.flushed, end_offset)
+        self.producers.floor = self.flushed
 
     @property
     def committable(self) -> int:
@@ -148,4 +153,12 @@ class SegmentLog:
             del self._bases[: self._first]
             self._unwritten -= self._first
             self._first = 0
+        return freed
+
+    def release_all(self) -> int:
+        """Forget every entry when the segment is no longer served; return the bytes freed."""
+        freed, self.cached_bytes = self.cached_bytes, 0
+        self._entries.clear()
+        self._bases.clear()
+        self._first = self._unwritten = 0
         return freed

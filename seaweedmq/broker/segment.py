@@ -1,0 +1,384 @@
+"""One open segment on its primary: append in memory, write to the log file, fsync, commit.
+
+The log file comes with the first record and is replaced when it is full, old, or failed. What is not committed stays
+in memory, so that a failed file costs nobody an acknowledged record.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.flush import GroupSync
+from seaweedmq.broker.meter import Meter
+from seaweedmq.broker.signal import Signal
+from seaweedmq.codec.frame import Frame, stamp
+from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
+from seaweedmq.core.producers import ProducerTable
+from seaweedmq.core.segment_log import LogEntry, SegmentLog
+from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Durability, Topic
+from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+
+log = logging.getLogger(__name__)
+
+WRITE_BYTES = 8 * 1024 * 1024
+"""Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
+RETRY_SYNC_S = 0.5
+LEASE_CHECK_S = 0.05
+"""How soon a commit that waits for the lease is tried again."""
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A log file of this segment that is not closed yet. base <= synced <= written."""
+
+    writer: LogWriter
+    writer_id: str
+    base: int
+    written: int
+    synced: int
+    opened_at: float
+    """Event loop time, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentContext:
+    """What all open segments of a broker share."""
+
+    config: BrokerConfig
+    store: SegmentStore
+    budget: MemoryBudget
+    group_sync: GroupSync
+    writer_id: str
+    lease_alive: Callable[[], bool]
+    """Whether this broker surely still owns its segments."""
+    wall_us: Callable[[], int]
+
+
+class OpenSegment:
+    """Owner's side of one open segment. ``committed_changed`` fires when the high watermark or the fate changes."""
+
+    def __init__(self, topic: Topic, segment: Segment, context: SegmentContext) -> None:
+        self.topic = topic
+        self.segment = segment
+        self.log = SegmentLog(
+            start_offset=segment.start_offset,
+            durability=topic.durability,
+            producers=ProducerTable(context.config.producers_per_segment_max),
+        )
+        self.committed_changed = Signal()
+        self.meter = Meter()
+        self.closed: SeaweedMQError | None = None
+        """Why this broker no longer serves the segment; set once."""
+        self.sealed_logs: list[SegmentFile] = []
+        """Complete, closed log files that are not tables yet."""
+        self._context = context
+        self.closed_hard = False
+        """Nothing is committed any more."""
+        self._write_failure: SeaweedMQError | None = None
+        self._sync_failure: SeaweedMQError | None = None
+        self._lease_failure: SeaweedMQError | None = None
+        self._files: list[OpenFile] = []
+        """Every file not closed yet, in the order they were begun."""
+        self._active: OpenFile | None = None
+        """The one that takes the next write; the others wait for their fsync."""
+        self._work = asyncio.Event()
+        self._drained = Signal()
+        self._sync_lock = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._file_count = 0
+        self._writer_task: asyncio.Task[None] | None = None
+
+    @property
+    def failure(self) -> SeaweedMQError | None:
+        """Why nothing is committed at the moment; streams pass it on. None while all is well."""
+        return self._lease_failure or self._write_failure or self._sync_failure
+
+    # --- publishers ---------------------------------------------------------------------------------------------------
+
+    async def admit(self, size_bytes: int) -> None:
+        """Wait until a frame of this size fits the segment's and the broker's memory, and count it.
+
+        Raises:
+            SeaweedMQError: the segment was closed, or can not store anything at the moment.
+        """
+        limit = self._context.config.segment_buffer_bytes_max
+        while self.log.unwritten_bytes and self.log.unwritten_bytes + size_bytes > limit:
+            self.check_open()
+            await self._drained.wait()
+        self.check_open()
+        await self._context.budget.take(size_bytes)
+        if self.closed:
+            self._context.budget.give(size_bytes)
+        self.check_open()
+
+    def append(self, frame: Frame) -> FrameAck:
+        """Give an admitted frame its offsets. It is stored once ``log.committed`` has passed the acknowledged range."""
+        header = frame.header
+        base = self.log.end
+        entry = LogEntry(
+            base, base + header.record_count, header.timestamp_max, stamp(frame.header_bytes, base), frame.payload
+        )
+        ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
+        self.meter.add(self._loop.time(), entry.size_bytes, header.record_count, header.histogram)
+        if self._writer_task is None:
+            self._writer_task = self._loop.create_task(self._write_loop(), name=f"write {self.segment}")
+        self._work.set()
+        return ack
+
+    def release(self, size_bytes: int) -> None:
+        """Give back what ``admit`` counted for a frame that was not appended."""
+        self._context.budget.give(size_bytes)
+
+    def check_open(self) -> None:
+        """Raise what keeps the segment from taking records, if anything does."""
+        if self.closed:
+            raise self.closed
+        if self.failure:
+            raise self.failure
+
+    def evict(self, bytes_wanted: int) -> int:
+        """See ``budget.Evictable``."""
+        return self.log.evict(bytes_wanted)
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    async def _write_loop(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while entries := self.log.take_unwritten(WRITE_BYTES):
+                try:
+                    await self._write(entries)
+                except StorageFailed as error:
+                    log.error("%s: closed with unwritten records, none acknowledged: %s", self.segment, error)
+                    return
+
+    async def _write(self, entries: list[LogEntry]) -> None:
+        chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
+        size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
+        async for attempt in self._persistently():
+            with attempt:
+                file = await self._file_for(self.log.written)
+                try:
+                    await file.writer.append(chunks)
+                except StorageFailed:
+                    await self._give_up(file)
+                    raise
+        self._write_failure = None
+        file.written = end
+        self.log.on_written(end, size)
+        self._drained.fire()
+        self._context.group_sync.request(self, urgent=self.log.durability is Durability.STORED)
+        self._commit()
+
+    def _persistently(self) -> AsyncRetrying:
+        """Storage comes back or the segment is closed; publishers hear of it meanwhile and memory stays bounded."""
+
+        def note(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            assert isinstance(error, StorageFailed)
+            if self._write_failure is None:
+                log.error("%s: can not write, retrying: %s", self.segment, error)
+            self._write_failure = error
+            self.committed_changed.fire()
+            self._drained.fire()
+
+        return AsyncRetrying(
+            retry=retry_if_exception_type(StorageFailed),
+            wait=wait_random_exponential(multiplier=0.1, max=2),
+            stop=lambda _: self.closed_hard,
+            before_sleep=note,
+            reraise=True,
+        )
+
+    async def _file_for(self, base: int) -> OpenFile:
+        """The file that takes what begins at ``base``."""
+        if self._active and self._active.writer.size_bytes >= self._context.config.log_roll_bytes:
+            self.retire()
+        if self._active is None:
+            self._active = await self._create_file(base)
+        return self._active
+
+    async def _create_file(self, base: int) -> OpenFile:
+        context = self._context
+        # A name of its own for every file: after a failure another file may begin at the same offset.
+        writer_id = context.writer_id if not self._file_count else f"{context.writer_id}.{self._file_count}"
+        preamble = encode_preamble(
+            LogPreamble(
+                topic=self.topic.name,
+                topic_uid=self.topic.uid,
+                segment=self.segment.id,
+                base_offset=base,
+                writer=writer_id,
+                producers=tuple(
+                    ProducerRecord(
+                        producer_id=p.producer_id,
+                        producer_epoch=p.producer_epoch,
+                        next_sequence=p.next_sequence,
+                        recent=p.recent,
+                    )
+                    for p in self.log.producers_below(base)
+                ),
+            )
+        )
+        self._file_count += 1
+        writer = await context.store.create_log(self.topic.name, self.segment.id, base, writer_id, preamble)
+        file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
+        self._files.append(file)
+        return file
+
+    def retire(self) -> None:
+        """Let the newest file be complete: the next write begins another one, and this one is fsynced and closed."""
+        if self._active is not None:
+            self._active = None
+            self._context.group_sync.request(self, urgent=True)
+
+    def retire_if_older(self, age_s: float) -> None:
+        """Seal the newest file if it was opened longer ago than ``age_s`` seconds."""
+        if self._active and self._active.written > self._active.base:
+            if self._loop.time() - self._active.opened_at >= age_s:
+                self.retire()
+
+    async def sync(self) -> None:
+        """Fsync what is written, close files that are complete. See ``flush.Syncable``."""
+        async with self._sync_lock:
+            for file in list(self._files):
+                end = file.written
+                if file.synced < end:
+                    try:
+                        await file.writer.sync()
+                    except StorageFailed as error:
+                        await self._rewrite(file, error)
+                        break
+                    file.synced = end
+                    self.log.on_synced(end)
+                if file is not self._active and file.synced == file.written:
+                    await self._seal(file)
+        self._commit()
+
+    async def _seal(self, file: OpenFile) -> None:
+        await file.writer.close()
+        self._files.remove(file)
+        if file.written > file.base:
+            self.sealed_logs.append(
+                SegmentFile(
+                    topic=self.topic.name,
+                    segment=self.segment.id,
+                    kind=FileKind.LOG,
+                    base_offset=file.base,
+                    end_offset=None,
+                    writer=file.writer_id,
+                    size_bytes=file.writer.size_bytes,
+                    path=file.writer.path,
+                    modified_us=self._context.wall_us(),
+                )
+            )
+
+    async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:
+        """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
+        file up and write what it held to another one, from memory."""
+        if self._active is failed:
+            self._active = None
+        if self._sync_failure is None:
+            log.error("%s: fsync failed, writing %s again elsewhere: %s", self.segment, failed.writer.path, error)
+        base = max(self.log.flushed, self.log.cache_start)
+        entries = self.log.written_entries(base)
+        try:
+            if entries:
+                copy = await self._create_file(base)
+                await copy.writer.append([part for e in entries for part in (e.header, e.payload)])
+                await copy.writer.sync()
+                copy.written = copy.synced = entries[-1].end_offset
+                self.log.on_synced(copy.synced)
+                await self._seal(copy)
+            await self._close_quietly(failed)
+            self._sync_failure = None
+        except StorageFailed as again:
+            self._sync_failure = again
+            self.committed_changed.fire()
+            self._loop.call_later(RETRY_SYNC_S, lambda: self._context.group_sync.request(self, urgent=True))
+
+    async def _give_up(self, file: OpenFile) -> None:
+        """After a failed append: what was written before it is still to be fsynced, nothing is added."""
+        if self._active is file:
+            self._active = None
+        if file.written == file.base:
+            await self._close_quietly(file)
+
+    async def _close_quietly(self, file: OpenFile) -> None:
+        if file in self._files:
+            self._files.remove(file)
+        try:
+            await file.writer.close()
+        except StorageFailed as error:
+            log.warning("%s: closing %s: %s", self.segment, file.writer.path, error)
+
+    # --- commit -------------------------------------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        """Make visible what is durable, if the lease lives now, after the durable step: a broker that was frozen
+        between the two must not acknowledge what its successor may not have."""
+        self._commit_timer = None
+        target = self.log.committable
+        if target <= self.log.committed or self.closed_hard:
+            return
+        if not self._context.lease_alive():
+            if self._lease_failure is None:
+                self._lease_failure = Unavailable(
+                    f"{self.segment}: this broker could not renew its lease, etcd is out of reach; "
+                    "nothing is acknowledged until it is back"
+                )
+                self.committed_changed.fire()
+            self._commit_timer = self._loop.call_later(LEASE_CHECK_S, self._commit)
+            return
+        self._lease_failure = None
+        self.log.on_committed(target)
+        self._context.budget.touch(self)
+        self.committed_changed.fire()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take nothing more, store and commit what is there, close the files. What is not done in time is left to
+        the recovery from files; nobody was told it is kept."""
+        self.closed = Unavailable(f"{self.segment}: broker is shutting down; the segment moves to another one")
+        self._drained.fire()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.log.written < self.log.end:
+                    await self._drained.wait()
+                self._active = None
+                await self.sync()
+                while self.log.committed < self.log.end:
+                    await self.committed_changed.wait()
+        except TimeoutError:
+            log.warning(
+                "%s: %d of %d offsets committed when time ran out", self.segment, self.log.committed, self.log.end
+            )
+        await self.close(self.closed)
+
+    async def close(self, reason: SeaweedMQError) -> None:
+        """Stop serving at once: nothing is written, committed or acknowledged from here on."""
+        self.closed = reason
+        self.closed_hard = True
+        if self._commit_timer:
+            self._commit_timer.cancel()
+        if self._writer_task:
+            self._writer_task.cancel()
+            await asyncio.wait({self._writer_task})
+        async with self._sync_lock:
+            for file in list(self._files):
+                await self._close_quietly(file)
+        self._context.budget.forget(self)
+        self._context.budget.give(self.log.release_all())
+        self.committed_changed.fire()
+        self._drained.fire()
