@@ -1,0 +1,16 @@
+"""Fixtures for all tests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.coordination.local import LocalEtcd
+from tests.support.etcd import running_etcd
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
+    """A real etcd of this test's own."""
+    async with running_etcd(tmp_path / "etcd") as running:
+        yield running
