@@ -5,7 +5,6 @@
 """
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -196,11 +195,14 @@ class _Fields:
         return tuple(self._as_text(field, item) for item in self._items(field))
 
     def optional_bytes(self, field: str) -> bytes | None:
-        if self._values.get(field) is None:
+        value = self._values.get(field)
+        if value is None:
             return None
+        if not isinstance(value, str):
+            raise self.corrupt(field, "it is base64")
         try:
-            return base64.b64decode(self.text(field), validate=True)
-        except (binascii.Error, ValueError) as error:
+            return base64.b64decode(value, validate=True)
+        except ValueError as error:
             raise self.corrupt(field, "it is base64") from error
 
     def choice(self, field: str, kind: type[_Choice]) -> _Choice:
