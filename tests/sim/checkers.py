@@ -1,0 +1,191 @@
+"""Invariants of the cluster as named classes, outside the code under test.
+
+``ClusterHistory`` follows etcd change by change and hands every revision to the checkers; what users saw is judged by
+``tests.support.history``. A checker returns sentences; an empty list is good news.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import segment_from_json, topic_from_json
+from seaweedmq.model.ring import is_partition
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import Changes, Entry
+from tests.support.history import History, Violation
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """What etcd holds at one revision, as model objects."""
+
+    revision: int = 0
+    leader: Entry | None = None
+    brokers: dict[str, Entry] = field(default_factory=dict)
+    """Registrations by broker id."""
+    topics: dict[TopicName, Topic] = field(default_factory=dict)
+    segments: dict[TopicName, dict[int, Segment]] = field(default_factory=dict)
+
+    def apply(self, changes: Changes) -> None:
+        """Move on by one revision."""
+        self.revision = changes.revision
+        for key in changes.deletes:
+            self._delete(key)
+        for entry in changes.puts:
+            self._put(entry)
+
+    def _put(self, entry: Entry) -> None:
+        if entry.key == keys.LEADER:
+            self.leader = entry
+        elif entry.key.startswith(keys.BROKERS):
+            self.brokers[keys.parse_broker_key(entry.key)] = entry
+        elif entry.key.startswith(keys.TOPICS):
+            self.topics[keys.parse_topic_key(entry.key)] = topic_from_json(entry.value)
+        elif entry.key.startswith(keys.SEGMENTS):
+            segment = segment_from_json(entry.value)
+            self.segments.setdefault(segment.topic, {})[segment.id] = segment
+
+    def _delete(self, key: str) -> None:
+        if key == keys.LEADER:
+            self.leader = None
+        elif key.startswith(keys.BROKERS):
+            del self.brokers[keys.parse_broker_key(key)]
+        elif key.startswith(keys.TOPICS):
+            del self.topics[keys.parse_topic_key(key)]
+        elif key.startswith(keys.SEGMENTS):
+            name, segment = keys.parse_segment_key(key)
+            del self.segments[name][segment]
+
+
+class Checker(Protocol):
+    """Judges each revision of the metadata against what came before."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]: ...
+
+
+class RingIsPartitioned:
+    """Open segments of a topic partition the ring exactly, at every revision (invariant 5)."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for name in now.topics:
+            ranges = [s.slots for s in now.segments.get(name, {}).values() if s.is_open]
+            if not is_partition(ranges):
+                yield f"{name}: open segments cover {sorted(ranges)}"
+
+
+class SegmentsNeverChange:
+    """Owners, range, predecessors and start of a segment are for ever, a seal is final, epochs and ids never fall."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for name, segments in now.segments.items():
+            earlier = before.segments.get(name, {})
+            for segment in segments.values():
+                old = earlier.get(segment.id)
+                if old is segment:
+                    continue
+                if old is None:
+                    topic = before.topics.get(name)
+                    if topic is not None and segment.id < topic.next_segment:
+                        yield f"{segment} was created though next_segment was {topic.next_segment}"
+                    continue
+                for what in ("slots", "replicas", "predecessors", "start_offset"):
+                    if getattr(old, what) != getattr(segment, what):
+                        yield f"{segment}: {what} changed from {getattr(old, what)} to {getattr(segment, what)}"
+                if segment.epoch < old.epoch:
+                    yield f"{segment}: epoch fell from {old.epoch} to {segment.epoch}"
+                if not old.is_open and segment != old:
+                    yield f"{segment} was sealed at {old.end_offset} and then changed"
+
+
+class LineageRises:
+    """A successor begins where the longest of its predecessors ended; both know each other."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for segments in now.segments.values():
+            for segment in segments.values():
+                parents = [segments[p] for p in segment.predecessors if p in segments]
+                ends = [p.end_offset for p in parents if p.end_offset is not None]
+                if len(ends) != len(parents):
+                    yield f"{segment} exists before its predecessors are sealed"
+                if ends and segment.start_offset != max(ends):
+                    yield f"{segment} starts at {segment.start_offset}, its predecessors end at {ends}"
+                for parent in parents:
+                    if segment.id not in parent.successors:
+                        yield f"{parent} does not name {segment} as successor"
+
+
+class OneReplicaSealsAfterLease:
+    """A segment whose only replica may still think it lives is not sealed: its registration must be gone first."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for entry in changes.puts:
+            if not entry.key.startswith(keys.SEGMENTS):
+                continue
+            segment = segment_from_json(entry.value)
+            old = before.segments.get(segment.topic, {}).get(segment.id)
+            was_open = old is not None and old.is_open
+            if was_open and not segment.is_open and segment.replicas == segment.replicas[:1]:
+                registered = before.brokers.get(segment.primary)
+                if registered is not None and segment.epoch == (old.epoch if old else 0):
+                    yield f"{segment} was sealed while its primary {segment.primary} was registered and not fenced"
+
+
+class LeaderLockIsExclusive:
+    """The lock changes hands only by being given up: never by overwriting (its creation revision would stay)."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        if before.leader is not None and now.leader is not None and before.leader is not now.leader:
+            same_lock = before.leader.create_revision == now.leader.create_revision
+            if same_lock and before.leader.value != now.leader.value:
+                yield f"the leader's lock went from {before.leader.value!r} to {now.leader.value!r} without a release"
+
+
+class ClusterHistory:
+    """Applies changes revision by revision and collects what the checkers say."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.violations: list[Violation] = []
+        self.leaders = 0
+        self.seals = 0
+        self._checkers: tuple[Checker, ...] = (
+            RingIsPartitioned(),
+            SegmentsNeverChange(),
+            LineageRises(),
+            OneReplicaSealsAfterLease(),
+            LeaderLockIsExclusive(),
+        )
+
+    def on_change(self, changes: Changes) -> None:
+        """Judge the next revision."""
+        before = ClusterState(
+            revision=self.state.revision,
+            leader=self.state.leader,
+            brokers=dict(self.state.brokers),
+            topics=dict(self.state.topics),
+            segments={name: dict(segments) for name, segments in self.state.segments.items()},
+        )
+        self.state.apply(changes)
+        self.leaders += self.state.leader is not None and before.leader is None
+        for checker in self._checkers:
+            for sentence in checker.check(before, self.state, changes):
+                self.violations.append(Violation(type(checker).__name__, f"revision {changes.revision}: {sentence}"))
+
+
+def content_fits_lineage(history: History, segments: Iterable[Segment], reader: str) -> list[Violation]:
+    """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed."""
+    violations = []
+    got: dict[int, list[int]] = {}
+    for p in history.polled_by(reader):
+        got.setdefault(p.segment, []).append(p.offset)
+    for segment in segments:
+        offsets = got.pop(segment.id, [])
+        first, end = (offsets[0], offsets[-1] + 1) if offsets else (segment.start_offset, segment.start_offset)
+        if first != segment.start_offset:
+            violations.append(Violation("lineage", f"{segment} starts at {segment.start_offset}, {reader} got {first}"))
+        if segment.end_offset is not None and end != segment.end_offset:
+            violations.append(Violation("lineage", f"{segment} ends at {segment.end_offset}, {reader} got to {end}"))
+    violations += [Violation("lineage", f"{reader} got records of unknown segment {number}") for number in sorted(got)]
+    return violations

@@ -1,0 +1,196 @@
+"""Everything that goes wrong, by the seed's dice. Each blow has an end; ``heal`` ends them all."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from seaweedmq.codec import keys
+from tests.sim.process import BrokerProcess
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+Blow = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Nemesis:
+    """Strikes every now and then, and sometimes while the last blow still hurts."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.rng: random.Random = world.rng("nemesis")
+        self.blows = 0
+        self._pending: list[asyncio.Task[None]] = []
+
+    async def run(self, for_s: float, pause_s: tuple[float, float]) -> None:
+        """Strike for a while, then heal everything."""
+        loop = self.world.loop
+        end_s = loop.time() + for_s
+        blows: list[tuple[Blow, int]] = [
+            (self.kill_broker, 6),
+            (self.kill_leader, 3),
+            (self.kill_all, 1),
+            (self.stop_broker, 2),
+            (self.freeze_broker, 2),
+            (self.break_streams, 4),
+            (self.slow_network, 2),
+            (self.lossy_network, 3),
+            (self.slow_storage, 2),
+            (self.failing_storage, 2),
+            (self.stop_etcd, 1),
+            (self.freeze_etcd, 1),
+            (self.lossy_etcd, 2),
+            (self.cut_off_from_etcd, 2),
+            (self.compact_etcd, 1),
+        ]
+        while loop.time() < end_s:
+            await asyncio.sleep(self.rng.uniform(*pause_s))
+            (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
+            self.blows += 1
+            self._pending.append(loop.create_task(blow(), name=blow.__name__))
+        await self.heal()
+
+    async def heal(self) -> None:
+        """End every blow and start what is down."""
+        for task in self._pending:
+            task.cancel()
+        await asyncio.gather(*self._pending, return_exceptions=True)
+        world = self.world
+        world.network.faults.calm()
+        world.disk.faults.calm()
+        world.etcd.lost_share = 0.0
+        self._end_etcd_outage()
+        for process in world.processes:
+            process.thaw(process.owner)
+            process.meta.is_cut_off = False
+        for process in world.processes:
+            await process.wait_stopping()
+            if not process.is_running:
+                process.start()
+        world.note("nemesis", "healed everything")
+
+    def _note(self, what: str) -> None:
+        self.world.note("nemesis", what)
+
+    def _some_broker(self) -> BrokerProcess | None:
+        running = [p for p in self.world.processes if p.is_running]
+        return self.rng.choice(running) if running else None
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    async def kill_broker(self) -> None:
+        process = self._some_broker()
+        if process is not None:
+            await self._kill([process])
+
+    async def kill_leader(self) -> None:
+        lock = self.world.etcd.server.get(keys.LEADER)
+        leader = None if lock is None else lock.value.decode()
+        await self._kill([p for p in self.world.processes if p.is_running and p.broker and p.broker.id == leader])
+
+    async def kill_all(self) -> None:
+        await self._kill([p for p in self.world.processes if p.is_running])
+
+    async def _kill(self, processes: list[BrokerProcess]) -> None:
+        machine = self.world.scenario.machines_fail and self.rng.random() < 0.5
+        for process in processes:
+            process.kill(machine=machine)
+        await asyncio.sleep(self.rng.choice((0.0, 0.3, 1.0, 3.0)))
+        for process in processes:
+            if not process.is_running:
+                process.start()
+
+    async def stop_broker(self) -> None:
+        process = self._some_broker()
+        if process is not None:
+            process.request_stop()
+
+    async def freeze_broker(self) -> None:
+        process = self._some_broker()
+        if process is None or process.is_frozen:
+            return
+        owner = process.freeze()
+        await asyncio.sleep(self.rng.choice((0.2, 1.0, 4.0)))
+        process.thaw(owner)
+
+    # --- network ----------------------------------------------------------------------------------------------------
+
+    async def break_streams(self) -> None:
+        self._note(f"breaks {self.world.network.break_some(self.rng.choice((0.3, 1.0)))} streams")
+
+    async def slow_network(self) -> None:
+        self._note("slows the network")
+        self.world.network.faults.slow_share = self.rng.choice((0.05, 0.5))
+        await asyncio.sleep(self.rng.uniform(0.5, 3))
+        self.world.network.faults.slow_share = 0.0
+
+    async def lossy_network(self) -> None:
+        self._note("loses messages and acknowledgements")
+        self.world.network.faults.break_share = self.rng.choice((0.005, 0.03))
+        self.world.network.faults.lost_ack_share = self.rng.choice((0.0, 0.3))
+        await asyncio.sleep(self.rng.uniform(0.5, 3))
+        self.world.network.faults.break_share = self.world.network.faults.lost_ack_share = 0.0
+
+    # --- storage ----------------------------------------------------------------------------------------------------
+
+    async def slow_storage(self) -> None:
+        self._note("slows the storage")
+        self.world.disk.faults.slow_s_max = self.rng.choice((0.05, 0.5))
+        await asyncio.sleep(self.rng.uniform(0.5, 3))
+        self.world.disk.faults.slow_s_max = 0.0
+
+    async def failing_storage(self) -> None:
+        self._note("makes the storage fail")
+        self.world.disk.faults.failing_share = self.rng.choice((0.05, 0.3, 1.0))
+        await asyncio.sleep(self.rng.uniform(0.2, 1.5))
+        self.world.disk.faults.failing_share = 0.0
+
+    # --- etcd -------------------------------------------------------------------------------------------------------
+
+    async def stop_etcd(self) -> None:
+        etcd = self.world.etcd
+        if etcd.server.is_running and not etcd.server.is_frozen:
+            self._note("stops etcd")
+            etcd.run(etcd.server.stop)
+            await asyncio.sleep(self.rng.uniform(0.2, 4))
+            self._end_etcd_outage()
+
+    async def freeze_etcd(self) -> None:
+        etcd = self.world.etcd
+        if etcd.server.is_running and not etcd.server.is_frozen:
+            self._note("freezes etcd")
+            etcd.run(etcd.server.freeze)
+            await asyncio.sleep(self.rng.uniform(0.2, 4))
+            self._end_etcd_outage()
+
+    def _end_etcd_outage(self) -> None:
+        etcd = self.world.etcd
+        if etcd.server.is_frozen:
+            self._note("thaws etcd")
+            etcd.run(etcd.server.thaw)
+        if not etcd.server.is_running:
+            self._note("starts etcd")
+            etcd.run(etcd.server.start)
+
+    async def lossy_etcd(self) -> None:
+        self._note("loses requests to etcd and its answers")
+        self.world.etcd.lost_share = self.rng.choice((0.05, 0.3))
+        await asyncio.sleep(self.rng.uniform(0.5, 3))
+        self.world.etcd.lost_share = 0.0
+
+    async def cut_off_from_etcd(self) -> None:
+        process = self._some_broker()
+        if process is None:
+            return
+        self._note(f"cuts {process.owner.name} off from etcd")
+        meta = process.meta
+        meta.is_cut_off = True
+        await asyncio.sleep(self.rng.choice((0.3, 1.0, 4.0)))
+        meta.is_cut_off = False
+
+    async def compact_etcd(self) -> None:
+        server = self.world.etcd.server
+        if server.compacted_revision < server.revision:
+            self._note("compacts etcd")
+            self.world.etcd.run(server.compact, server.revision)

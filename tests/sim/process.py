@@ -1,0 +1,130 @@
+"""A broker process that can be killed, frozen and started again: a broker, its tasks, and its view of the world."""
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from seaweedmq.broker.server import Broker
+
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import Environment
+from tests.sim.determinism import WALL_START_US
+from tests.sim.loop import Owner, OwnerState, SimLoop
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+STOP_S_MAX = 60.0
+START_AGAIN_S = 0.5
+"""A supervisor starts a process that ended by itself again after this time."""
+
+
+def environment(loop: SimLoop, seed: str, clock_error_us: int = 0) -> Environment:
+    """Wall clock and randomness of one process; wall clocks of machines differ a little."""
+    return Environment(lambda: WALL_START_US + clock_error_us + int(loop.time() * 1e6), random.Random(seed))
+
+
+class BrokerProcess:
+    """One machine with one broker on it. ``life`` counts its starts; each has an ``Owner`` of its own."""
+
+    def __init__(self, world: "World", name: str, config: BrokerConfig) -> None:
+        self.world = world
+        self.name = name
+        self.address = f"{name}:7777"
+        self.config = config
+        self.life = 0
+        self.owner = Owner(f"{name}.0")
+        self.owner.state = OwnerState.DEAD
+        self.broker: Broker | None = None
+        self._clock_error_us = world.rng(f"clock {name}").randint(-200_000, 200_000)
+
+    @property
+    def is_running(self) -> bool:
+        return self.owner.state is not OwnerState.DEAD
+
+    @property
+    def is_frozen(self) -> bool:
+        return self.owner.state is OwnerState.FROZEN
+
+    def start(self) -> None:
+        """Start the next life."""
+        assert not self.is_running, f"{self.name} runs already"
+        world = self.world
+        self.life += 1
+        self.owner = Owner(f"{self.name}.{self.life}")
+        self.store = world.disk.mounted()
+        self.meta = world.etcd.client(self.owner)
+        self.broker = None
+        self._stop_requested, self._ended = asyncio.Event(), asyncio.Event()
+        world.note(self.owner.name, "starts")
+        world.network.spawn(self.owner, self._run(self.owner), self.owner.name)
+
+    async def _run(self, owner: Owner) -> None:
+        world = self.world
+        env = environment(world.loop, f"{world.seed} {owner.name}", self._clock_error_us)
+        broker = self.broker = world.broker_class(
+            config=self.config,
+            env=env,
+            store=self.store,
+            meta=self.meta,
+            dialer=world.network.dialer(owner),
+            converter=world.converter(self.store),
+            address=self.address,
+        )
+        world.network.serve(self.address, owner, broker)
+        try:
+            await broker.start()
+            world.note(owner.name, f"runs as {broker.id}")
+            await self._stop_requested.wait()
+            await broker.stop()
+            world.note(owner.name, "stopped as asked")
+        except SeaweedMQError as error:
+            world.note(owner.name, f"gave up: {error}")
+        self._end(owner)
+        world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
+
+    def _end(self, owner: Owner) -> None:
+        owner.state = OwnerState.DEAD
+        self.world.network.break_owner(owner, silently=False)
+        self._ended.set()
+
+    def _start_again(self, owner: Owner) -> None:
+        if self.owner is owner and not self.world.is_over:
+            self.start()
+
+    def request_stop(self) -> None:
+        """SIGTERM."""
+        self.world.note(self.owner.name, "is asked to stop")
+        self._stop_requested.set()
+
+    async def wait_stopping(self) -> None:
+        """If it was asked to stop, wait until it has, so that healing does not leave it in between."""
+        if self.is_running and self._stop_requested.is_set():
+            async with asyncio.timeout(STOP_S_MAX):
+                await self._ended.wait()
+
+    def freeze(self) -> Owner:
+        """SIGSTOP. Returns who was frozen."""
+        self.world.note(self.owner.name, "is frozen")
+        self.owner.state = OwnerState.FROZEN
+        return self.owner
+
+    def thaw(self, owner: Owner) -> None:
+        """SIGCONT, unless that life is over or thawed already."""
+        if owner.state is OwnerState.FROZEN:
+            self.world.note(owner.name, "is thawed")
+            self.world.loop.thaw(owner)
+
+    def kill(self, *, machine: bool) -> None:
+        """SIGKILL; with ``machine`` the power goes, and with it what was not fsynced."""
+        assert self.is_running, f"{self.name} is dead already"
+        world = self.world
+        owner = self.owner
+        owner.state = OwnerState.DEAD
+        world.network.break_owner(owner, silently=machine)
+        self._ended.set()
+        torn = self.store.kill()
+        if machine and self.broker is not None:
+            world.disk.lose_power(self.broker.id)
+        world.note(owner.name, f"{'loses power' if machine else 'is killed'}, {torn} torn writes")

@@ -1,0 +1,122 @@
+"""What one seed plays: the size of the cluster, its settings, its users and its bad luck. Values only."""
+
+import random
+from dataclasses import dataclass
+
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.model.config import KIB, BrokerConfig
+from seaweedmq.model.topic import Durability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    name: str
+    segments: int
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherPlan:
+    name: str
+    topic: str
+    keys: int
+    records: int
+    pause_s_max: float
+    """Between two records; 0 sends them all at once."""
+    value_bytes: int
+    config: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that is decided before the run begins."""
+
+    brokers: int
+    broker: BrokerConfig
+    topics: tuple[TopicPlan, ...]
+    publishers: tuple[PublisherPlan, ...]
+    subscribers: int
+    """That follow each topic from the beginning while things go wrong."""
+    subscriber: ClientConfig
+    chaos_s: float
+    pause_s: tuple[float, float]
+    """Between two blows of the nemesis."""
+    machines_fail: bool
+    """Whether power may fail: only where every topic is ``stored``, since one replica survives nothing else."""
+
+    @classmethod
+    def of(cls, seed: int) -> "Scenario":
+        """The scenario of a seed."""
+        rng = random.Random(f"scenario {seed}")
+        topics = tuple(
+            TopicPlan(
+                name=f"sim/topic-{number}",
+                segments=rng.choice((1, 1, 2, 3, 4)),
+                durability=rng.choice(tuple(Durability)),
+            )
+            for number in range(rng.choice((1, 1, 2)))
+        )
+        chaos_s = rng.uniform(4, 12)
+        lively = rng.uniform(0.3, 2.5)
+        return cls(
+            brokers=rng.choice((1, 2, 2, 3, 3, 4)),
+            broker=_broker_config(rng),
+            topics=topics,
+            publishers=tuple(
+                _publisher_plan(rng, f"publisher-{number}", rng.choice(topics).name, chaos_s)
+                for number in range(rng.choice((1, 2, 3)))
+            ),
+            subscribers=rng.choice((1, 1, 2)),
+            subscriber=_client_config(rng),
+            chaos_s=chaos_s,
+            pause_s=(0.1 * lively, lively),
+            machines_fail=all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7,
+        )
+
+
+def _broker_config(rng: random.Random) -> BrokerConfig:
+    """Small limits, so that a few hundred records reach all of them."""
+    frame_bytes_max = rng.choice((8, 32)) * KIB
+    return BrokerConfig(
+        lease_ttl_s=rng.choice((1.0, 2.0)),
+        segment_buffer_bytes_max=rng.choice((1, 2, 8)) * frame_bytes_max,
+        frame_bytes_max=frame_bytes_max,
+        stream_in_flight_bytes_max=rng.choice((1, 4)) * frame_bytes_max,
+        stream_in_flight_frames_max=rng.choice((1, 2, 4, 16)),
+        read_chunk_bytes=rng.choice((1, 4, 64)) * KIB,
+        log_roll_bytes=rng.choice((2, 8, 64)) * KIB,
+        log_roll_age_s=rng.choice((0.5, 2.0, 10.0)),
+        flush_interval_s=rng.choice((0.05, 0.2, 1.0)),
+        log_grace_s=rng.choice((0.5, 2.0, 600.0)),
+        table_row_group_bytes=rng.choice((1, 64)) * KIB,
+        maintenance_interval_s=rng.choice((0.3, 1.0, 5.0)),
+        load_report_interval_s=1.0,
+        producers_per_segment_max=rng.choice((4, 1_000)),
+        rpc_timeout_s=rng.choice((1.0, 3.0)),
+    )
+
+
+def _client_config(rng: random.Random) -> ClientConfig:
+    return ClientConfig(
+        rpc_timeout_s=rng.choice((1.0, 3.0)),
+        stall_timeout_s=rng.choice((1.0, 3.0)),
+        linger_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
+        batch_bytes=rng.choice((256, 1_024, 4_096)),
+        buffer_bytes_max=rng.choice((8, 64)) * KIB,
+        subscribe_buffer_bytes_max=rng.choice((4, 64)) * KIB,
+        credit_bytes_min=rng.choice((1, 4)) * KIB,
+        backoff_s_max=0.5,
+    )
+
+
+def _publisher_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -> PublisherPlan:
+    records = rng.choice((20, 60, 150))
+    return PublisherPlan(
+        name=name,
+        topic=topic,
+        keys=rng.choice((1, 2, 5)),
+        records=records,
+        pause_s_max=rng.choice((0.0, 2 * chaos_s / records, 2 * chaos_s / records)),
+        value_bytes=rng.choice((20, 100, 1_000)),
+        config=_client_config(rng),
+    )

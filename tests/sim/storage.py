@@ -1,0 +1,153 @@
+"""Shared storage as simulated processes see it: slow, sometimes failing, and torn by a kill in the middle of a write.
+
+All processes share one real ``MemorySegmentStore``. Each sees it through its own ``SimStore``, so that what was under
+way when the process died is known.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.memory import MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+
+
+@dataclass(slots=True, kw_only=True)
+class StorageFaults:
+    """What the nemesis turns."""
+
+    latency_s_max: float = 0.001
+    sync_s_max: float = 0.01
+    slow_s_max: float = 0.0
+    """Added to every operation while the storage is slow."""
+    failing_share: float = 0.0
+    """Operations refused, or done in part."""
+
+    def calm(self) -> None:
+        self.slow_s_max = self.failing_share = 0.0
+
+
+class SimDisk:
+    """The shared store, and its faults."""
+
+    def __init__(self, store: MemorySegmentStore, rng: random.Random) -> None:
+        self.store = store
+        self.rng = rng
+        self.faults = StorageFaults()
+        self.failures = 0
+        store.fault = self._before
+        store.tear = rng
+
+    def mounted(self) -> "SimStore":
+        """The store as one process sees it."""
+        return SimStore(self)
+
+    def lose_power(self, broker_id: str) -> None:
+        """What the broker wrote and did not fsync is gone, or a part of it is."""
+        writers = {f.writer for f in self.store.files.values() if f.writer.partition(".")[0] == broker_id}
+        for writer in sorted(writers):
+            self.store.crash(writer=writer, rng=self.rng if self.rng.random() < 0.5 else None)
+
+    async def pause(self, op: StorageOp) -> None:
+        """How long one half of an operation takes."""
+        faults = self.faults
+        longest_s = faults.sync_s_max if op is StorageOp.SYNC else faults.latency_s_max
+        await asyncio.sleep(self.rng.uniform(0, longest_s + faults.slow_s_max))
+
+    async def _before(self, op: StorageOp, path: str) -> None:
+        await self.pause(op)
+        if self.faults.failing_share and self.rng.random() < self.faults.failing_share:
+            self.failures += 1
+            raise StorageFailed(f"the nemesis refused to {op.value} {path}")
+
+
+class SimStore:
+    """A ``ports.SegmentStore``: the shared one, where answers take their time too."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+        self._inner = disk.store
+        self._appending: dict[str, bytes] = {}
+        """Under way, by path: what a kill may tear."""
+
+    def kill(self) -> int:
+        """The process died: of each append under way a random part is in the file. Returns how many were torn."""
+        torn = 0
+        for path, data in self._appending.items():
+            file = self._inner.files.get(path)
+            if file is not None and not file.crashed:
+                file.data += data[: self._disk.rng.randint(0, len(data))]
+                torn += 1
+        self._appending.clear()
+        return torn
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> "SimLogWriter":
+        inner = await self._inner.create_log(topic, segment, base_offset, writer, preamble)
+        await self._disk.pause(StorageOp.CREATE)
+        return SimLogWriter(self, inner)
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        files = await self._inner.list_files(topic, segment)
+        await self._disk.pause(StorageOp.LIST)
+        return files
+
+    async def open(self, file: SegmentFile) -> MemoryLogReader:
+        return await self._inner.open(file)
+
+    async def local_path(self, path: str) -> str:
+        return await self._inner.local_path(path)
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        await self._inner.delete(files)
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        await self._inner.put_document(topic, name, content)
+
+    async def put_file(self, path: str, content: bytes) -> None:
+        await self._inner.put_file(path, content)
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        await self._inner.delete_topic(topic, uid)
+
+    async def close(self) -> None:
+        """The shared store goes on."""
+
+
+class SimLogWriter:
+    """A ``ports.LogWriter`` whose append may be torn by a kill, or done before the writer hears of it."""
+
+    def __init__(self, store: SimStore, inner: MemoryLogWriter) -> None:
+        self._store = store
+        self._inner = inner
+
+    @property
+    def path(self) -> str:
+        return self._inner.path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._inner.size_bytes
+
+    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+        data = b"".join(chunks)
+        self._store._appending[self.path] = data
+        try:
+            await self._inner.append([data])
+        finally:
+            self._store._appending.pop(self.path, None)
+        await self._store._disk.pause(StorageOp.APPEND)
+
+    async def sync(self) -> None:
+        await self._inner.sync()
+        await self._store._disk.pause(StorageOp.SYNC)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,142 @@
+"""The network under the simulation: in order, bounded, breakable, and honest about what it lost."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from seaweedmq.errors import InvalidArgument, Unavailable
+from tests.sim.determinism import deterministic
+from tests.sim.loop import Owner, OwnerState, SimLoop
+from tests.sim.network import Network
+
+
+class EchoBroker:
+    """Answers ``publish`` with what comes in, and counts what it took from the stream."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.cancelled = False
+
+    async def publish(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        try:
+            async for request in requests:
+                self.taken += 1
+                yield request
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled = True
+            raise
+
+    async def subscribe(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for _ in requests:
+            raise InvalidArgument("there is nothing to subscribe to")
+        yield
+
+    async def list_topics(self) -> tuple[str, ...]:
+        return ("one",)
+
+
+def play(story: Callable[[Network, EchoBroker, Owner], Awaitable[None]], seed: int = 1) -> Network:
+    """Run a story with an echo broker at ``echo:1``."""
+    with deterministic(seed):
+        loop = SimLoop()
+        network = Network(loop, random.Random(seed))
+        broker, owner = EchoBroker(), Owner("echo")
+        network.serve("echo:1", owner, broker)
+        loop.run_until_complete(_coroutine(story(network, broker, owner)))
+        loop.close()
+        assert loop.unhandled == []
+    return network
+
+
+async def _coroutine(work: Awaitable[None]) -> None:
+    await work
+
+
+def echo(network: Network) -> Any:
+    """The broker as a client sees it."""
+    return network.dialer(None).dial("echo:1")
+
+
+async def numbers(count: int) -> AsyncIterator[Any]:
+    for number in range(count):
+        yield number
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_messages_arrive_in_order_and_the_stream_ends(seed: int) -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        network.faults.slow_share = 0.3
+        replies = echo(network).publish(numbers(50))
+        assert [reply async for reply in replies] == list(range(50))
+
+    play(story, seed)
+
+
+def test_a_client_that_does_not_read_stops_the_server() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        replies = echo(network).publish(numbers(10_000))
+        assert await anext(replies) == 0
+        await asyncio.sleep(60)
+        assert broker.taken < 100
+
+    play(story)
+
+
+def test_an_error_of_the_server_reaches_the_client_as_its_own_kind() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        with pytest.raises(InvalidArgument, match="nothing to subscribe"):
+            await anext(echo(network).subscribe(numbers(1)))
+
+    play(story)
+
+
+def test_a_killed_server_is_unavailable_and_so_is_an_empty_address() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        replies = echo(network).publish(numbers(10_000))
+        assert await anext(replies) == 0
+        owner.state = OwnerState.DEAD
+        network.break_owner(owner, silently=True)
+        with pytest.raises(Unavailable):
+            async for _ in replies:
+                pass
+        with pytest.raises(Unavailable, match="refused"):
+            await echo(network).list_topics()
+        assert not broker.cancelled, "nothing of the dead runs"
+
+    play(story)
+
+
+def test_a_client_that_leaves_cancels_its_handler() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        replies = echo(network).publish(numbers(10_000))
+        assert await anext(replies) == 0
+        await replies.aclose()
+        await asyncio.sleep(1)
+        assert broker.cancelled
+
+    play(story)
+
+
+def test_a_lossy_network_breaks_streams_but_never_skips_a_message() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        network.faults.break_share = 0.02
+        for _ in range(50):
+            expected = 0
+            with contextlib.suppress(Unavailable):
+                async for reply in echo(network).publish(numbers(50)):
+                    assert reply == expected
+                    expected += 1
+        assert network.breaks > 10
+
+    play(story)
+
+
+def test_a_unary_call_is_answered() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        assert await echo(network).list_topics() == ("one",)
+
+    play(story)

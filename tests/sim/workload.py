@@ -1,0 +1,116 @@
+"""The users of the simulated cluster: publishers and subscribers that are real clients, and note what they saw."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.errors import SeaweedMQError
+from tests.sim.loop import Owner
+from tests.sim.process import environment
+from tests.sim.scenario import PublisherPlan
+from tests.support.history import History, Outcome, Polled, Sent
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+async def connect(world: "World", owner: Owner, config: ClientConfig) -> Any:
+    """A real client of ``owner``, over the simulated network."""
+    return await aio.connect(
+        ",".join(process.address for process in world.processes),
+        dialer=world.network.dialer(owner),
+        env=environment(world.loop, f"{world.seed} {owner.name}"),
+        config=config,
+    )
+
+
+class Publisher:
+    """Sends keyed records with values that are unique, several at once, and notes each outcome."""
+
+    def __init__(self, world: "World", plan: PublisherPlan, history: History) -> None:
+        self.world = world
+        self.plan = plan
+        self.history = history
+        self.rng = world.rng(plan.name)
+        self.owner = Owner(plan.name)
+        self.unexpected: list[str] = []
+
+    def value(self, number: int) -> bytes:
+        head = f"{self.plan.name}/{number}/".encode()
+        return head + b"." * max(0, self.plan.value_bytes - len(head))
+
+    async def run(self) -> None:
+        """Send everything; return when each record has its outcome."""
+        plan = self.plan
+        client = await connect(self.world, self.owner, plan.config)
+        outcomes: list[asyncio.Task[None]] = []
+        async with client, client.publisher(plan.topic) as publisher:
+            for number in range(plan.records):
+                key = f"{plan.name}-key-{self.rng.randrange(plan.keys)}".encode()
+                sent = await publisher.send(self.value(number), key=key)
+                outcomes.append(asyncio.create_task(self._note(number, key, sent), name=f"outcome {number}"))
+                if plan.pause_s_max:
+                    await asyncio.sleep(self.rng.uniform(0, plan.pause_s_max))
+            await asyncio.gather(*outcomes)
+        self.world.note(plan.name, "has an outcome for every record")
+
+    async def _note(self, number: int, key: bytes, sent: Any) -> None:
+        value = self.value(number)
+        outcome, segment, offset = Outcome.UNKNOWN, None, None
+        try:
+            receipt = await sent
+            outcome, segment, offset = Outcome.ACKED, receipt.segment, receipt.offset
+            self.world.note(self.plan.name, f"{number} acknowledged at {segment}:{offset}")
+        except SeaweedMQError as error:
+            self.unexpected.append(f"record {number} failed: {error!r}")
+            self.world.note(self.plan.name, f"{number} failed: {error!r}")
+        self.history.sent.append(
+            Sent(
+                producer=self.plan.name,
+                key=key,
+                sequence=number,
+                value=value,
+                outcome=outcome,
+                segment=segment,
+                offset=offset,
+            )
+        )
+
+
+class Subscriber:
+    """Reads a topic from its beginning, and notes what it got."""
+
+    def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
+        self.world = world
+        self.name = name
+        self.topic = topic
+        self.history = history
+        self.owner = Owner(name)
+        self.count = 0
+        self._news = asyncio.Event()
+
+    async def run(self, *, stop_at: str | None = None) -> None:
+        """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
+        client = await connect(self.world, self.owner, self.world.scenario.subscriber)
+        async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
+            async for message in subscriber:
+                self.count += 1
+                self._news.set()
+                self.world.note(self.name, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
+                self.history.polled.append(
+                    Polled(
+                        reader=self.name,
+                        segment=message.segment,
+                        offset=message.offset,
+                        key=message.key,
+                        value=message.value,
+                    )
+                )
+        self.world.note(self.name, f"read to the end, {self.count} records")
+
+    async def wait_for(self, count: int) -> None:
+        """Until it got that many records."""
+        while self.count < count:
+            self._news.clear()
+            await self._news.wait()

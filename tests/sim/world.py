@@ -1,0 +1,205 @@
+"""One simulated cluster from one seed: built, troubled, healed, and judged."""
+
+import asyncio
+import contextvars
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from seaweedmq.broker.server import Broker
+
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.storage.memory_converter import MemoryTableConverter
+from tests.sim.checkers import ClusterHistory, content_fits_lineage
+from tests.sim.determinism import WALL_START_US, deterministic
+from tests.sim.loop import Owner, SimError, SimLoop
+from tests.sim.meta import SimEtcd
+from tests.sim.nemesis import Nemesis
+from tests.sim.network import Network
+from tests.sim.process import BrokerProcess
+from tests.sim.scenario import Scenario
+from tests.sim.storage import SimDisk, SimStore
+from tests.sim.workload import Publisher, Subscriber, connect
+from tests.support.history import History, Violation, check
+
+SETTLE_S_MAX = 150.0
+"""After everything is healed, every record has its outcome and every reader is at the end within this time."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How a run went."""
+
+    seed: int
+    digest: str
+    """Of the whole event log: equal for equal runs."""
+    violations: list[Violation]
+    log: list[str]
+    acked: int = 0
+    polled: int = 0
+    virtual_s: float = 0.0
+    steps: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+class World:
+    """Everything there is. Nothing in it is shared with another world."""
+
+    def __init__(self, seed: int, scenario: Scenario, broker_class: Callable[..., Broker]) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        self.broker_class = broker_class
+        self.loop = SimLoop(time_s_max=600.0, steps_max=2_000_000)
+        self.context = contextvars.Context()
+        self.is_over = False
+        self.log: list[str] = []
+        thread_rng = self.rng("threads")
+        self.loop.thread_latency_s = lambda: thread_rng.uniform(0, 0.002)
+        self.network = Network(self.loop, self.rng("network"))
+        self.etcd = SimEtcd(self.loop, self.rng("etcd"))
+        self.disk = SimDisk(MemorySegmentStore(lambda: WALL_START_US + int(self.loop.time() * 1e6)), self.rng("disk"))
+        self.processes = [
+            BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
+        ]
+        self.cluster = ClusterHistory()
+        self.histories = {topic.name: History() for topic in scenario.topics}
+        self.publishers = [Publisher(self, plan, self.histories[plan.topic]) for plan in scenario.publishers]
+        self.subscribers = [
+            Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])
+            for topic in scenario.topics
+            for number in range(scenario.subscribers)
+        ]
+        self.violations: list[Violation] = []
+        self.readers: list[Subscriber] = []
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of its own for every purpose: using one does not shift another."""
+        return random.Random(f"{self.seed} {purpose}")
+
+    def note(self, who: str, what: str) -> None:
+        """Add to the event log. The step count makes any divergence between two runs visible."""
+        self.log.append(f"{self.loop.time():10.6f} {self.loop.steps:7d} {who}: {what}")
+
+    def converter(self, store: SimStore) -> MemoryTableConverter:
+        return MemoryTableConverter(self.disk.store, row_group_bytes=self.scenario.broker.table_row_group_bytes)
+
+    # --- the story --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Build, trouble, heal, judge."""
+        watching = self.loop.create_task(self._watch_metadata(), name="metadata checkers")
+        for process in self.processes:
+            process.start()
+        await self._create_topics()
+        publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
+        following = [self.network.spawn(s.owner, s.run(), s.name) for s in self.subscribers]
+        await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
+        await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
+        await self._read_everything("reader")
+        await self._settle("followers reach the end", self._followers_reach_the_end())
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+        await self._restart_everything()
+        await self._read_everything("reader after restart")
+        watching.cancel()
+        self._judge()
+        self.is_over = True
+
+    async def _create_topics(self) -> None:
+        client = await connect(self, Owner("admin"), self.scenario.subscriber)
+        async with client:
+            for topic in self.scenario.topics:
+                await client.admin.create_topic(topic.name, segments=topic.segments, durability=topic.durability)
+                self.note("admin", f"created {topic.name}, {topic.segments} segments, {topic.durability}")
+
+    async def _settle(self, what: str, work: "asyncio.Future[object] | object") -> None:
+        try:
+            async with asyncio.timeout(SETTLE_S_MAX):
+                await work  # type: ignore[misc]
+        except TimeoutError:
+            self.violations.append(Violation("liveness", f"not within {SETTLE_S_MAX} s: {what}"))
+            raise
+
+    async def _followers_reach_the_end(self) -> None:
+        for subscriber in self.subscribers:
+            await subscriber.wait_for(len({p.value for p in subscriber.history.polled}))
+
+    async def _read_everything(self, name: str) -> None:
+        for topic in self.scenario.topics:
+            history = self.histories[topic.name]
+            reader = Subscriber(self, f"{name} of {topic.name}", topic.name, history)
+            self.readers.append(reader)
+            reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
+            await self._settle(f"{name} reads {topic.name} to its end", reading)
+
+    async def _restart_everything(self) -> None:
+        """Whatever is in memory only is lost now."""
+        for process in self.processes:
+            if process.is_running:
+                process.kill(machine=self.scenario.machines_fail)
+        for process in self.processes:
+            process.start()
+
+    async def _watch_metadata(self) -> None:
+        server = self.etcd.server
+        revision = server.revision + 1
+        while True:
+            pulse = server.pulse
+            for changes in server.changes_since(revision):
+                self.note(
+                    "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
+                )
+                self.cluster.on_change(changes)
+                revision = changes.revision + 1
+            await pulse.wait()
+
+    # --- the verdict ------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        for topic in self.scenario.topics:
+            history = self.histories[topic.name]
+            complete = [r.name for r in self.readers if r.topic == topic.name]
+            self.violations += check(history, complete=complete)
+            segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
+            for reader in complete:
+                self.violations += content_fits_lineage(history, segments, reader)
+        for publisher in self.publishers:
+            self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
+
+    def collect(self) -> Report:
+        """After the loop ended, however it ended."""
+        self.violations += self.cluster.violations
+        self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
+        self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
+        self.violations += [Violation("unhandled", sentence) for sentence in self.loop.unhandled]
+        digest = hashlib.sha256("\n".join(self.log).encode()).hexdigest()
+        return Report(
+            seed=self.seed,
+            digest=digest,
+            violations=self.violations,
+            log=self.log,
+            acked=sum(len(h.sent) for h in self.histories.values()),
+            polled=sum(len(h.polled) for h in self.histories.values()),
+            virtual_s=self.loop.time(),
+            steps=self.loop.steps,
+        )
+
+
+def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Callable[..., Broker] = Broker) -> Report:
+    """Play one seed from beginning to end."""
+    with deterministic(seed):
+        world = World(seed, scenario or Scenario.of(seed), broker_class)
+        try:
+            world.loop.run_until_complete(world.run())
+        except (SimError, TimeoutError) as error:
+            world.violations.append(Violation(type(error).__name__, str(error) or world.loop.describe_pending()))
+        finally:
+            world.loop.close()
+        return world.collect()

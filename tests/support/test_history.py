@@ -1,0 +1,109 @@
+"""Each rule of the history checker holds its tongue on a good history and names the record in a bad one."""
+
+from dataclasses import replace
+
+from tests.support.history import History, Outcome, Polled, Sent, check
+
+
+def sent(number: int, *, offset: int | None = None, outcome: Outcome = Outcome.ACKED, key: bytes = b"k") -> Sent:
+    return Sent(
+        producer="p",
+        key=key,
+        sequence=number,
+        value=b"v%d" % number,
+        outcome=outcome,
+        segment=0 if outcome is Outcome.ACKED else None,
+        offset=number if offset is None and outcome is Outcome.ACKED else offset,
+    )
+
+
+def polled(number: int, *, offset: int | None = None, reader: str = "r", key: bytes = b"k", segment: int = 0) -> Polled:
+    return Polled(
+        reader=reader, segment=segment, offset=number if offset is None else offset, key=key, value=b"v%d" % number
+    )
+
+
+def rules(history: History, complete: tuple[str, ...] = ("r",)) -> set[str]:
+    return {violation.rule for violation in check(history, complete=complete)}
+
+
+def good() -> History:
+    return History([sent(n) for n in range(5)], [polled(n) for n in range(5)])
+
+
+def test_a_good_history_is_silent() -> None:
+    assert rules(good()) == set()
+
+
+def test_an_empty_history_is_silent() -> None:
+    assert rules(History()) == set()
+
+
+def test_an_acknowledged_record_that_nobody_reads_is_lost() -> None:
+    history = good()
+    history.polled = history.polled[:4]
+    assert rules(history) == {"lost"}
+
+
+def test_a_reader_that_is_not_complete_may_end_early_but_not_skip() -> None:
+    history = good()
+    history.polled = history.polled[:3]
+    assert rules(history, complete=()) == set()
+    history.polled = [polled(0), polled(1), polled(3)]
+    assert rules(history, complete=()) == {"lost", "gap"}
+
+
+def test_a_record_without_an_outcome_may_be_kept_or_not() -> None:
+    history = good()
+    history.sent[4] = sent(4, outcome=Outcome.UNKNOWN)
+    assert rules(history) == set()
+    history.polled = history.polled[:4]
+    assert rules(history) == set()
+
+
+def test_a_refused_record_is_not_read() -> None:
+    history = good()
+    history.sent[4] = sent(4, outcome=Outcome.REFUSED)
+    assert rules(history) == {"refused and read"}
+
+
+def test_a_record_stored_twice_is_duplicated() -> None:
+    history = good()
+    history.sent[4] = sent(4, outcome=Outcome.UNKNOWN)
+    history.polled[4] = replace(polled(3), offset=4)
+    assert "duplicated" in rules(history)
+
+
+def test_two_readers_see_one_value_per_offset() -> None:
+    history = good()
+    history.sent.append(sent(5, outcome=Outcome.UNKNOWN))
+    history.polled.append(replace(polled(5), reader="other", offset=4))
+    assert "one value per offset" in rules(history)
+
+
+def test_records_of_a_key_keep_their_order() -> None:
+    history = good()
+    history.sent = [sent(n, offset={2: 3, 3: 2}.get(n, n)) for n in range(5)]
+    history.polled = [polled(n, offset=o) for o, n in enumerate((0, 1, 3, 2, 4))]
+    assert rules(history) == {"reordered"}
+
+
+def test_offsets_of_a_key_rise_across_segments() -> None:
+    history = History(
+        [sent(0, offset=7), sent(1, offset=2)],
+        [polled(0, offset=7), polled(1, offset=2, segment=1)],
+    )
+    history.sent[1] = replace(history.sent[1], segment=1)
+    assert rules(history) == {"offsets fall"}
+
+
+def test_a_record_is_where_its_receipt_says() -> None:
+    history = good()
+    history.sent[4] = sent(4, offset=17)
+    assert "elsewhere" in rules(history)
+
+
+def test_nobody_reads_what_nobody_sent() -> None:
+    history = good()
+    history.polled.append(polled(99, offset=5))
+    assert rules(history) == {"never sent"}
