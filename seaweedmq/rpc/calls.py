@@ -1,0 +1,137 @@
+"""Client calls of the three shapes, with the errors of ``seaweedmq.errors``.
+
+gRPC ends a call that was cancelled on this side with CancelledError, whoever cancelled it. Only a cancelled task may
+see that one, so the reason is looked up: the caller's requests failed, or the connection was closed by its owner.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from seaweedmq.errors import Closed
+from seaweedmq.rpc import status
+from seaweedmq.rpc.closing import close
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class Peer:
+    """One broker as the calls to it see it: its address, and whether the connection was closed on purpose."""
+
+    def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
+        self._address = address
+        self._metadata = metadata
+        self.closed = False
+
+    async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
+        """One request, one reply, within a deadline."""
+        self._check_open(method)
+        try:
+            reply: bytes = await callable_(request, timeout=timeout_s, metadata=self._metadata)
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            raise self._reason(error, method, timeout_s=timeout_s) from error
+        return reply
+
+    async def stream(
+        self,
+        method: str,
+        callable_: Any,
+        requests: AsyncIterator[Q],
+        encode: Callable[[Q], bytes],
+        decode: Callable[[bytes], R],
+    ) -> AsyncIterator[R]:
+        """Requests one way, replies the other. An error of ``requests`` ends the call and is raised here."""
+        call, sender = self._start(method, callable_, requests, encode)
+        try:
+            async for reply in call:
+                yield decode(reply)
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            raise self._reason(error, method, sender) from error
+        finally:
+            await _finish(call, sender)
+
+    async def feed(self, method: str, callable_: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]) -> None:
+        """Requests until they or the broker end. An error of ``requests`` ends the call and is raised here."""
+        call, sender = self._start(method, callable_, requests, encode)
+        try:
+            await call
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+            raise self._reason(error, method, sender) from error
+        finally:
+            await _finish(call, sender)
+
+    def _start(
+        self, method: str, callable_: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]
+    ) -> tuple[Any, asyncio.Task[None]]:
+        """A call, and the task that sends its requests."""
+        self._check_open(method)
+        call = callable_(metadata=self._metadata)
+        return call, asyncio.create_task(_send(call, requests, encode), name=f"send {method} to {self._address}")
+
+    def _reason(
+        self,
+        error: grpc.aio.AioRpcError | asyncio.CancelledError,
+        method: str,
+        sender: asyncio.Task[None] | None = None,
+        timeout_s: float | None = None,
+    ) -> BaseException:
+        if isinstance(error, grpc.aio.AioRpcError):
+            return status.from_status(error, method=method, address=self._address, timeout_s=timeout_s)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return error
+        failure = sender.exception() if sender and sender.done() and not sender.cancelled() else None
+        if failure is not None:
+            return failure
+        return self._closed_error(method) if self.closed else error
+
+    def _check_open(self, method: str) -> None:
+        if self.closed:
+            raise self._closed_error(method)
+
+    def _closed_error(self, method: str) -> Closed:
+        return Closed(f"{method} at broker {self._address} ended: the client was closed; make a new one")
+
+
+async def _finish(call: Any, sender: asyncio.Task[None]) -> None:
+    """End the call and wait until the requests are closed."""
+    call.cancel()
+    sender.cancel()
+    await asyncio.wait((sender,))
+    if not sender.cancelled():
+        sender.exception()  # was raised to the reader already, or the reader has left
+
+
+async def _send(call: Any, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]) -> None:
+    """Send the requests as fast as gRPC takes them, then half-close.
+
+    ``call.write`` would replace the peer's status by an INTERNAL of its own when it meets a call that the peer has just
+    ended, so that refusals are lost at random (grpcio 1.85); the layer below only raises.
+    """
+    wire_call = call._cython_call
+    try:
+        async for request in requests:
+            data = encode(request)
+            try:
+                await call.wait_for_connection()
+                await wire_call.send_serialized_message(data)
+            except (grpc.aio.AioRpcError, grpc.aio.InternalError, grpc.aio.UsageError, asyncio.InvalidStateError):
+                return  # the call is over, and the side that reads it knows why
+        await _half_close(call)
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        call.cancel()  # wakes the side that reads, which raises this in the caller's task
+        raise
+    finally:
+        await close(requests)
+
+
+async def _half_close(call: Any) -> None:
+    try:
+        await call.done_writing()
+    except (grpc.aio.AioRpcError, grpc.aio.InternalError):
+        return  # as above

@@ -1,0 +1,139 @@
+"""Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar
+
+import grpc.aio
+
+from seaweedmq.errors import Closed
+from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.protocol import (
+    PROTOCOL_VERSION,
+    PublishReply,
+    PublishRequest,
+    SegmentStats,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+)
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc import methods, wire
+from seaweedmq.rpc.address import parse_address
+from seaweedmq.rpc.calls import Peer
+from seaweedmq.rpc.methods import Unary
+from seaweedmq.rpc.transport import PROTOCOL_KEY, PUBLISH, REPORT_LOAD, SUBSCRIBE, client_options
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Largest message accepted from a broker; its own frame limit is below."""
+
+
+class GrpcDialer:
+    """One connection an address, opened at the first call and opened again after a loss. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 10.0,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+        protocol_version: int = PROTOCOL_VERSION,
+    ) -> None:
+        """``timeout_s`` is the deadline of a unary call; streams have none."""
+        self._timeout_s = timeout_s
+        self._options = client_options(message_bytes_max)
+        self._metadata = ((PROTOCOL_KEY, str(protocol_version)),)
+        self._brokers: dict[str, _GrpcBroker] = {}
+        self._closed = False
+
+    def dial(self, address: str) -> BrokerApi:
+        """The broker at ``host:port``. Nothing is sent yet: a broker out of reach shows at the first call.
+
+        Raises:
+            InvalidArgument: not an address.
+            Closed: the dialer was closed.
+        """
+        if self._closed:
+            raise Closed(f"can not dial {address}: the client was closed; make a new one")
+        broker = self._brokers.get(address)
+        if broker is None:
+            target = str(parse_address(address))
+            channel = grpc.aio.insecure_channel(target, options=self._options)
+            broker = _GrpcBroker(channel, Peer(target, self._metadata), self._timeout_s)
+            self._brokers[address] = broker
+        return broker
+
+    async def close(self) -> None:
+        """Close every connection; what is under way ends with Closed. May be called again."""
+        self._closed = True
+        for broker in self._brokers.values():
+            await broker.close()
+
+
+class _GrpcBroker:
+    """A remote broker. Streams are async generators: nothing happens before the first reply is asked for, requests are
+    pulled only as the network takes them, and closing the generator cancels the call and closes the requests."""
+
+    def __init__(self, channel: grpc.aio.Channel, peer: Peer, timeout_s: float) -> None:
+        self._channel = channel
+        self._peer = peer
+        self._timeout_s = timeout_s
+        self._publish: Any = channel.stream_stream(PUBLISH, None, None)
+        self._subscribe: Any = channel.stream_stream(SUBSCRIBE, None, None)
+        self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        return self._peer.stream(
+            "Publish", self._publish, requests, wire.encode_publish_request, wire.decode_publish_reply
+        )
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        return self._peer.stream(
+            "Subscribe", self._subscribe, requests, wire.encode_subscribe_request, wire.decode_subscribe_reply
+        )
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        await self._peer.feed("ReportLoad", self._report_load, reports, wire.encode_load)
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        return await self._unary(methods.CREATE_TOPIC, spec)
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        return await self._unary(methods.ALTER_TOPIC, (name, change))
+
+    async def delete_topic(self, name: TopicName) -> None:
+        await self._unary(methods.DELETE_TOPIC, name)
+
+    async def list_topics(self) -> tuple[Topic, ...]:
+        return await self._unary(methods.LIST_TOPICS, None)
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription:
+        return await self._unary(methods.DESCRIBE_TOPIC, name)
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        return await self._unary(methods.ADOPT_SCHEMA, (name, schema))
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        return await self._unary(methods.TOPIC_STATS, name)
+
+    async def cluster_status(self) -> ClusterStatus:
+        return await self._unary(methods.CLUSTER_STATUS, None)
+
+    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        return await self._unary(methods.LOCAL_STATS, name)
+
+    async def close(self) -> None:
+        """Cancel what is under way and drop the connection."""
+        self._peer.closed = True
+        await self._channel.close(None)
+
+    async def _unary(self, method: Unary[Q, R], request: Q) -> R:
+        data = await self._peer.unary(
+            method.name,
+            self._channel.unary_unary(method.path, None, None),
+            method.encode_request(request),
+            self._timeout_s,
+        )
+        return method.decode_reply(data)

@@ -1,0 +1,341 @@
+"""Values of ``model`` as protobuf messages and back: ``write_x(value) -> message``, ``read_x(message) -> value``.
+
+Reading trusts nothing: the values check themselves (InvalidArgument), and an enum number of a newer protocol is
+Unsupported.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, SegmentLoad
+from seaweedmq.model.protocol import FrameAck, SegmentStats, StartKind, TopicDescription
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.rpc.v1 import admin_pb2, data_pb2, types_pb2
+
+DURABILITIES: Mapping[int, Durability] = {
+    types_pb2.DURABILITY_REPLICATED: Durability.REPLICATED,
+    types_pb2.DURABILITY_STORED: Durability.STORED,
+}
+SCALINGS: Mapping[int, Scaling] = {types_pb2.SCALING_AUTO: Scaling.AUTO, types_pb2.SCALING_FIXED: Scaling.FIXED}
+STATES: Mapping[int, SegmentState] = {
+    types_pb2.SEGMENT_STATE_OPEN: SegmentState.OPEN,
+    types_pb2.SEGMENT_STATE_SEALED: SegmentState.SEALED,
+}
+START_KINDS: Mapping[int, StartKind] = {
+    data_pb2.START_KIND_UNSPECIFIED: StartKind.EARLIEST,
+    data_pb2.START_KIND_EARLIEST: StartKind.EARLIEST,
+    data_pb2.START_KIND_LATEST: StartKind.LATEST,
+    data_pb2.START_KIND_OFFSET: StartKind.OFFSET,
+    data_pb2.START_KIND_TIME: StartKind.TIME,
+}
+_NUMBERS: Mapping[StrEnum, int] = {
+    value: number for table in (DURABILITIES, SCALINGS, STATES, START_KINDS) for number, value in table.items()
+}
+
+M = TypeVar("M", bound=Message)
+E = TypeVar("E", bound=StrEnum)
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """Decode a protobuf message.
+
+    Raises:
+        InvalidArgument: the bytes are no such message.
+    """
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise InvalidArgument(
+            f"{len(data)} bytes received are not a {kind.DESCRIPTOR.full_name} ({error}): "
+            "check the client against the .proto files"
+        ) from error
+
+
+def enum_number(value: StrEnum) -> int:
+    """Protocol number of an enum value."""
+    return _NUMBERS[value]
+
+
+def enum_value(table: Mapping[int, E], number: int, what: str) -> E:
+    """Enum value of a protocol number.
+
+    Raises:
+        Unsupported: this build does not know the number.
+    """
+    value = table.get(number)
+    if value is None:
+        raise Unsupported(f"{what} {number} is not one this side knows: upgrade the older of client and broker")
+    return value
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+def write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
+    message = admin_pb2.CreateTopicRequest(
+        name=str(spec.name),
+        segments=spec.segments,
+        replicas=spec.replicas,
+        schema=spec.schema,
+        retention_s=spec.retention_s,
+        retention_bytes=spec.retention_bytes,
+    )
+    _set_policies(message, spec.durability, spec.scaling)
+    return message
+
+
+def read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
+    return TopicSpec(
+        name=TopicName.parse(message.name),
+        segments=message.segments if message.HasField("segments") else 1,
+        replicas=message.replicas if message.HasField("replicas") else 1,
+        durability=enum_value(DURABILITIES, message.durability, "durability") if message.durability else None,
+        scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else Scaling.AUTO,
+        schema=message.schema if message.HasField("schema") else None,
+        retention_s=message.retention_s if message.HasField("retention_s") else None,
+        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+    )
+
+
+def write_change(request: tuple[TopicName, TopicChange]) -> admin_pb2.AlterTopicRequest:
+    name, change = request
+    message = admin_pb2.AlterTopicRequest(
+        name=str(name), retention_s=change.retention_s, retention_bytes=change.retention_bytes
+    )
+    _set_policies(message, change.durability, change.scaling)
+    return message
+
+
+def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicChange]:
+    return TopicName.parse(message.name), TopicChange(
+        durability=enum_value(DURABILITIES, message.durability, "durability") if message.durability else None,
+        scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else None,
+        retention_s=message.retention_s if message.HasField("retention_s") else None,
+        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+    )
+
+
+def write_topic(topic: Topic) -> types_pb2.Topic:
+    message = types_pb2.Topic(
+        name=str(topic.name),
+        uid=topic.uid,
+        replicas=topic.replicas,
+        schema=topic.schema,
+        retention_s=topic.retention_s,
+        retention_bytes=topic.retention_bytes,
+        next_segment=topic.next_segment,
+        created_us=topic.created_us,
+    )
+    _set_policies(message, topic.durability, topic.scaling)
+    return message
+
+
+def read_topic(message: types_pb2.Topic) -> Topic:
+    return Topic(
+        name=TopicName.parse(message.name),
+        uid=message.uid,
+        replicas=message.replicas,
+        durability=enum_value(DURABILITIES, message.durability, "durability"),
+        scaling=enum_value(SCALINGS, message.scaling, "scaling"),
+        schema=message.schema if message.HasField("schema") else None,
+        retention_s=message.retention_s if message.HasField("retention_s") else None,
+        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        next_segment=message.next_segment,
+        created_us=message.created_us,
+    )
+
+
+def _set_policies(
+    message: admin_pb2.CreateTopicRequest | admin_pb2.AlterTopicRequest | types_pb2.Topic,
+    durability: Durability | None,
+    scaling: Scaling | None,
+) -> None:
+    if durability is not None:
+        message.durability = types_pb2.Durability.ValueType(enum_number(durability))
+    if scaling is not None:
+        message.scaling = types_pb2.Scaling.ValueType(enum_number(scaling))
+
+
+# --- segments -------------------------------------------------------------------------------------------------------
+
+
+def write_segment(segment: Segment) -> types_pb2.Segment:
+    """The topic's name is left out: a segment travels inside its topic's description."""
+    return types_pb2.Segment(
+        id=segment.id,
+        slots=types_pb2.KeyRange(lo=segment.slots.lo, hi=segment.slots.hi),
+        epoch=segment.epoch,
+        state=types_pb2.SegmentState.ValueType(enum_number(segment.state)),
+        replicas=segment.replicas,
+        predecessors=segment.predecessors,
+        successors=segment.successors,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        sequences=[
+            types_pb2.ProducerSequence(
+                producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
+            )
+            for s in segment.sequences
+        ],
+    )
+
+
+def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
+    return Segment(
+        topic=topic,
+        id=message.id,
+        slots=KeyRange(message.slots.lo, message.slots.hi),
+        epoch=message.epoch,
+        state=enum_value(STATES, message.state, "segment state"),
+        replicas=tuple(message.replicas),
+        predecessors=tuple(message.predecessors),
+        successors=tuple(message.successors),
+        start_offset=message.start_offset,
+        end_offset=message.end_offset if message.HasField("end_offset") else None,
+        sequences=tuple(
+            ProducerSequence(producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence)
+            for s in message.sequences
+        ),
+    )
+
+
+def write_description(description: TopicDescription) -> types_pb2.TopicDescription:
+    return types_pb2.TopicDescription(
+        topic=write_topic(description.topic),
+        segments=[write_segment(segment) for segment in description.segments],
+        addresses=description.addresses,
+    )
+
+
+def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
+    topic = read_topic(message.topic)
+    return TopicDescription(
+        topic=topic,
+        segments=tuple(read_segment(segment, topic.name) for segment in message.segments),
+        addresses=dict(message.addresses),
+    )
+
+
+def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
+    return types_pb2.SegmentStats(
+        segment=stats.segment,
+        high_watermark=stats.high_watermark,
+        flushed_offset=stats.flushed_offset,
+        bytes_per_s=stats.bytes_per_s,
+        records_per_s=stats.records_per_s,
+    )
+
+
+def read_stats(message: types_pb2.SegmentStats) -> SegmentStats:
+    return SegmentStats(
+        segment=message.segment,
+        high_watermark=message.high_watermark,
+        flushed_offset=message.flushed_offset,
+        bytes_per_s=message.bytes_per_s,
+        records_per_s=message.records_per_s,
+    )
+
+
+def write_frame_ack(ack: FrameAck) -> data_pb2.FrameAck:
+    return data_pb2.FrameAck(
+        first_sequence=ack.first_sequence, record_count=ack.record_count, base_offset=ack.base_offset
+    )
+
+
+def read_frame_ack(message: data_pb2.FrameAck) -> FrameAck:
+    return FrameAck(message.first_sequence, message.record_count, message.base_offset)
+
+
+# --- brokers --------------------------------------------------------------------------------------------------------
+
+
+def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
+    return types_pb2.BrokerLoad(
+        broker=load.broker,
+        cpu_share=load.cpu_share,
+        memory_bytes=load.memory_bytes,
+        buffered_bytes=load.buffered_bytes,
+        segments=[
+            types_pb2.SegmentLoad(
+                topic=str(s.topic),
+                segment=s.segment,
+                bytes_per_s=s.bytes_per_s,
+                records_per_s=s.records_per_s,
+                unflushed_bytes=s.unflushed_bytes,
+                histogram=s.histogram,
+            )
+            for s in load.segments
+        ],
+    )
+
+
+def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
+    return BrokerLoad(
+        broker=message.broker,
+        cpu_share=message.cpu_share,
+        memory_bytes=message.memory_bytes,
+        buffered_bytes=message.buffered_bytes,
+        segments=tuple(
+            SegmentLoad(
+                topic=TopicName.parse(s.topic),
+                segment=s.segment,
+                bytes_per_s=s.bytes_per_s,
+                records_per_s=s.records_per_s,
+                unflushed_bytes=s.unflushed_bytes,
+                histogram=tuple(s.histogram),
+            )
+            for s in message.segments
+        ),
+    )
+
+
+def write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply:
+    return admin_pb2.ClusterStatusReply(
+        leader=status.leader,
+        brokers=[
+            admin_pb2.BrokerStatus(
+                info=types_pb2.BrokerInfo(
+                    id=b.info.id,
+                    address=b.info.address,
+                    started_us=b.info.started_us,
+                    pid=b.info.pid,
+                    version=b.info.version,
+                ),
+                load=None if b.load is None else write_load(b.load),
+                open_segments=b.open_segments,
+                is_leader=b.is_leader,
+            )
+            for b in status.brokers
+        ],
+        topics=status.topics,
+        open_segments=status.open_segments,
+    )
+
+
+def read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus:
+    return ClusterStatus(
+        leader=message.leader,
+        brokers=tuple(
+            BrokerStatus(
+                info=BrokerInfo(
+                    id=b.info.id,
+                    address=b.info.address,
+                    started_us=b.info.started_us,
+                    pid=b.info.pid,
+                    version=b.info.version,
+                ),
+                load=read_load(b.load) if b.HasField("load") else None,
+                open_segments=b.open_segments,
+                is_leader=b.is_leader,
+            )
+            for b in message.brokers
+        ),
+        topics=message.topics,
+        open_segments=message.open_segments,
+    )

@@ -1,0 +1,235 @@
+"""A ``BrokerApi`` on a port: handlers only translate; what to do is the api's."""
+
+import asyncio
+import errno
+import itertools
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import PROTOCOL_VERSION
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc import methods, status, wire
+from seaweedmq.rpc.address import Address, parse_address
+from seaweedmq.rpc.closing import closing
+from seaweedmq.rpc.methods import Unary
+from seaweedmq.rpc.transport import (
+    CLUSTER_SERVICE,
+    DATA_SERVICE,
+    MESSAGE_SLACK_BYTES,
+    PROTOCOL_KEY,
+    SERVICES,
+    server_options,
+)
+from seaweedmq.rpc.v1 import cluster_pb2
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+Context = grpc.aio.ServicerContext[Any, Any]
+
+UNARY_CALLS_MAX: Final = 1_000
+"""Calls served at one time beside the streams."""
+
+_log = logging.getLogger(__name__)
+
+
+class RpcServer:
+    """A running server. ``serve`` makes it."""
+
+    def __init__(self, server: grpc.aio.Server, probe: health.aio.HealthServicer, address: Address) -> None:
+        self._server = server
+        self._health = probe
+        self._address = address
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; the one the system chose if 0 was asked for."""
+        return self._address.port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` it listens on."""
+        return str(self._address)
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, give open ones this long to end, cancel the rest and free the port. May be called again."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+
+async def serve(
+    api: BrokerApi, listen: str, config: BrokerConfig, *, protocol_version: int = PROTOCOL_VERSION
+) -> RpcServer:
+    """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
+
+    Raises:
+        InvalidArgument: ``listen`` is no address of this machine, or may not be used.
+        AlreadyExists: the port is in use.
+    """
+    address = parse_address(listen)
+    await _check_free(address)
+    server = grpc.aio.server(
+        options=server_options(config.frame_bytes_max + MESSAGE_SLACK_BYTES),
+        maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
+    )
+    _Handlers(api, config.streams_max, protocol_version).add_to(server)
+    probe = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(probe, server)
+    for service in ("", *SERVICES):
+        await probe.set(service, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    try:
+        port = server.add_insecure_port(str(address))
+    except RuntimeError as error:
+        raise _taken(address) from error
+    await server.start()
+    return RpcServer(server, probe, Address(address.host, port))
+
+
+class _Handlers:
+    """One coroutine a call. Requests are pulled only as the api asks for them, so flow control reaches the client."""
+
+    def __init__(self, api: BrokerApi, streams_max: int, protocol_version: int) -> None:
+        self._api = api
+        self._streams_max = streams_max
+        self._protocol_version = protocol_version
+        self._streams = 0
+        self._failures = itertools.count(1)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register every service."""
+        api = self._api
+        unary: list[tuple[Unary[Any, Any], Callable[[Any], Awaitable[Any]]]] = [
+            (methods.CREATE_TOPIC, api.create_topic),
+            (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
+            (methods.DELETE_TOPIC, api.delete_topic),
+            (methods.LIST_TOPICS, lambda _: api.list_topics()),
+            (methods.DESCRIBE_TOPIC, api.describe_topic),
+            (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
+            (methods.TOPIC_STATS, api.topic_stats),
+            (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
+            (methods.LOCAL_STATS, api.local_stats),
+        ]
+        services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
+        for method, call in unary:
+            services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method, call))
+        services[DATA_SERVICE]["Publish"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Publish", api.publish),
+            request_deserializer=wire.decode_publish_request,
+            response_serializer=wire.encode_publish_reply,
+        )
+        services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Subscribe", api.subscribe),
+            request_deserializer=wire.decode_subscribe_request,
+            response_serializer=wire.encode_subscribe_reply,
+        )
+        services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
+            self._report_load, request_deserializer=wire.decode_load
+        )
+        server.add_generic_rpc_handlers(
+            tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
+        )
+
+    def _unary(self, method: Unary[Q, R], call: Callable[[Q], Awaitable[R]]) -> Callable[..., Awaitable[bytes]]:
+        async def handle(data: bytes, context: Context) -> bytes:
+            async with self._translated(method.name, context):
+                return method.encode_reply(await call(method.decode_request(data)))
+            raise AssertionError("unreachable: a translated block returns or aborts")
+
+        return handle
+
+    def _stream(
+        self, name: str, call: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
+    ) -> Callable[..., Awaitable[None]]:
+        async def handle(requests: AsyncIterator[Q], context: Context) -> None:
+            async with self._translated(name, context), self._counted(), closing(call(requests)) as replies:
+                async for reply in replies:
+                    await context.write(reply)
+
+        return handle
+
+    async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
+        async with self._translated("ReportLoad", context), self._counted():
+            await self._api.report_load(requests)
+        return cluster_pb2.ReportLoadReply().SerializeToString()
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        if self._streams >= self._streams_max:
+            raise ResourceExhausted(
+                f"this broker serves {self._streams} streams, its limit: close some, use more brokers, "
+                "or raise streams_max"
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    @asynccontextmanager
+    async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
+        """End the call with the status of what the block raises. A client that went away is nobody's error."""
+        try:
+            self._check_protocol(context)
+            yield
+        except SeaweedMQError as error:
+            await context.abort(*status.to_status(error))
+        except grpc.aio.InternalError as error:  # a write or read on a call whose client is gone
+            _log.debug("%s from %s ended: %s", method, context.peer(), error)
+            raise asyncio.CancelledError from error
+        except Exception as error:  # noqa: BLE001  # logged, and told to the client under its name
+            name = f"{os.getpid()}-{next(self._failures)}"
+            _log.exception("failure %s in %s from %s", name, method, context.peer())
+            text = f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
+            await context.abort(*status.to_status(SeaweedMQError(text)))
+
+    def _check_protocol(self, context: Context) -> None:
+        ours = str(self._protocol_version)
+        theirs = next((v for key, v in context.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
+        if theirs == ours:
+            return
+        number = str(theirs)[:20]
+        older = "client" if number.isdecimal() and int(number) < self._protocol_version else "broker"
+        raise Unsupported(f"the client speaks protocol {number}, this broker {ours}: upgrade the {older}")
+
+
+async def _check_free(address: Address) -> None:
+    """Try the port with a plain socket: gRPC says neither why it can not bind, nor that it could bind only in part."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise InvalidArgument(
+            f"can not listen on {address}: {error.strerror}; name an address of this machine"
+        ) from error
+    failures: list[OSError] = []
+    for family, kind, protocol, _, target in found:
+        try:
+            with socket.socket(family, kind, protocol) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(target)
+        except OSError as error:
+            failures.append(error)
+    if any(error.errno == errno.EADDRINUSE for error in failures):
+        raise _taken(address)
+    if len(failures) == len(found):
+        raise InvalidArgument(
+            f"can not listen on {address}: {failures[0].strerror}; use an address of this machine, a port above 1023"
+        )
+
+
+def _taken(address: Address) -> AlreadyExists:
+    return AlreadyExists(
+        f"port {address.port} at {address.host} is in use: stop what listens there, or listen on another port"
+    )

@@ -1,0 +1,104 @@
+"""Errors as gRPC status and back: the one place where they are translated.
+
+The kind travels in the trailing metadata ``seaweedmq-error``, since several kinds share one status code. A status
+without it comes from the transport, or from a bug.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+import grpc
+import grpc.aio
+
+from seaweedmq import errors
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.rpc.transport import ERROR_KEY
+
+MESSAGE_BYTES_MAX: Final = 4_000
+"""Of a message on the wire, percent-encoded: gRPC limits all metadata of a call to 8 KiB."""
+
+_STATUS: Final[dict[type[SeaweedMQError], grpc.StatusCode]] = {
+    errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.NotFound: grpc.StatusCode.NOT_FOUND,
+    errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.StaleMetadata: grpc.StatusCode.ABORTED,
+    errors.SegmentSealed: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.Fenced: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.OutOfRange: grpc.StatusCode.OUT_OF_RANGE,
+    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.StorageFailed: grpc.StatusCode.UNAVAILABLE,
+    errors.Corrupt: grpc.StatusCode.DATA_LOSS,
+    errors.Unsupported: grpc.StatusCode.UNIMPLEMENTED,
+    errors.Closed: grpc.StatusCode.CANCELLED,
+}
+_KINDS: Final = {kind.code: kind for kind in errors.ALL_KINDS}
+_TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
+
+
+def to_status(error: SeaweedMQError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    """Status code, details and trailing metadata of an error."""
+    kind = next((k for k in type(error).__mro__ if k in _STATUS), SeaweedMQError)
+    code = _STATUS.get(kind, grpc.StatusCode.INTERNAL)
+    return code, _bounded(str(error)), ((ERROR_KEY, kind.code),)
+
+
+def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeout_s: float | None) -> SeaweedMQError:
+    """The error a broker raised, or what a failure of the transport means to the caller.
+
+    ``timeout_s`` is the deadline of the call, None for a stream.
+    """
+    details = error.details() or ""
+    trailing: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
+    kind = next((value for key, value in trailing if key == ERROR_KEY), None)
+    if kind is not None:
+        return _KINDS.get(str(kind), SeaweedMQError)(details)
+    where = f"broker {address}"
+    match error.code():
+        case grpc.StatusCode.UNAVAILABLE:
+            return errors.Unavailable(f"{where} is out of reach ({details}): check that it runs there, and retry")
+        case grpc.StatusCode.INTERNAL:  # a reset stream or a broken HTTP/2 frame: a broker's own comes with its kind
+            return errors.Unavailable(f"the connection to {where} broke in {method} ({details}): retry")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return errors.DeadlineExceeded(
+                f"{method} at {where} was not done in {timeout_s} s: it may still happen; retry"
+            )
+        case grpc.StatusCode.CANCELLED:
+            return errors.Unavailable(f"{where} ended {method} ({details}): it may be stopping; retry")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return errors.Unsupported(f"{where} does not know {method}: upgrade the broker")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return _exhausted(details, method, where)
+        case code:
+            return SeaweedMQError(f"{method} at {where} failed: {code.name}: {details}")
+
+
+def _exhausted(details: str, method: str, where: str) -> SeaweedMQError:
+    sizes = _TOO_LARGE.search(details)
+    if sizes is None:
+        return errors.ResourceExhausted(f"{where} refused {method}: {details}; slow down and retry")
+    if "CLIENT:" in details:
+        side, remedy = "this client", "raise message_bytes_max of its dialer"
+    else:
+        side, remedy = where, "send smaller batches, or raise frame_bytes_max of the broker"
+    return errors.InvalidArgument(
+        f"a message of {sizes[1]} bytes is over the limit of {sizes[2]} bytes of {side} in {method}: {remedy}"
+    )
+
+
+def _bounded(message: str) -> str:
+    """The message as UTF-8 can hold it, cut to what fits into metadata."""
+    text = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) <= MESSAGE_BYTES_MAX and len(quote(text)) <= MESSAGE_BYTES_MAX:
+        return text
+    budget = MESSAGE_BYTES_MAX - len("...")
+    kept = []
+    for character in text:
+        budget -= len(quote(character))
+        if budget < 0:
+            break
+        kept.append(character)
+    return "".join(kept) + "..."

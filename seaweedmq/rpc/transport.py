@@ -1,0 +1,68 @@
+"""What both ends of a connection agree on: names, metadata, and how a silent peer is found out.
+
+Keepalive: an HTTP/2 ping after ``KEEPALIVE_INTERVAL_MS`` of silence on a connection with open calls, answered by the
+peer's IO threads even while its Python code is busy, and the connection given up ``KEEPALIVE_TIMEOUT_MS`` later. A
+frozen machine or process is so found within 2.5 s. Idle connections cost no pings. gRPC's default answer to pings that
+frequent is to drop the client ("too many pings"), so servers are told to permit them.
+"""
+
+from typing import Final
+
+KEEPALIVE_INTERVAL_MS: Final = 1_000
+KEEPALIVE_TIMEOUT_MS: Final = 1_500
+CONNECT_TIMEOUT_MS: Final = 3_000
+"""For TCP and the HTTP/2 handshake together; calls made meanwhile wait for the outcome."""
+RECONNECT_INTERVAL_MS_MAX: Final = 1_000
+"""gRPC's own limit of 120 s would hide a broker for minutes after it came back."""
+MESSAGE_SLACK_BYTES: Final = 64 * 1024
+"""What a message may have beyond its frames."""
+
+DATA_SERVICE: Final = "seaweedmq.v1.Data"
+ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
+CLUSTER_SERVICE: Final = "seaweedmq.v1.Cluster"
+SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE)
+
+PUBLISH: Final = f"/{DATA_SERVICE}/Publish"
+SUBSCRIBE: Final = f"/{DATA_SERVICE}/Subscribe"
+REPORT_LOAD: Final = f"/{CLUSTER_SERVICE}/ReportLoad"
+
+PROTOCOL_KEY: Final = "seaweedmq-protocol"
+"""Metadata of every call: the protocol version of the client."""
+ERROR_KEY: Final = "seaweedmq-error"
+"""Trailing metadata of a failed call: ``SeaweedMQError.code``."""
+
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),  # 60 s otherwise, and keepalive waits for it
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+Options = tuple[tuple[str, int], ...]
+
+
+def client_options(message_bytes_max: int) -> Options:
+    """Channel arguments of a client that accepts messages up to this size."""
+    return (
+        *_KEEPALIVE,
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", CONNECT_TIMEOUT_MS),
+        ("grpc.max_reconnect_backoff_ms", RECONNECT_INTERVAL_MS_MAX),
+        ("grpc.use_local_subchannel_pool", 1),  # closing a dialer closes its connections, whoever else dialled
+        ("grpc.enable_http_proxy", 0),  # brokers are near; a proxy of the environment is not meant for them
+    )
+
+
+def server_options(message_bytes_max: int) -> Options:
+    """Channel arguments of a server that accepts messages up to this size."""
+    return (
+        *_KEEPALIVE,
+        ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # two brokers on one port would each get some of the connections
+    )

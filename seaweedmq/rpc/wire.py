@@ -1,0 +1,248 @@
+"""Stream messages as bytes: the hot path.
+
+protobuf would copy a payload of 1 MiB twice a hop. A message that holds nothing but the ``frames`` field is its tag,
+its length and the payload, so it is joined and sliced here; every other message, and every unusual spelling of this
+one, goes to protobuf. What is written here is byte for byte what protobuf writes.
+"""
+
+from typing import Final
+
+from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.protocol import (
+    Frames,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    PublishSealed,
+    Start,
+    SubscribeCredit,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeRequest,
+)
+from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc import messages
+from seaweedmq.rpc.v1 import data_pb2, types_pb2
+
+_FRAMES_FIELD: Final = 2
+"""Of PublishRequest and of SubscribeReply."""
+_FRAMES_TAG: Final = _FRAMES_FIELD << 3 | 2
+_LENGTH_BYTES_MAX: Final = 5
+
+
+def _write_frames(data: Frames) -> bytes:
+    remaining = len(data)
+    prefix = bytearray((_FRAMES_TAG,))
+    while remaining > 0x7F:
+        prefix.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    prefix.append(remaining)
+    return b"".join((prefix, data))
+
+
+def _read_frames(message: bytes) -> memoryview | None:
+    """The payload if the message is one ``frames`` field and nothing else, else None."""
+    if not message or message[0] != _FRAMES_TAG:
+        return None
+    length = 0
+    for position, byte in enumerate(message[1 : 1 + _LENGTH_BYTES_MAX]):
+        length |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            start = position + 2
+            return memoryview(message)[start:] if start + length == len(message) else None
+    return None
+
+
+def encode_publish_request(request: PublishRequest) -> bytes:
+    """Raises InvalidArgument if a number is out of the protocol's range."""
+    if isinstance(request, PublishFrames):
+        return _write_frames(request.data)
+    try:
+        message = data_pb2.PublishRequest(
+            open=data_pb2.PublishOpen(
+                topic=str(request.topic),
+                segment=request.segment,
+                epoch=request.epoch,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+            )
+        )
+    except ValueError as error:
+        raise _out_of_range(request, error) from error
+    return message.SerializeToString()
+
+
+def decode_publish_request(data: bytes) -> PublishRequest:
+    """``PublishFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
+    frames = _read_frames(data)
+    if frames is not None:
+        return PublishFrames(frames)
+    message = messages.parse(data_pb2.PublishRequest, data)
+    match message.WhichOneof("request"):
+        case "frames":
+            return PublishFrames(message.frames)
+        case "open":
+            return PublishOpen(
+                topic=TopicName.parse(message.open.topic),
+                segment=message.open.segment,
+                epoch=message.open.epoch,
+                producer_id=message.open.producer_id,
+                producer_epoch=message.open.producer_epoch,
+            )
+        case _:
+            raise _unknown(message)
+
+
+def encode_publish_reply(reply: PublishReply) -> bytes:
+    """Protobuf bytes of a ``seaweedmq.v1.PublishReply``."""
+    match reply:
+        case PublishAck():
+            message = data_pb2.PublishReply(
+                ack=data_pb2.PublishAck(frames=[messages.write_frame_ack(ack) for ack in reply.frames])
+            )
+        case PublishReady():
+            message = data_pb2.PublishReply(
+                ready=data_pb2.PublishReady(
+                    next_sequence=reply.next_sequence,
+                    frame_bytes_max=reply.frame_bytes_max,
+                    in_flight_frames_max=reply.in_flight_frames_max,
+                    in_flight_bytes_max=reply.in_flight_bytes_max,
+                )
+            )
+        case PublishSealed():
+            message = data_pb2.PublishReply(
+                sealed=data_pb2.PublishSealed(
+                    end_offset=reply.end_offset,
+                    next_sequence=reply.next_sequence,
+                    recent=[messages.write_frame_ack(ack) for ack in reply.recent],
+                    successors=reply.successors,
+                )
+            )
+    return message.SerializeToString()
+
+
+def decode_publish_reply(data: bytes) -> PublishReply:
+    """Raises InvalidArgument or Unsupported."""
+    message = messages.parse(data_pb2.PublishReply, data)
+    match message.WhichOneof("reply"):
+        case "ack":
+            return PublishAck(tuple(messages.read_frame_ack(ack) for ack in message.ack.frames))
+        case "ready":
+            return PublishReady(
+                next_sequence=message.ready.next_sequence,
+                frame_bytes_max=message.ready.frame_bytes_max,
+                in_flight_frames_max=message.ready.in_flight_frames_max,
+                in_flight_bytes_max=message.ready.in_flight_bytes_max,
+            )
+        case "sealed":
+            return PublishSealed(
+                end_offset=message.sealed.end_offset,
+                next_sequence=message.sealed.next_sequence,
+                recent=tuple(messages.read_frame_ack(ack) for ack in message.sealed.recent),
+                successors=tuple(message.sealed.successors),
+            )
+        case _:
+            raise _unknown(message)
+
+
+def encode_subscribe_request(request: SubscribeRequest) -> bytes:
+    """Raises InvalidArgument if a number is out of the protocol's range."""
+    try:
+        if isinstance(request, SubscribeCredit):
+            message = data_pb2.SubscribeRequest(credit=data_pb2.SubscribeCredit(credit_bytes=request.credit_bytes))
+        else:
+            message = data_pb2.SubscribeRequest(
+                open=data_pb2.SubscribeOpen(
+                    topic=str(request.topic),
+                    segment=request.segment,
+                    start=data_pb2.Start(
+                        kind=data_pb2.StartKind.ValueType(messages.enum_number(request.start.kind)),
+                        value=request.start.value,
+                    ),
+                    credit_bytes=request.credit_bytes,
+                )
+            )
+    except ValueError as error:
+        raise _out_of_range(request, error) from error
+    return message.SerializeToString()
+
+
+def decode_subscribe_request(data: bytes) -> SubscribeRequest:
+    """Raises InvalidArgument or Unsupported."""
+    message = messages.parse(data_pb2.SubscribeRequest, data)
+    match message.WhichOneof("request"):
+        case "credit":
+            return SubscribeCredit(message.credit.credit_bytes)
+        case "open":
+            start = message.open.start
+            return SubscribeOpen(
+                topic=TopicName.parse(message.open.topic),
+                segment=message.open.segment,
+                start=Start(messages.enum_value(messages.START_KINDS, start.kind, "start"), start.value),
+                credit_bytes=message.open.credit_bytes,
+            )
+        case _:
+            raise _unknown(message)
+
+
+def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
+    """Protobuf bytes of a ``seaweedmq.v1.SubscribeReply``."""
+    match reply:
+        case SubscribeFrames():
+            return _write_frames(reply.data)
+        case SubscribeReady():
+            message = data_pb2.SubscribeReply(
+                ready=data_pb2.SubscribeReady(start_offset=reply.start_offset, high_watermark=reply.high_watermark)
+            )
+        case SubscribeEnd():
+            message = data_pb2.SubscribeReply(
+                end=data_pb2.SubscribeEnd(end_offset=reply.end_offset, successors=reply.successors)
+            )
+    return message.SerializeToString()
+
+
+def decode_subscribe_reply(data: bytes) -> SubscribeReply:
+    """``SubscribeFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
+    frames = _read_frames(data)
+    if frames is not None:
+        return SubscribeFrames(frames)
+    message = messages.parse(data_pb2.SubscribeReply, data)
+    match message.WhichOneof("reply"):
+        case "frames":
+            return SubscribeFrames(message.frames)
+        case "ready":
+            return SubscribeReady(start_offset=message.ready.start_offset, high_watermark=message.ready.high_watermark)
+        case "end":
+            return SubscribeEnd(end_offset=message.end.end_offset, successors=tuple(message.end.successors))
+        case _:
+            raise _unknown(message)
+
+
+def encode_load(load: BrokerLoad) -> bytes:
+    """Protobuf bytes of a ``seaweedmq.v1.BrokerLoad``."""
+    return messages.write_load(load).SerializeToString()
+
+
+def decode_load(data: bytes) -> BrokerLoad:
+    """Raises InvalidArgument."""
+    return messages.read_load(messages.parse(types_pb2.BrokerLoad, data))
+
+
+def _out_of_range(request: object, error: ValueError) -> InvalidArgument:
+    return InvalidArgument(f"{type(request).__name__} refused before it was sent: {error}; correct the value")
+
+
+def _unknown(
+    message: data_pb2.PublishRequest | data_pb2.PublishReply | data_pb2.SubscribeRequest | data_pb2.SubscribeReply,
+) -> Unsupported:
+    return Unsupported(
+        f"a {message.DESCRIPTOR.full_name} holds none of the kinds this side knows: "
+        "fill one field of its oneof, or upgrade the older of client and broker"
+    )

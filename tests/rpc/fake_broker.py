@@ -1,0 +1,168 @@
+"""A broker that does nothing but answer, and remembers what was done to it. Run as a module it is a server process."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import (
+    FrameAck,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    SegmentStats,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+)
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.rpc.server import serve
+
+NAME = TopicName("shop", "orders")
+TOPIC = Topic(
+    name=NAME,
+    uid=2**63 - 1,
+    replicas=1,
+    durability=Durability.STORED,
+    scaling=Scaling.FIXED,
+    schema=None,
+    retention_s=None,
+    retention_bytes=None,
+    next_segment=1,
+    created_us=1_700_000_000_000_000,
+)
+SEGMENT = Segment(
+    topic=NAME, id=0, slots=WHOLE_RING, epoch=1, state=SegmentState.OPEN, replicas=("b-1",), predecessors=()
+)
+DESCRIPTION = TopicDescription(topic=TOPIC, segments=(SEGMENT,), addresses={"b-1": "127.0.0.1:17777"})
+STATS = (SegmentStats(segment=0, high_watermark=7, flushed_offset=5, bytes_per_s=1.5, records_per_s=0.5),)
+STATUS = ClusterStatus(
+    leader="b-1",
+    brokers=(
+        BrokerStatus(
+            info=BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=5, pid=1, version="0.1.0"),
+            load=None,
+            open_segments=1,
+            is_leader=True,
+        ),
+    ),
+    topics=1,
+    open_segments=1,
+)
+OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
+CHUNK = bytes(1024 * 1024)
+
+
+class FakeBroker:
+    """Acknowledges every publish message; sends ``CHUNK`` to subscribers without end."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        """Raised by every call: streams raise it after their first reply."""
+        self.calls: list[object] = []
+        self.received: list[object] = []
+        self.sent = 0
+        self.streams_open = 0
+        self.gate = asyncio.Event()
+        """Publish takes no frames until it is set."""
+        self.gate.set()
+
+    def _called(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+
+    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        self.streams_open += 1
+        try:
+            self.received.append(await anext(requests))
+            yield PublishReady(
+                next_sequence=0, frame_bytes_max=1 << 24, in_flight_frames_max=16, in_flight_bytes_max=1 << 25
+            )
+            if self.error is not None:
+                raise self.error
+            sequence = 0
+            await self.gate.wait()
+            async for request in requests:
+                assert isinstance(request, PublishFrames)
+                self.received.append(len(request.data))
+                yield PublishAck((FrameAck(sequence, 1, sequence),))
+                sequence += 1
+                await self.gate.wait()
+        finally:
+            self.streams_open -= 1
+
+    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        self.streams_open += 1
+        try:
+            request = await anext(requests)
+            assert isinstance(request, SubscribeOpen)
+            yield SubscribeReady(start_offset=0, high_watermark=0)
+            while request.credit_bytes:
+                yield SubscribeFrames(CHUNK)
+                self.sent += 1
+            await asyncio.Event().wait()
+        finally:
+            self.streams_open -= 1
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        self._called("create", spec)
+        return DESCRIPTION
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        self._called("alter", name, change)
+        return DESCRIPTION
+
+    async def delete_topic(self, name: TopicName) -> None:
+        self._called("delete", name)
+
+    async def list_topics(self) -> tuple[Topic, ...]:
+        self._called("list")
+        return (TOPIC,)
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription:
+        self._called("describe", name)
+        return DESCRIPTION
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        self._called("adopt", name, schema)
+        return DESCRIPTION
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        self._called("stats", name)
+        return STATS
+
+    async def cluster_status(self) -> ClusterStatus:
+        self._called("status")
+        await self.gate.wait()
+        return STATUS
+
+    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        self._called("local", name)
+        return STATS
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        async for report in reports:
+            self.received.append(report)
+            if self.error is not None:
+                raise self.error
+
+
+async def _main() -> None:
+    server = await serve(FakeBroker(), "127.0.0.1:0", BrokerConfig())
+    sys.stdout.write(f"{server.port}\n")
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

@@ -1,0 +1,349 @@
+"""What a client and a server do to each other, in one process."""
+
+import asyncio
+from contextlib import aclosing
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from seaweedmq.errors import (
+    AlreadyExists,
+    Closed,
+    DeadlineExceeded,
+    InvalidArgument,
+    ResourceExhausted,
+    StaleMetadata,
+    Unavailable,
+    Unsupported,
+)
+from seaweedmq.model import protocol as p
+from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.topic import TopicChange, TopicSpec
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.rpc.v1 import admin_pb2, types_pb2
+from tests.rpc.fake_broker import CHUNK, DESCRIPTION, NAME, OPEN, STATS, STATUS, TOPIC
+
+SUBSCRIBE = p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
+LOAD = BrokerLoad(broker="b-1", cpu_share=0.5, memory_bytes=1, buffered_bytes=0)
+
+
+async def publish_messages(*sizes):
+    yield OPEN
+    for size in sizes:
+        yield p.PublishFrames(bytes(size))
+
+
+async def subscribe_request():
+    yield SUBSCRIBE
+    await asyncio.Event().wait()
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  # the condition is the fake's plain state
+            await asyncio.sleep(0.01)
+
+
+# --- the calls ------------------------------------------------------------------------------------------------------
+
+
+async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, broker):
+    spec, change = TopicSpec(name=NAME, segments=4), TopicChange(retention_s=5.0)
+    assert await broker.create_topic(spec) == DESCRIPTION
+    assert await broker.alter_topic(NAME, change) == DESCRIPTION
+    await broker.delete_topic(NAME)
+    assert await broker.list_topics() == (TOPIC,)
+    assert await broker.describe_topic(NAME) == DESCRIPTION
+    assert await broker.adopt_schema(NAME, b"schema") == DESCRIPTION
+    assert await broker.topic_stats(NAME) == STATS
+    assert await broker.cluster_status() == STATUS
+    assert await broker.local_stats(NAME) == STATS
+    assert fake.calls == [
+        ("create", spec),
+        ("alter", NAME, change),
+        ("delete", NAME),
+        ("list",),
+        ("describe", NAME),
+        ("adopt", NAME, b"schema"),
+        ("stats", NAME),
+        ("status",),
+        ("local", NAME),
+    ]
+
+
+async def test_publish_open_ready_frames_acks_end(fake, broker):
+    replies = [reply async for reply in broker.publish(publish_messages(10, 0, 16 * MIB))]
+    assert isinstance(replies[0], p.PublishReady)
+    assert replies[1:] == [p.PublishAck((p.FrameAck(i, 1, i),)) for i in range(3)]
+    assert fake.received == [OPEN, 10, 0, 16 * MIB]
+    assert fake.streams_open == 0
+
+
+async def test_load_reports_stream_to_the_leader_until_it_is_deposed(fake, broker):
+    pulled = asyncio.Event()
+
+    async def one_report():
+        yield LOAD
+
+    async def reports_without_end():
+        try:
+            while True:
+                yield LOAD
+                await asyncio.sleep(0.01)
+        finally:
+            pulled.set()
+
+    await broker.report_load(one_report())
+    assert fake.received == [LOAD]
+    fake.error = StaleMetadata("b-1 is not the leader: ask for the leader again")
+    with pytest.raises(StaleMetadata, match="b-1 is not the leader"):
+        await broker.report_load(reports_without_end())
+    assert pulled.is_set()
+
+
+# --- flow control and cancellation ----------------------------------------------------------------------------------
+
+
+async def test_requests_are_pulled_only_as_the_broker_takes_them(fake, broker):
+    fake.gate.clear()
+    pulled = 0
+
+    async def requests():
+        nonlocal pulled
+        yield OPEN
+        for pulled in range(1, 101):  # noqa: B007  # 100 MiB in all
+            yield p.PublishFrames(CHUNK)
+
+    async with aclosing(broker.publish(requests())) as replies:
+        await anext(replies)
+        await asyncio.sleep(0.5)
+        assert pulled < 30
+        fake.gate.set()
+        async for _ in replies:
+            pass
+    assert pulled == 100
+
+
+async def test_a_slow_subscriber_holds_the_broker_back(fake, broker):
+    async with aclosing(broker.subscribe(subscribe_request())) as replies:
+        await anext(replies)
+        await asyncio.sleep(0.5)
+        assert fake.sent < 30
+
+
+async def test_closing_the_replies_ends_both_sides(fake, broker):
+    closed = asyncio.Event()
+
+    async def requests():
+        try:
+            yield SUBSCRIBE
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    replies = broker.subscribe(requests())
+    await anext(replies)
+    assert fake.streams_open == 1
+    await replies.aclose()
+    assert closed.is_set()
+    await until(lambda: fake.streams_open == 0)
+
+
+async def test_a_cancelled_task_sees_its_cancellation_and_ends_both_sides(fake, broker, caplog):
+    async def read():
+        async with aclosing(broker.subscribe(subscribe_request())) as replies:
+            async for _ in replies:
+                pass
+
+    task = asyncio.create_task(read())
+    await until(lambda: fake.sent > 3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: fake.streams_open == 0)
+    assert not caplog.records
+
+
+async def test_a_cancelled_unary_call_stays_a_cancellation(fake, broker):
+    fake.gate.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await broker.cluster_status()
+
+
+async def test_an_error_of_the_requests_is_raised_to_who_reads_the_replies(fake, broker):
+    async def requests():
+        yield OPEN
+        raise ZeroDivisionError("the caller's own")
+
+    with pytest.raises(ZeroDivisionError, match="the caller's own"):
+        async for _ in broker.publish(requests()):
+            pass
+    await until(lambda: fake.streams_open == 0)
+
+
+async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
+    fake.error = Unavailable("draining: retry at another broker")
+    replies = broker.publish(publish_messages(1))
+    assert isinstance(await anext(replies), p.PublishReady)
+    await asyncio.sleep(0.2)
+    with pytest.raises(Unavailable, match="draining"):
+        await anext(replies)
+
+
+async def test_a_refusal_under_a_flood_arrives_as_itself(fake, broker):
+    """gRPC tends to lose the status of a call that ends while this side writes."""
+    fake.error = StaleMetadata("b-1 does not own the segment: describe the topic again")
+    for _ in range(30):
+        with pytest.raises(StaleMetadata, match="does not own"):
+            async for _ in broker.publish(publish_messages(*[MIB] * 20)):
+                pass
+
+
+async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
+    broker = dialer.dial(server.address)
+    fake.gate.clear()
+    replies = broker.publish(publish_messages(1))
+    await anext(replies)
+    unary = asyncio.create_task(broker.cluster_status())
+    stream = asyncio.create_task(anext(replies))
+    await until(lambda: ("status",) in fake.calls)
+    await dialer.close()
+    for waiting in (unary, stream):
+        with pytest.raises(Closed, match=server.address):
+            await waiting
+    with pytest.raises(Closed, match="make a new one"):
+        await broker.list_topics()
+    with pytest.raises(Closed, match="make a new one"):
+        await anext(broker.publish(publish_messages(1)))
+    with pytest.raises(Closed):
+        dialer.dial(server.address)
+    await dialer.close()
+
+
+# --- limits and refusals --------------------------------------------------------------------------------------------
+
+
+async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):
+    limit = 16 * MIB + 64 * 1024
+    with pytest.raises(InvalidArgument, match=f"{17 * MIB + 5} bytes is over the limit of {limit} bytes"):
+        async for _ in broker.publish(publish_messages(17 * MIB)):
+            pass
+    assert await broker.list_topics() == (TOPIC,)
+
+
+async def test_a_reply_over_the_clients_limit_names_the_client(server):
+    dialer = GrpcDialer(message_bytes_max=1000)
+    with pytest.raises(InvalidArgument, match="limit of 1000 bytes of this client"):
+        async for _ in dialer.dial(server.address).subscribe(subscribe_request()):
+            pass
+    await dialer.close()
+
+
+async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
+    streams = [broker.subscribe(subscribe_request()) for _ in range(8)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(ResourceExhausted, match="8 streams, its limit"):
+        await anext(broker.subscribe(subscribe_request()))
+    assert await broker.list_topics() == (TOPIC,)
+    for stream in streams:
+        await stream.aclose()
+    await until(lambda: fake.streams_open == 0)
+    again = broker.subscribe(subscribe_request())
+    await anext(again)
+    await again.aclose()
+
+
+async def test_a_call_that_takes_too_long_says_how_long(fake, server):
+    dialer = GrpcDialer(timeout_s=0.2)
+    fake.gate.clear()
+    with pytest.raises(DeadlineExceeded, match=rf"ClusterStatus at broker {server.address} .* 0\.2 s"):
+        await dialer.dial(server.address).cluster_status()
+    await dialer.close()
+
+
+@pytest.mark.parametrize(("client", "older"), [(0, "client"), (2, "broker")])
+async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgraded(server, client, older):
+    dialer = GrpcDialer(protocol_version=client)
+    broker = dialer.dial(server.address)
+    said = f"the client speaks protocol {client}, this broker 1: upgrade the {older}"
+    with pytest.raises(Unsupported, match=said):
+        await broker.list_topics()
+    with pytest.raises(Unsupported, match=said):
+        await anext(broker.subscribe(subscribe_request()))
+    await dialer.close()
+
+
+async def test_a_foreign_client_needs_no_metadata_and_finds_health_and_reflection(server):
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        list_topics = channel.unary_unary(
+            "/seaweedmq.v1.Admin/ListTopics",
+            admin_pb2.ListTopicsRequest.SerializeToString,
+            admin_pb2.ListTopicsReply.FromString,
+        )
+        reply = await list_topics(admin_pb2.ListTopicsRequest())
+        assert reply.topics[0].name == "shop/orders"
+        assert reply.topics[0].durability == types_pb2.DURABILITY_STORED
+        health = await health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(service="seaweedmq.v1.Data")
+        )
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        ask = reflection_pb2.ServerReflectionRequest(list_services="")
+        async for listed in stub.ServerReflectionInfo(iter([ask])):
+            names = {service.name for service in listed.list_services_response.service}
+            assert {"seaweedmq.v1.Data", "seaweedmq.v1.Admin", "seaweedmq.v1.Cluster"} <= names
+
+
+async def test_bytes_that_are_no_request_are_refused_and_the_server_lives_on(server, broker):
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        for path in ("Data/Publish", "Data/Subscribe"):
+            call = channel.stream_stream(f"/seaweedmq.v1.{path}", None, None)(iter([b"\xff\xff\xff"]))
+            with pytest.raises(grpc.aio.AioRpcError, match=r"are not a seaweedmq\.v1\.") as refused:
+                async for _ in call:
+                    pass
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert await broker.list_topics() == (TOPIC,)
+
+
+# --- listening ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_port_in_use_is_refused_by_name(fake, server):
+    with pytest.raises(AlreadyExists, match=f"port {server.port} at 127.0.0.1 is in use.*another port"):
+        await serve(fake, server.address, BrokerConfig())
+
+
+async def test_without_a_host_it_listens_on_this_machine_only(fake):
+    server = await serve(fake, "0", BrokerConfig())
+    assert server.address == f"127.0.0.1:{server.port}"
+    await server.stop(0)
+    await server.stop(0)
+    again = await serve(fake, server.address, BrokerConfig())
+    await again.stop(0)
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "x:y", "1.2.3.4:99999", "a b:1", "::1", "[::1:5", "h/p:1", "192.0.2.1:1", "²:²"]
+)
+async def test_an_address_that_can_not_be_used_is_the_callers_fault(fake, listen):
+    with pytest.raises(InvalidArgument, match="address"):
+        await serve(fake, listen, BrokerConfig())
+
+
+async def test_stopping_ends_streams_after_the_grace_and_clients_are_told_to_retry(fake, server, broker):
+    replies = broker.subscribe(subscribe_request())
+    await anext(replies)
+    stopping = asyncio.create_task(server.stop(0.3))
+    with pytest.raises(Unavailable, match=server.address):
+        async for _ in replies:
+            pass
+    await stopping
+    assert fake.streams_open == 0
+    with pytest.raises(Unavailable, match=server.address):
+        await broker.list_topics()

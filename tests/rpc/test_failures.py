@@ -1,0 +1,112 @@
+"""A server process that dies or freezes is found out soon, and found again when it is back."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.errors import Unavailable
+from seaweedmq.model import protocol as p
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc.client import GrpcDialer
+from tests.rpc.fake_broker import NAME, OPEN, TOPIC
+
+pytestmark = pytest.mark.integration
+
+
+class Process:
+    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+        self.process = process
+        self.address = address
+
+
+@pytest.fixture
+async def remote() -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.rpc.fake_broker"),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout
+    async with asyncio.timeout(20):
+        port = int(await process.stdout.readline())
+    yield Process(process, f"127.0.0.1:{port}")
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+async def idle_publisher(broker: BrokerApi) -> AsyncIterator[p.PublishReply]:
+    """A publish stream that is open and silent."""
+
+    async def requests() -> AsyncIterator[p.PublishRequest]:
+        yield OPEN
+        await asyncio.Event().wait()
+
+    replies = broker.publish(requests())
+    assert isinstance(await anext(replies), p.PublishReady)
+    return replies
+
+
+async def test_a_killed_broker_is_unavailable_at_once(remote: Process, dialer: GrpcDialer) -> None:
+    broker = dialer.dial(remote.address)
+    replies = await idle_publisher(broker)
+    remote.process.kill()
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=remote.address):
+        await anext(replies)
+    with pytest.raises(Unavailable, match=remote.address):
+        await broker.list_topics()
+    assert time.monotonic() - began < 1.0
+
+
+async def test_a_broker_killed_under_a_flood_is_unavailable_at_once(remote: Process, dialer: GrpcDialer) -> None:
+    async def requests() -> AsyncIterator[p.SubscribeRequest]:
+        yield p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
+        await asyncio.Event().wait()
+
+    replies = dialer.dial(remote.address).subscribe(requests())
+    for _ in range(20):
+        await anext(replies)
+    remote.process.kill()
+    with pytest.raises(Unavailable, match=remote.address):
+        async for _ in replies:
+            pass
+
+
+async def test_a_frozen_broker_is_found_by_keepalive(remote: Process, dialer: GrpcDialer) -> None:
+    broker = dialer.dial(remote.address)
+    replies = await idle_publisher(broker)
+    await asyncio.sleep(1)
+    remote.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=remote.address):
+        await anext(replies)
+    assert time.monotonic() - began < 4.0
+    remote.process.send_signal(signal.SIGCONT)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                assert await broker.list_topics() == (TOPIC,)
+                break
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+
+async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dialer: GrpcDialer) -> None:
+    """gRPC's servers drop clients that ping this often, unless told not to."""
+    replies = await idle_publisher(dialer.dial(remote.address))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(8):
+            await anext(replies)
+
+
+async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer, unused_tcp_port: int) -> None:
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{unused_tcp_port} is out of reach"):
+        await dialer.dial(f"127.0.0.1:{unused_tcp_port}").list_topics()
+    assert time.monotonic() - began < 5.0
