@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from seaweedmq.errors import SeaweedMQError
@@ -114,15 +114,13 @@ def fail(message: str, *, status: int = EXIT_FAILED) -> NoReturn:
 
 
 @contextmanager
-def progress(what: str, total: float | None, unit: str, *, shown: bool | None = None) -> Iterator["Bar"]:
-    """A progress bar on stderr while a block runs; nothing if stderr is no terminal (or ``shown`` is False).
+def progress(unit: str, *, shown: bool | None = None) -> Iterator["Bars"]:
+    """Progress bars on stderr while a block runs; nothing if stderr is no terminal (or ``shown`` is False).
 
     Args:
-        what: said before the bar.
-        total: at which the bar is full; None if nobody knows.
-        unit: of the count that is shown behind the bar.
+        unit: of the counts that are shown behind the bars.
+        shown: decides instead of stderr.
     """
-    enabled = sys.stderr.isatty() if shown is None else shown
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -132,21 +130,32 @@ def progress(what: str, total: float | None, unit: str, *, shown: bool | None = 
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-        disable=not enabled,
+        disable=not (sys.stderr.isatty() if shown is None else shown),
     ) as bars:
-        yield Bar(bars, what, total)
+        yield Bars(bars)
+
+
+class Bars:
+    """Any number of bars below one another."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+
+    def add(self, what: str, total: float | None) -> "Bar":
+        """A bar named ``what`` that is full at ``total``; None if nobody knows where it ends."""
+        return Bar(self._bars, self._bars.add_task(what, total=total, count=0, rate=0.0))
 
 
 class Bar:
     """Counts something up."""
 
-    def __init__(self, bars: Progress, what: str, total: float | None) -> None:
+    def __init__(self, bars: Progress, task: TaskID) -> None:
         self._bars = bars
-        self._task = bars.add_task(what, total=total, count=0, rate=0.0)
+        self._task = task
 
     def at(self, count: int, *, position: float | None = None) -> None:
         """Show ``count``; the bar stands at ``position`` of its total (default: at ``count``)."""
-        elapsed_s = self._bars.tasks[0].elapsed or 0.0
+        elapsed_s = self._bars.tasks[self._bars.task_ids.index(self._task)].elapsed or 0.0
         rate = count / elapsed_s if elapsed_s else 0.0
         self._bars.update(self._task, completed=count if position is None else position, count=count, rate=rate)
 

@@ -42,8 +42,9 @@ def publish(
         records = 0
         with (
             client.publisher(name) as publisher,
-            progress(f"publishing to {name}", opened.size_bytes, "records", shown=shown) as bar,
+            progress("records", shown=shown) as bars,
         ):
+            bar = bars.add(f"publishing to {name}", opened.size_bytes)
             try:
                 for table in tables(format_, opened, schema, key):
                     publisher.send_table(table, key=column)

@@ -53,8 +53,9 @@ def subscribe(
         records = 0
         with (
             client.subscriber(name, start=begin, limit=limit, stop_at=None if follow else "latest") as subscriber,
-            progress(f"reading {name}", limit, "records", shown=shown) as bar,
+            progress("records", shown=shown) as bars,
         ):
+            bar = bars.add(f"reading {name}", limit)
             for batch in subscriber.batches():
                 write(text_of(batch))
                 records += batch.num_rows

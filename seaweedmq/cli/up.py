@@ -8,7 +8,7 @@ import typer
 
 from seaweedmq.cli.local_cluster import local_cluster
 from seaweedmq.cli.output import note, say
-from seaweedmq.cli.process import until_signal
+from seaweedmq.cli.process import die_with_parent, until_signal
 
 
 def up(
@@ -31,8 +31,11 @@ def up(
         str,
         typer.Option(metavar="debug|info|warning|error", help="What brokers log on stderr.", envvar="SEAWEEDMQ_LOG"),
     ] = "warning",
+    parent_pid: Annotated[int | None, typer.Option(hidden=True, help="Stop when this parent process ends.")] = None,
 ) -> None:
     """Run etcd and brokers on 127.0.0.1 until Ctrl-C or SIGTERM, then stop all of it cleanly."""
+    if parent_pid is not None:
+        die_with_parent(parent_pid)
     options = ["--log-level", log_level]
     if config is not None:
         options += ["--config", str(config)]

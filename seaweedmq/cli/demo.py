@@ -1,0 +1,176 @@
+"""`make demo`: 336,776 real flights through a local cluster and back with Spark, every record verified.
+
+Each flight gets a row number. A subscriber reads while the publisher sends; in the end the rows that arrived, sorted
+by number, must equal the rows that were sent, and along every tail number the row numbers must rise.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+
+import seaweedmq.aio
+from seaweedmq.cli.demo_flights import KEY, DemoFailed, check, flights_path, read_flights, verify
+from seaweedmq.cli.demo_spark import compare_means
+from seaweedmq.cli.output import Bar, Output, one_line_errors, progress, say, show_rows
+
+TOPIC = "demo/flights"
+SEGMENTS = 6
+BROKERS = 3
+SLICE_ROWS = 4_096
+START_TIMEOUT_S = 60.0
+STREAM_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+
+BROKER_SETTINGS = """
+# Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
+log_roll_bytes = 4_194_304
+log_roll_age_s = 2.0
+maintenance_interval_s = 1.0
+"""
+
+
+@dataclass(slots=True)
+class Rates:
+    """What was measured."""
+
+    rows: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, step: str, flights: pa.Table, elapsed_s: float) -> None:
+        """A step that took all flights through."""
+        self.rows.append(
+            {
+                "step": step,
+                "seconds": f"{elapsed_s:.2f}",
+                "records/s": f"{flights.num_rows / elapsed_s:,.0f}",
+                "MB/s": f"{flights.nbytes / elapsed_s / 1e6:,.1f}",
+            }
+        )
+
+
+async def demo() -> None:
+    """Run all of it.
+
+    Raises:
+        DemoFailed: a count, an order, a value or a mean is off, or a process stayed behind.
+    """
+    began_s = time.monotonic()
+    path = flights_path()
+    flights = read_flights(path)
+    rates = Rates()
+    with tempfile.TemporaryDirectory(prefix="seaweedmq-demo-") as folder:
+        async with cluster(Path(folder)) as addresses:
+            batches = await stream(addresses, flights, rates)
+            planes = verify(flights, batches)
+            say(f"every flight arrived once and unchanged, in order for each of {planes:,} planes")
+            say("reading the brokers' files with Spark (it takes a while to start)")
+            rates.add(
+                "Spark: read, group, mean", flights, await compare_means(Path(folder) / "data" / "storage", TOPIC, path)
+            )
+            say("Spark and the CSV agree")
+    check(not psutil.Process().children(recursive=True), "a process was left behind")
+    say("")
+    show_rows(rates.rows, list(rates.rows[0]), Output.TABLE)
+    say(f"\neverything in {time.monotonic() - began_s:.1f} s\ndemo: OK")
+
+
+@contextlib.asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[str]:
+    """A cluster below ``folder`` by `seaweedmq up`; yields its addresses and checks that nothing of it stays."""
+    settings = folder / "broker.toml"
+    settings.write_text(BROKER_SETTINGS)
+    command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", str(BROKERS), "--config", str(settings)]
+    command += ["--data", str(folder / "data"), "--port", str(free_ports(BROKERS))]
+    command += ["--parent-pid", str(os.getpid())]
+    say(f"starting etcd and {BROKERS} brokers")
+    up = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=None,
+        start_new_session=True,  # Ctrl-C is for us; we stop the cluster in order
+    )
+    family: list[psutil.Process] = []
+    try:
+        assert up.stdout is not None
+        async with asyncio.timeout(START_TIMEOUT_S):
+            line = (await up.stdout.readline()).decode()
+        check(line.startswith("ready "), "the cluster did not start")
+        family = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
+        _, addresses, _, *pids = line.split()
+        say(f"cluster {addresses}, brokers {' '.join(pids)}")
+        yield addresses
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            up.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                status = await up.wait()
+        except TimeoutError:
+            up.kill()
+            status = await up.wait()
+    check(status == 0, f"the cluster stopped with exit status {status}")
+    check(not any(process.is_running() for process in family), "a process of the cluster is still there")
+
+
+def free_ports(count: int) -> int:
+    """The first of ``count`` neighbouring ports that are free now."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
+            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            for port in range(first + 1, first + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return int(first)
+
+
+async def stream(addresses: str, flights: pa.Table, rates: Rates) -> list[pa.RecordBatch]:
+    """Publish while a subscriber reads; return the batches as they came."""
+    say(f"publishing {flights.num_rows:,} flights to {TOPIC}, {SEGMENTS} segments, keyed by {KEY}, read as they come")
+    async with seaweedmq.aio.connect(addresses) as client:
+        await client.admin.create_topic(TOPIC, segments=SEGMENTS, schema=flights.schema)
+        with progress("flights") as bars:
+            sent, read = bars.add("publish", flights.num_rows), bars.add("subscribe", flights.num_rows)
+            try:
+                async with asyncio.timeout(STREAM_TIMEOUT_S), asyncio.TaskGroup() as group:
+                    reading = group.create_task(_subscribe(client, flights, read, rates))
+                    group.create_task(_publish(client, flights, sent, rates))
+            except TimeoutError:
+                raise DemoFailed(f"the flights did not arrive within {STREAM_TIMEOUT_S:.0f} s") from None
+        return reading.result()
+
+
+async def _publish(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, rates: Rates) -> None:
+    began_s = time.monotonic()
+    async with client.publisher(TOPIC) as publisher:
+        for at in range(0, flights.num_rows, SLICE_ROWS):
+            await publisher.send_table(flights.slice(at, SLICE_ROWS), key=KEY)
+            bar.at(min(at + SLICE_ROWS, flights.num_rows))
+        await publisher.flush(timeout=STREAM_TIMEOUT_S)
+    rates.add("publish, fsynced", flights, time.monotonic() - began_s)
+
+
+async def _subscribe(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, rates: Rates) -> list[pa.RecordBatch]:
+    began_s = time.monotonic()
+    batches, records = [], 0
+    async with client.subscriber(TOPIC, start="earliest", limit=flights.num_rows) as subscriber:
+        async for batch in subscriber.batches():
+            batches.append(batch)
+            records += batch.num_rows
+            bar.at(records)
+    rates.add("subscribe, live", flights, time.monotonic() - began_s)
+    return batches
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        asyncio.run(demo())

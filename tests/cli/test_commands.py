@@ -1,0 +1,223 @@
+"""The command line as a new user would try it, on a real cluster."""
+
+import json
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tests.support.commands import COMMAND, Cluster
+
+pytestmark = pytest.mark.integration
+
+
+def records(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_million_numbers_go_in_and_come_back_in_order(cluster: Cluster) -> None:
+    numbers = b"".join(b"%d\n" % i for i in range(1, 1_000_001))
+    cluster.ok("topic", "create", "test/numbers")
+    assert cluster.ok("publish", "test/numbers", stdin=numbers).startswith("published 1000000 records to test/numbers")
+    assert cluster.run("subscribe", "test/numbers", "--format", "raw").stdout == numbers
+
+
+def test_lines_are_records_byte_for_byte(cluster: Cluster) -> None:
+    lines = b"first\n\n \xff\x00 \r\nno newline at the end"
+    cluster.ok("topic", "create", "test/lines")
+    assert "published 4 records" in cluster.ok("publish", "test/lines", stdin=lines)
+    assert cluster.run("subscribe", "test/lines", "--format", "raw").stdout == lines + b"\n"
+    printed = records(cluster.ok("subscribe", "test/lines"))
+    assert [r["value"] for r in printed] == ["first", "", "IP8AIA0=", "no newline at the end"]
+    assert [r.get("value_encoding") for r in printed] == [None, None, "base64", None]
+    assert [(r["segment"], r["offset"], r["key"], r["headers"]) for r in printed] == [
+        (0, i, None, {}) for i in range(4)
+    ]
+
+
+def test_jsonl_round_trips_from_topic_to_topic(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.ok("topic", "create", f"copy/{name}")
+    text = (
+        '{"key": "k", "value": "grüße", "headers": {"h": "v"}, "timestamp": "2026-01-31T12:00:00.5Z"}\n'
+        '{"key": "/w==", "key_encoding": "base64", "value": null, "timestamp": "2026-01-31T12:00:01Z"}\n'
+    )
+    cluster.ok("publish", "copy/a", "--format", "jsonl", stdin=text.encode())
+    first = cluster.ok("subscribe", "copy/a")
+    cluster.ok("publish", "copy/b", "--format", "jsonl", stdin=first.encode())
+    assert cluster.ok("subscribe", "copy/b") == first
+    assert records(first)[0] == {
+        "segment": 0,
+        "offset": 0,
+        "timestamp": "2026-01-31T12:00:00.500000Z",
+        "key": "k",
+        "value": "grüße",
+        "headers": {"h": "v"},
+    }
+
+
+def test_a_bad_line_stops_the_publication_and_says_how_far_it_came(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "test/bad")
+    done = cluster.run("publish", "test/bad", "--format", "jsonl", stdin=b'{"value": "a"}\nnonsense\n')
+    assert done.status == 1
+    assert "line 2 is not JSON" in done.error
+    assert cluster.ok("subscribe", "test/bad") == ""
+
+
+def test_tables_give_a_topic_its_columns(cluster: Cluster, tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    cluster.ok("topic", "create", "test/table")
+    for kind, stdin in (
+        ("parquet", b""),
+        ("arrow", b""),
+        ("csv", b"id,name\n1,a\n2,b\n3,\n"),
+        ("jsonl", b'{"id": 4}\n'),
+    ):
+        source = ["--from", str(tmp_path / f"t.{kind}")] if not stdin else []
+        key = ["--key", "id"] if kind != "jsonl" else []
+        cluster.ok("publish", "test/table", "--format", kind, *source, *key, stdin=stdin)
+    printed = records(cluster.ok("subscribe", "test/table"))
+    assert [r["value"] for r in printed[:3]] == table.to_pylist()
+    assert [r["key"] for r in printed[:3]] == ["1", "2", "3"]
+    assert printed[-1]["value"] == {"id": 4, "name": None}
+    described = json.loads(cluster.ok("topic", "describe", "test/table", "--output", "json"))
+    assert described["columns"] == ["id: int64", "name: string"]
+    done = cluster.run("publish", "test/table", "--format", "csv", stdin=b"id,size\n1,2\n")
+    assert done.status == 1
+    assert "'size'" in done.error
+    done = cluster.run("publish", "test/table", stdin=b"line\n")
+    assert done.status == 1
+    assert "the topic has a schema" in done.error
+
+
+def test_starts_and_limits(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "test/starts")
+    cluster.ok("publish", "test/starts", stdin=b"a\nb\n")
+    time.sleep(0.01)
+    moment = datetime.now(UTC).isoformat()
+    cluster.ok("publish", "test/starts", stdin=b"c\nd\n")
+
+    def values(*options: str) -> list[str]:
+        return cluster.ok("subscribe", "test/starts", "--format", "raw", *options).split()
+
+    assert values() == values("--start", "earliest") == ["a", "b", "c", "d"]
+    assert values("--start", "latest") == []
+    assert values("--start", "offset:1", "--limit", "2") == ["b", "c"]
+    assert values("--start", f"time:{moment}") == ["c", "d"]
+    assert values("--limit", "1") == ["a"]
+
+
+def test_follow_prints_what_comes_until_ctrl_c(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "test/follow")
+    command = [*COMMAND, "--bootstrap", cluster.addresses, "subscribe", "test/follow", "--follow", "--format", "raw"]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert follower.stdout is not None
+        for line in (b"one\n", b"two\n"):
+            cluster.ok("publish", "test/follow", stdin=line)
+            assert follower.stdout.readline() == line
+        follower.send_signal(signal.SIGINT)
+        rest, error = follower.communicate(timeout=20)
+        assert (follower.returncode, rest, error) == (130, b"", b"")
+    finally:
+        follower.kill()
+        follower.wait()
+
+
+def test_ctrl_c_while_publishing_ends_quietly(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "test/interrupted")
+    command = [*COMMAND, "--bootstrap", cluster.addresses, "publish", "test/interrupted"]
+    publisher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert publisher.stdin is not None
+        publisher.stdin.write(b"one\n")
+        publisher.stdin.flush()
+        following = ["subscribe", "test/interrupted", "--follow", "--limit", "1", "--format", "raw"]
+        assert cluster.ok(*following) == "one\n"
+        publisher.send_signal(signal.SIGINT)
+        assert publisher.wait(20) == 130
+        assert publisher.stderr is not None
+        assert publisher.stderr.read() == b""
+    finally:
+        publisher.kill()
+        publisher.communicate()
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "test/pipe")
+    cluster.ok("publish", "test/pipe", stdin=b"x" * 99 + b"\n" + b"y\n" * 500_000)
+    command = [*COMMAND, "--bootstrap", cluster.addresses, "subscribe", "test/pipe", "--format", "raw"]
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    assert reader.stdout.readline() == b"x" * 99 + b"\n"
+    reader.stdout.close()
+    assert reader.stderr.read() == b""
+    assert reader.wait(20) == 0
+
+
+def test_topics_from_creation_to_deletion(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"id": "int64", "at": "timestamp[us, UTC]"}')
+    options = ["--segments", "4", "--durability", "replicated", "--scaling", "fixed", "--retention", "7d"]
+    options += ["--retention-bytes", "1000000", "--schema", str(tmp_path / "schema.json")]
+    assert cluster.ok("topic", "create", "shop/orders", *options) == "created shop/orders with 4 segments\n"
+    described = json.loads(cluster.ok("topic", "describe", "shop/orders", "--output", "json"))
+    assert described["durability"] == "replicated"
+    assert described["scaling"] == "fixed"
+    assert described["retention_s"] == 604_800
+    assert described["retention_bytes"] == 1_000_000
+    assert described["columns"] == ["id: int64", "at: timestamp[us, tz=UTC]"]
+    assert [s["slots"] for s in described["segments"]] == [[i << 14, (i + 1) << 14] for i in range(4)]
+    assert {address for s in described["segments"] for address in s["brokers"]} <= set(cluster.addresses.split(","))
+
+    altered = ["topic", "alter", "shop/orders", "--retention", "none", "--durability", "stored", "--output", "json"]
+    changed = json.loads(cluster.ok(*altered))
+    assert (changed["retention_s"], changed["durability"]) == (None, "stored")
+    assert changed["retention_bytes"] == 1_000_000
+
+    done = cluster.run("topic", "create", "shop/orders")
+    assert done.status == 1
+    assert "shop/orders" in done.error
+    table = cluster.ok("topic", "list")
+    assert table.splitlines()[0].split()[:2] == ["topic", "durability"]
+    assert any(line.startswith("shop/orders ") for line in table.splitlines())
+    assert "65536" in cluster.ok("topic", "describe", "shop/orders")
+
+    assert cluster.ok("topic", "delete", "shop/orders") == "deleted shop/orders\n"
+    for command in (["topic", "describe"], ["topic", "delete"], ["publish"], ["subscribe"]):
+        done = cluster.run(*command, "shop/orders")
+        assert done.status == 1
+        assert "shop/orders" in done.error
+
+
+def test_the_cluster_describes_itself(cluster: Cluster) -> None:
+    status = json.loads(cluster.ok("cluster", "status", "--output", "json"))
+    brokers = json.loads(cluster.ok("--output", "json", "cluster", "brokers"))
+    leader = json.loads(cluster.ok("cluster", "leader", "--output", "json"))
+    assert (
+        {b["address"] for b in status["brokers"]}
+        == {b["address"] for b in brokers}
+        == set(cluster.addresses.split(","))
+    )
+    assert {b["pid"] for b in brokers} == set(cluster.pids)
+    assert [b["broker"] for b in brokers if b["leader"]] == [leader["leader"]] == [status["leader"]]
+    assert leader["address"] in cluster.addresses
+    assert cluster.ok("cluster", "leader").split()[1] == leader["leader"]
+    assert len(cluster.ok("cluster", "brokers").splitlines()) == 4
+    assert cluster.ok("cluster", "status").startswith("leader ")
+
+
+def test_options_may_stand_before_and_behind_the_command(cluster: Cluster) -> None:
+    address = cluster.addresses.split(",")[2]
+    before = cluster.run("--bootstrap", address, "--output", "json", "topic", "list")
+    behind = cluster.run("topic", "list", "--bootstrap", address, "--output", "json")
+    assert before.status == behind.status == 0
+    assert before.text == behind.text

@@ -1,0 +1,101 @@
+"""`seaweedmq up`: starts everything, stops everything, and starts again where it was."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seaweedmq.cli.demo import free_ports
+from tests.support.commands import run, running_cluster
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_of_it_and_a_restart_serves_what_was_stored(tmp_path: Path, number: signal.Signals) -> None:
+    with running_cluster(tmp_path / "data", brokers=2) as cluster:
+        cluster.ok("topic", "create", "test/kept", "--segments", "2")
+        cluster.ok("publish", "test/kept", stdin=b"a\nb\nc\n")
+        assert cluster.stop(number) == 0
+    with running_cluster(tmp_path / "data", brokers=2) as cluster:
+        assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c"]
+        cluster.ok("publish", "test/kept", stdin=b"d\n")
+        assert sorted(cluster.ok("subscribe", "test/kept", "--format", "raw").split()) == ["a", "b", "c", "d"]
+
+
+def test_nothing_survives_the_death_of_up(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "data") as cluster:
+        cluster.up.kill()
+        _, alive = psutil.wait_procs(cluster.family, timeout=30)
+        assert not alive
+    with running_cluster(tmp_path / "data") as cluster:
+        assert cluster.stop() == 0
+
+
+def test_a_dead_broker_is_announced_and_the_others_go_on(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "data", brokers=2) as cluster:
+        os.kill(cluster.pids[0], signal.SIGKILL)
+        second = cluster.addresses.split(",")[1]
+        cluster.ok("topic", "create", "test/after", "--bootstrap", second)
+        cluster.ok("publish", "test/after", "--bootstrap", second, stdin=b"x\n")
+        assert cluster.stop() == 0
+    log = (tmp_path / "up.log").read_text()
+    assert f"pid {cluster.pids[0]} ended: killed by SIGKILL" in log
+
+
+def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    first = free_ports(2)
+    with socket.create_server(("127.0.0.1", first + 1)):
+        done = run("up", "--brokers", "2", "--port", str(first), "--data", str(tmp_path / "data"))
+    assert done.status == 1
+    assert done.stdout == b""
+    assert f"port {first + 1} is not free" in done.stderr
+    assert not (tmp_path / "data").exists()
+    assert not psutil.Process().children(recursive=True)
+
+
+def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "data"):
+        done = run("up", "--brokers", "1", "--port", str(free_ports(1)), "--data", str(tmp_path / "data"))
+        assert done.status == 1
+        assert "is in use by another cluster" in done.stderr
+
+
+def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("up", "--port", str(free_ports(3)), "--data", str(tmp_path / "file" / "data"))
+    assert done.status == 1
+    assert f"data folder {tmp_path / 'file' / 'data'} can not be used" in done.stderr
+
+
+def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "data") as cluster:
+        etcd = next(p for p in cluster.family if p.name() == "etcd")
+        endpoint = next(c.laddr for c in etcd.net_connections() if c.status == psutil.CONN_LISTEN)
+        options = ["--etcd", f"127.0.0.1:{endpoint.port}", "--storage", str(tmp_path / "data" / "storage")]
+        same = run("broker", *options, "--listen", f"127.0.0.1:{free_ports(1)}", "--advertise", cluster.addresses)
+        assert same.status == 1
+        assert cluster.addresses in same.stderr.splitlines()[-1]
+        port = run("broker", *options, "--listen", cluster.addresses)
+        assert port.status == 1
+        assert cluster.addresses in port.stderr.splitlines()[-1]
+
+
+def test_the_data_folder_is_said(tmp_path: Path) -> None:
+    first = free_ports(1)
+    with socket.create_server(("127.0.0.1", first)):
+        done = subprocess.run(
+            ["seaweedmq", "up", "--brokers", "1", "--port", str(first)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+            timeout=30,
+        )
+    assert f"data in {tmp_path / 'seaweedmq-data'}" in done.stderr

@@ -1,0 +1,96 @@
+"""Wrong usage and clusters that are not there: exit status 2 and 1, one clear line, no traceback."""
+
+import pytest
+
+from seaweedmq.cli.demo import free_ports
+from tests.support.commands import run
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["topic", "create"],
+        ["topic", "create", "a/b", "--segments", "0"],
+        ["topic", "create", "a/b", "--durability", "maybe"],
+        ["topic", "create", "a/b", "--retention", "soon"],
+        ["topic", "alter", "a/b"],
+        ["publish", "a/b", "--format", "xml"],
+        ["publish", "a/b", "--key", "id"],
+        ["subscribe", "a/b", "--start", "yesterday"],
+        ["subscribe", "a/b", "--limit", "0"],
+        ["up", "--brokers", "0"],
+        ["broker"],
+    ],
+)
+def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.status == 2
+    assert done.stdout == b""
+    assert "Usage" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "orders", "shop/", "/orders", "a/b/c", "shop/..", "shop/" + "x" * 300, "shop/a\nb", "shop/größe", "a b/c"],
+)
+def test_a_topic_name_that_is_not_allowed_says_what_is(name: str) -> None:
+    done = run("topic", "describe", name)
+    assert done.status == 1
+    assert done.error.startswith("error: ")
+    assert "NAMESPACE/NAME" in done.error or "A-Z a-z 0-9 . _ -" in done.error
+
+
+def test_a_missing_file_is_named() -> None:
+    done = run("publish", "a/b", "--from", "/nowhere/records")
+    assert done.status == 1
+    assert done.error == "error: [Errno 2] No such file or directory: '/nowhere/records'"
+
+
+def test_a_bad_bootstrap_is_named() -> None:
+    done = run("--bootstrap", "nowhere", "topic", "list")
+    assert done.status == 1
+    assert "'nowhere' is not HOST:PORT" in done.error
+
+
+def test_help_lists_every_command() -> None:
+    done = run("--help")
+    assert done.status == 0
+    for command in ("up", "broker", "topic", "publish", "subscribe", "cluster"):
+        assert command in done.text
+
+
+@pytest.mark.integration
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    address = f"127.0.0.1:{free_ports(1)}"
+    done = run("topic", "list", "--bootstrap", address)
+    assert done.status == 1
+    assert address in done.error
+
+
+@pytest.mark.integration
+def test_a_broker_without_etcd_waits_and_then_says_so(tmp_path: object) -> None:
+    etcd = f"127.0.0.1:{free_ports(1)}"
+    done = run("broker", "--etcd", etcd, "--storage", str(tmp_path), "--listen", f"127.0.0.1:{free_ports(1)}")
+    assert done.status == 1
+    waiting, failed = done.stderr.splitlines()
+    assert waiting.startswith(f"waiting for etcd at {etcd}")
+    assert failed.startswith(f"error: etcd at {etcd} did not answer within 30 s")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--storage", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["--storage", "s3://bucket"], "s3://bucket"),
+        (["--storage", "/tmp", "--listen", "0.0.0.0:17777"], "--advertise"),
+        (["--storage", "/tmp", "--listen", "here"], "'here'"),
+        (["--storage", "/tmp", "--etcd", "there"], "'there'"),
+    ],
+)
+def test_a_broker_that_can_not_start_says_why(options: list[str], message: str) -> None:
+    done = run("broker", "--etcd", "127.0.0.1:1", *options)
+    assert done.status == 1
+    assert message in done.error

@@ -1,0 +1,106 @@
+"""Real commands against a real `seaweedmq up`."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from seaweedmq.cli.demo import free_ports
+
+COMMAND = [sys.executable, "-m", "seaweedmq.cli.main"]
+TIMEOUT_S = 60
+CLUSTER_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode()
+
+    @property
+    def error(self) -> str:
+        """The only line on stderr."""
+        assert self.stderr.count("\n") == 1, self.stderr
+        return self.stderr.strip()
+
+
+def run(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Done:
+    """Run a command to its end."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+    return Done(done.returncode, done.stdout, done.stderr.decode())
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running `seaweedmq up`."""
+
+    up: "subprocess.Popen[bytes]"
+    addresses: str
+    pids: tuple[int, ...]
+    family: tuple[psutil.Process, ...]
+    """Itself, etcd and the brokers."""
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> Done:
+        """Run a command with this cluster as bootstrap."""
+        return run(*arguments, stdin=stdin, env={"SEAWEEDMQ_BOOTSTRAP": self.addresses})
+
+    def ok(self, *arguments: str, stdin: bytes = b"") -> str:
+        """What a command prints that must succeed."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.status == 0, done.stderr
+        return done.text
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Stop it and return its exit status."""
+        self.up.send_signal(number)
+        status = self.up.wait(CLUSTER_TIMEOUT_S)
+        _, alive = psutil.wait_procs(self.family, timeout=5)
+        assert not alive, alive
+        return status
+
+
+@contextlib.contextmanager
+def running_cluster(data: Path, *, brokers: int = 1, port: int | None = None) -> Iterator[Cluster]:
+    """`seaweedmq up` on free ports; killed with all its children if the test did not stop it."""
+    first = port or free_ports(brokers)
+    command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(first), "--data", str(data)]
+    with (data.parent / "up.log").open("ab") as log:
+        up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
+    family: list[psutil.Process] = [psutil.Process(up.pid)]
+    try:
+        assert up.stdout is not None
+        line = up.stdout.readline().decode()
+        assert line.startswith("ready "), (data.parent / "up.log").read_text()
+        _, addresses, _, *pids = line.split()
+        assert addresses == ",".join(f"127.0.0.1:{first + i}" for i in range(brokers))
+        family += family[0].children(recursive=True)
+        yield Cluster(up, addresses, tuple(map(int, pids)), tuple(family))
+    finally:
+        if up.poll() is None:
+            up.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                up.wait(CLUSTER_TIMEOUT_S)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        up.wait()
