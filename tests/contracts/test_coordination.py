@@ -1,0 +1,347 @@
+"""Session, election and view, on every metadata store: what brokers rely on when things break."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import AlreadyExists, Fenced
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.ports import Compare, Delete, Put
+from tests.support.meta import Backend, CuttableStore
+
+TTL_S = 1.0
+TAKEOVER_S = TTL_S + 1.0
+
+
+def broker(name: str, address: str | None = None) -> BrokerInfo:
+    return BrokerInfo(id=name, address=address or f"{name}:1", started_us=1, pid=1, version="0.1.0")
+
+
+def topic(name: str) -> Topic:
+    return Topic(
+        name=TopicName("t", name),
+        uid=1,
+        replicas=1,
+        durability=Durability.STORED,
+        scaling=Scaling.AUTO,
+        schema=None,
+        retention_s=None,
+        retention_bytes=None,
+        next_segment=0,
+        created_us=0,
+    )
+
+
+class Candidate:
+    """A broker as far as coordination goes."""
+
+    def __init__(self, store: CuttableStore, name: str) -> None:
+        self.name = name
+        self.store = store
+        self.session = Session(store, TTL_S, random.Random(name))
+        self.election = Election(store, self.session, name, random.Random(name))
+        self.campaign: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.session.open(broker(self.name))
+        self.campaign = asyncio.create_task(self.election.run())
+
+    async def stop(self) -> None:
+        if self.campaign is not None:
+            self.campaign.cancel()
+            await asyncio.gather(self.campaign, return_exceptions=True)
+        await self.session.close()
+
+
+@contextlib.asynccontextmanager
+async def candidates(backend: Backend, count: int) -> AsyncIterator[list[Candidate]]:
+    started = [Candidate(backend.client(), f"b{n}") for n in range(count)]
+    await asyncio.gather(*(one.start() for one in started))
+    try:
+        yield started
+    finally:
+        await asyncio.gather(*(one.stop() for one in started))
+
+
+@contextlib.asynccontextmanager
+async def mirrored(backend: Backend) -> AsyncIterator[ClusterView]:
+    view = ClusterView(backend.client())
+    running = asyncio.create_task(view.run())
+    try:
+        async with asyncio.timeout(5):
+            await view.ready()
+        yield view
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(holds: Callable[[], bool], view: ClusterView, within_s: float = 6.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await view.wait_change(view.changes)
+
+
+async def leader_among(those: list[Candidate], within_s: float) -> Candidate:
+    """The first to lead."""
+    waits = {asyncio.create_task(one.election.wait_leading()): one for one in those}
+    try:
+        done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        assert done, f"nobody leads after {within_s} s"
+        return waits[done.pop()]
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+def leading(those: list[Candidate]) -> list[str]:
+    return [one.name for one in those if one.election.revision is not None]
+
+
+# --- session ---
+
+
+async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> None:
+    store = backend.client()
+    session = Session(store, TTL_S)
+    async with mirrored(backend) as view:
+        await session.open(broker("b1", "h:1"))
+        await until(lambda: "b1" in view.brokers, view)
+        await asyncio.sleep(2 * TTL_S)
+        assert session.alive()
+        assert view.brokers == {"b1": broker("b1", "h:1")}
+
+        await session.close()
+
+        assert not session.alive()
+        await until(lambda: not view.brokers, view, within_s=TTL_S / 2)
+        assert await store.get(keys.address_key("h:1")) is None
+
+
+async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> None:
+    first, second = Session(backend.client(), TTL_S), Session(backend.client(), TTL_S)
+    await first.open(broker("first", "h:1"))
+    with pytest.raises(AlreadyExists, match=r"h:1 is held by the running broker first"):
+        await second.open(broker("second", "h:1"))
+    assert not second.alive()
+    assert first.alive()
+    await first.close()
+
+
+async def test_a_restarted_broker_gets_its_address_when_the_old_lease_ends(backend: Backend) -> None:
+    store = backend.client()
+    old, new = Session(store, TTL_S), Session(backend.client(), TTL_S)
+    await old.open(broker("old", "h:1"))
+    store.is_cut = True  # kill -9: nobody renews and nobody revokes
+
+    await new.open(broker("new", "h:1"))
+
+    assert new.alive()
+    entry = await backend.client().get(keys.address_key("h:1"))
+    assert entry is not None
+    assert entry.value == b"new"
+    store.is_cut = False
+    async with asyncio.timeout(TTL_S):
+        await old.lost.wait()
+    await old.close()
+    await new.close()
+
+
+async def test_a_session_outlives_an_etcd_that_restarts(backend: Backend) -> None:
+    session = Session(backend.client(), TTL_S)
+    await session.open(broker("b1"))
+    await backend.stop()
+    await asyncio.sleep(1.5 * TTL_S)
+    assert not session.alive(), "nobody can say that the lease lives"
+    assert not session.lost.is_set(), "nor that it is gone"
+
+    await backend.start()
+
+    await asyncio.sleep(TTL_S)
+    assert session.alive(), "the next renewal told"
+    await session.close()
+
+
+async def test_a_session_that_was_silent_too_long_is_lost(backend: Backend) -> None:
+    store = backend.client()
+    session = Session(store, TTL_S)
+    await session.open(broker("b1"))
+    store.is_cut = True
+    await asyncio.sleep(TTL_S)
+    assert not session.alive()
+    assert not session.lost.is_set()
+    await asyncio.sleep(1.0)
+    store.is_cut = False
+    async with asyncio.timeout(TTL_S):
+        await session.lost.wait()
+    await session.close()
+
+
+# --- election ---
+
+
+async def test_exactly_one_of_many_leads(backend: Backend) -> None:
+    async with candidates(backend, 5) as those, mirrored(backend) as view:
+        leader = await leader_among(those, 2.0)
+        for _ in range(10):
+            await asyncio.sleep(TTL_S / 4)
+            assert leading(those) == [leader.name]
+        assert view.leader == leader.name
+
+
+async def test_a_dead_leader_is_replaced_within_ttl_and_a_second(backend: Backend) -> None:
+    async with candidates(backend, 3) as those:
+        leader = await leader_among(those, 2.0)
+        others = [one for one in those if one is not leader]
+        revision = leader.election.revision
+        assert revision is not None
+        leader.store.is_cut = True
+
+        successor = await leader_among(others, TAKEOVER_S)
+
+        assert leading(those) == [successor.name], "the old one knows that it does not lead"
+        leader.store.is_cut = False
+        with pytest.raises(Fenced):
+            await leader.election.transact([], [Put("/seaweedmq/topics/x", b"")])
+        assert await leader.store.get("/seaweedmq/topics/x") is None
+
+
+async def test_a_leader_that_stops_or_resigns_is_replaced_at_once(backend: Backend) -> None:
+    async with candidates(backend, 3) as those:
+        first = await leader_among(those, 2.0)
+        rest = [one for one in those if one is not first]
+        await first.stop()
+        second = await leader_among(rest, TTL_S / 2)
+        third = next(one for one in rest if one is not second)
+
+        await second.election.resign()
+
+        assert await leader_among([third], TTL_S / 2) is third
+        assert leading(those) == [third.name]
+
+
+async def test_a_leader_writes_only_while_it_holds_the_lock(backend: Backend) -> None:
+    async with candidates(backend, 2) as those:
+        leader = await leader_among(those, 2.0)
+        other = next(one for one in those if one is not leader)
+        key = "/seaweedmq/topics/t/x"
+        absent = Compare(key, create_revision=0)
+
+        assert await leader.election.transact([absent], [Put(key, b"1")]) is not None
+        assert await leader.election.transact([absent], [Put(key, b"2")]) is None, "a compare of its own failed"
+        with pytest.raises(Fenced, match="does not lead"):
+            await other.election.transact([], [Put(key, b"3")])
+
+        # Somebody takes the lock behind the leader's back, and it has not heard of it yet.
+        revision = leader.election.revision
+        await other.store.transact([], [Put(keys.LEADER, b"usurper")])
+        lock = await other.store.get(keys.LEADER)
+        assert lock is not None
+        assert lock.create_revision == revision, "a put alone keeps the creation revision, hence the lock"
+        await _replace_lock(other.store)
+        with pytest.raises(Fenced):
+            await leader.election.transact([], [Put(key, b"4")])
+        entry = await other.store.get(key)
+        assert entry is not None
+        assert entry.value == b"1"
+
+
+async def _replace_lock(store: CuttableStore) -> None:
+    await store.transact([], [Delete(keys.LEADER)])
+    await store.transact([], [Put(keys.LEADER, b"usurper")])
+
+
+async def test_a_leader_leads_on_after_etcd_restarted(backend: Backend) -> None:
+    async with candidates(backend, 2) as those:
+        leader = await leader_among(those, 2.0)
+        revision = leader.election.revision
+        await backend.stop()
+        async with asyncio.timeout(2 * TTL_S):
+            await leader.election.wait_not_leading()
+        await backend.start()
+        async with asyncio.timeout(2 * TTL_S):
+            assert await leader.election.wait_leading() == revision
+        assert leading(those) == [leader.name]
+
+
+async def test_a_frozen_etcd_ends_with_one_leader_again(backend: Backend) -> None:
+    async with candidates(backend, 3) as those:
+        await leader_among(those, 2.0)
+        backend.freeze()
+        try:
+            await asyncio.sleep(1.5 * TTL_S)
+            assert leading(those) == [], "without etcd nobody can know that it leads"
+        finally:
+            backend.thaw()
+        living = [one for one in those if not one.session.lost.is_set()]
+        async with asyncio.timeout(10):
+            while not leading(those) and any(not one.session.lost.is_set() for one in living):
+                await asyncio.sleep(0.05)
+                assert len(leading(those)) <= 1
+
+
+# --- view ---
+
+
+async def test_a_view_follows_every_change(backend: Backend) -> None:
+    store = backend.client()
+    await store.transact([], [Put(keys.topic_key(topic("before").name), topic_to_json(topic("before")))])
+    async with mirrored(backend) as view:
+        assert list(view.topics) == [TopicName("t", "before")]
+        seen = view.changes
+
+        revision = await store.transact([], [Put(keys.topic_key(topic("after").name), topic_to_json(topic("after")))])
+
+        assert revision is not None
+        async with asyncio.timeout(2):
+            await view.wait_revision(revision)
+            assert await view.wait_change(seen) == seen + 1
+        assert view.topics == {one.name: one for one in (topic("before"), topic("after"))}
+        assert view.topic_revision(topic("after").name) == revision
+        assert view.topic_revision(TopicName("t", "none")) == 0
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_a_view_catches_up_after_etcd_was_away(backend: Backend, compacted: bool) -> None:
+    writer = backend.client()
+    reader = backend.client()
+    view = ClusterView(reader)
+    running = asyncio.create_task(view.run())
+    await writer.transact([], [Put(keys.topic_key(topic("old").name), topic_to_json(topic("old")))])
+    await until(lambda: len(view.topics) == 1, view)
+
+    await backend.stop()
+    await asyncio.sleep(0.3)
+    reader.is_cut = True
+    await backend.start()
+    await writer.transact([], [Put(keys.topic_key(topic("new").name), topic_to_json(topic("new")))])
+    revision = await writer.transact([], [Delete(keys.topic_key(topic("old").name))])
+    assert revision is not None
+    if compacted:
+        await backend.compact(revision)
+    reader.is_cut = False
+
+    await until(lambda: list(view.topics) == [TopicName("t", "new")], view)
+    assert view.revision >= revision
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_view_catches_up_after_etcd_was_frozen(backend: Backend) -> None:
+    store = backend.client()
+    async with mirrored(backend) as view:
+        backend.freeze()
+        await asyncio.sleep(2.0)
+        backend.thaw()
+        await store.transact([], [Put(keys.topic_key(topic("new").name), topic_to_json(topic("new")))])
+        await until(lambda: list(view.topics) == [TopicName("t", "new")], view)

@@ -1,0 +1,105 @@
+"""The etcd adapter where it differs from the one in memory: endpoints that refuse, are silent, or come and go."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from seaweedmq.coordination.etcd import EtcdMetaStore, parse_endpoints
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.ports import Put
+
+REFUSES = "127.0.0.1:1"
+
+
+@contextlib.asynccontextmanager
+async def black_hole() -> AsyncIterator[str]:
+    """An endpoint that takes connections and never says a word."""
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_living_endpoint_will_do(etcd: LocalEtcd, seed: int) -> None:
+    loop = asyncio.get_running_loop()
+    async with black_hole() as silent:
+        endpoints = f"{REFUSES},{silent},{etcd.endpoint}"
+        store = EtcdMetaStore(endpoints, timeout_s=0.5, rng=random.Random(seed))
+        began = loop.time()
+        assert await store.get("/k") is None
+        assert loop.time() - began < 3
+        assert await store.transact([], [Put("/k", b"")]) is not None
+        watch = store.watch("/k", 1)
+        async with asyncio.timeout(2):
+            assert (await anext(watch)).puts[0].key == "/k"
+        await store.close()
+
+
+@pytest.mark.integration
+async def test_a_transaction_that_found_nobody_goes_to_the_next_endpoint(etcd: LocalEtcd) -> None:
+    for seed in range(4):
+        store = EtcdMetaStore(f"{REFUSES},{etcd.endpoint}", rng=random.Random(seed))
+        assert await store.transact([], [Put("/k", b"")]) is not None
+        await store.close()
+
+
+async def test_a_transaction_that_may_have_happened_is_not_sent_again() -> None:
+    async with black_hole() as silent:
+        store = EtcdMetaStore(f"{silent},{silent}", timeout_s=0.3)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable, match=silent):
+            await store.transact([], [Put("/k", b"")])
+        assert asyncio.get_running_loop().time() - began < 0.6, "one attempt"
+        await store.close()
+
+
+@pytest.mark.integration
+async def test_many_calls_survive_a_change_of_connection(etcd: LocalEtcd) -> None:
+    """Calls in flight on a connection that is given up end in an answer or Unavailable, never in a cancellation."""
+    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5)
+    stop = asyncio.get_running_loop().time() + 3
+
+    async def call() -> int:
+        failures = 0
+        while asyncio.get_running_loop().time() < stop:
+            try:
+                await store.get("/k")
+            except Unavailable:
+                failures += 1
+        return failures
+
+    calls = [asyncio.create_task(call()) for _ in range(10)]
+    await asyncio.sleep(0.3)
+    etcd.freeze()
+    await asyncio.sleep(1.0)
+    etcd.thaw()
+    await asyncio.sleep(0.5)
+    await etcd.kill()
+    await etcd.start()
+    await asyncio.gather(*calls)
+    assert await store.get("/k") is None
+    await store.close()
+
+
+async def test_with_nobody_there_it_says_who_was_asked() -> None:
+    store = EtcdMetaStore(REFUSES, timeout_s=0.5)
+    for call in (store.get("/k"), store.list("/k"), store.grant_lease(1), store.renew_lease(1)):
+        with pytest.raises(Unavailable, match=REFUSES):
+            await call
+    with pytest.raises(Unavailable):
+        await anext(store.watch("/k", 1))
+    await store.close()
+
+
+def test_endpoints_are_read_or_refused() -> None:
+    assert parse_endpoints("a:1, http://b:2/,[::1]:3") == ("a:1", "b:2", "[::1]:3")
+    for text in ("", "a", "a:", ":1", "a:1,,b:2", "a:x", "a:0", "a:65536", "a:\u0661"):
+        with pytest.raises(InvalidArgument, match="HOST:PORT"):
+            parse_endpoints(text)

@@ -1,0 +1,57 @@
+"""An etcd of one's own: started, killed, restarted with its data, and clear about why it does not start."""
+
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.coordination import local
+from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.ports import Put
+
+
+@pytest.mark.integration
+async def test_it_comes_back_on_its_port_with_its_data_after_kill_9(tmp_path: Path) -> None:
+    async with LocalEtcd(tmp_path / "etcd") as etcd:
+        endpoint, pid = etcd.endpoint, etcd.pid
+        store = EtcdMetaStore(endpoint)
+        await store.transact([], [Put("/k", b"kept")])
+
+        await etcd.kill()
+        assert etcd.pid is None
+        await etcd.start()
+
+        assert etcd.endpoint == endpoint
+        assert etcd.pid not in (None, pid)
+        entry = await store.get("/k")
+        assert entry is not None
+        assert entry.value == b"kept"
+        await store.close()
+    assert etcd.pid is None
+
+
+@pytest.mark.integration
+async def test_stop_works_on_a_frozen_one_and_twice(tmp_path: Path) -> None:
+    etcd = LocalEtcd(tmp_path / "etcd", fsync=False)
+    await etcd.start()
+    etcd.freeze()
+    await etcd.stop()
+    await etcd.stop()
+    assert etcd.pid is None
+
+
+@pytest.mark.integration
+async def test_why_it_did_not_start_is_told(tmp_path: Path) -> None:
+    (tmp_path / "etcd").mkdir()
+    (tmp_path / "etcd" / "data").write_text("not a directory")
+    etcd = LocalEtcd(tmp_path / "etcd")
+    with pytest.raises(Unavailable, match="not a directory"):
+        await etcd.start()
+    assert etcd.pid is None
+
+
+async def test_a_missing_server_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NotFound, match=r"pip install 'seaweedmq\[local\]'"):
+        await LocalEtcd(tmp_path).start()
