@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
+BASES_REMEMBERED = 64
 RETRY_SYNC_S = 0.5
 LEASE_CHECK_S = 0.05
 """How soon a commit that waits for the lease is tried again."""
@@ -94,7 +95,8 @@ class OpenSegment:
         self._sync_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._commit_timer: asyncio.TimerHandle | None = None
-        self._file_count = 0
+        self._bases: list[int] = []
+        """Base offsets of the last files."""
         self._writer_task: asyncio.Task[None] | None = None
 
     @property
@@ -210,8 +212,9 @@ class OpenSegment:
 
     async def _create_file(self, base: int) -> OpenFile:
         context = self._context
-        # A name of its own for every file: after a failure another file may begin at the same offset.
-        writer_id = context.writer_id if not self._file_count else f"{context.writer_id}.{self._file_count}"
+        # After a failure another file may begin at the same offset, and needs a name of its own.
+        repeats = self._bases.count(base)
+        writer_id = context.writer_id if not repeats else f"{context.writer_id}.{repeats}"
         preamble = encode_preamble(
             LogPreamble(
                 topic=self.topic.name,
@@ -230,7 +233,7 @@ class OpenSegment:
                 ),
             )
         )
-        self._file_count += 1
+        self._bases = [*self._bases[-BASES_REMEMBERED:], base]  # before the attempt: it may fail half done
         writer = await context.store.create_log(self.topic.name, self.segment.id, base, writer_id, preamble)
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self._files.append(file)
@@ -244,9 +247,9 @@ class OpenSegment:
 
     def retire_if_older(self, age_s: float) -> None:
         """Seal the newest file if it was opened longer ago than ``age_s`` seconds."""
-        if self._active and self._active.written > self._active.base:
-            if self._loop.time() - self._active.opened_at >= age_s:
-                self.retire()
+        file = self._active
+        if file and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
+            self.retire()
 
     async def sync(self) -> None:
         """Fsync what is written, close files that are complete. See ``flush.Syncable``."""

@@ -1,0 +1,83 @@
+"""Who serves a segment: this broker as its primary, any broker because it is sealed, or somebody else."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import NotFound, StaleMetadata
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+METADATA_LAG_S = 2.0
+"""A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A segment this broker serves. ``open`` is set for the primary of an open one; otherwise it is sealed."""
+
+    topic: Topic
+    segment: Segment
+    open: OpenSegment | None
+
+
+class Lookup:
+    """Finds segments in the view and among those this broker owns."""
+
+    def __init__(self, view: ClusterView, owned: Mapping[tuple[TopicName, int], OpenSegment]) -> None:
+        self.view = view
+        self._owned = owned
+        self._schemas: dict[bytes, pa.Schema] = {}
+
+    async def segment(self, name: TopicName, number: int) -> Found:
+        """The segment, if this broker can serve it.
+
+        Raises:
+            NotFound: no such topic or segment.
+            StaleMetadata: another broker is the primary, or this one has lost it.
+        """
+        try:
+            async with asyncio.timeout(METADATA_LAG_S):
+                while True:
+                    seen = self.view.changes
+                    found = self.try_segment(name, number)
+                    if found:
+                        return found
+                    await self.view.wait_change(seen)
+        except TimeoutError:
+            raise self._missing(name, number) from None
+
+    def try_segment(self, name: TopicName, number: int) -> Found | None:
+        """As :meth:`segment`, without waiting."""
+        topic = self.view.topics.get(name)
+        segment = self.view.segments.get(name, {}).get(number)
+        if topic is None or segment is None:
+            return None
+        if not segment.is_open:
+            return Found(topic, segment, None)
+        owned = self._owned.get((name, number))
+        return Found(topic, segment, owned) if owned and not owned.closed else None
+
+    def schema(self, topic: Topic) -> pa.Schema | None:
+        """The topic's Arrow schema, decoded once."""
+        if topic.schema is None:
+            return None
+        schema = self._schemas.get(topic.schema)
+        if schema is None:
+            schema = self._schemas[topic.schema] = schema_from_bytes(topic.schema)
+        return schema
+
+    def _missing(self, name: TopicName, number: int) -> NotFound | StaleMetadata:
+        if name not in self.view.topics:
+            return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
+        segment = self.view.segments.get(name, {}).get(number)
+        if segment is None:
+            return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
+        primary = self.view.brokers.get(segment.primary)
+        where = f"broker {primary.id} at {primary.address}" if primary else f"broker {segment.primary}, which is gone"
+        return StaleMetadata(f"segment {segment} is served by {where}, not here: refresh the metadata")

@@ -1,0 +1,196 @@
+"""A publish stream: check frames at the door, append them, acknowledge them once they are committed."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pyarrow as pa
+
+from seaweedmq.broker.lookup import Lookup
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.broker.signal import Signal
+from seaweedmq.codec.batch import validate_payload
+from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import (
+    FrameAck,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    PublishSealed,
+)
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentStore
+from seaweedmq.storage.recovery import recover_segment
+
+
+class PublishService:
+    """Serves publish streams."""
+
+    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore) -> None:
+        self._config = config
+        self._lookup = lookup
+        self._store = store
+
+    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        """See ``ports.BrokerApi.publish``."""
+        opening = await anext(requests, None)
+        if not isinstance(opening, PublishOpen):
+            raise InvalidArgument(
+                "a publish stream begins with PublishOpen: name the topic, segment and producer first"
+            )
+        found = await self._lookup.segment(opening.topic, opening.segment)
+        if opening.epoch != found.segment.epoch:
+            raise StaleMetadata(
+                f"segment {found.segment} has epoch {found.segment.epoch}, not {opening.epoch}: refresh the metadata"
+            )
+        if found.open is None:
+            yield await self._sealed(found.topic, found.segment, opening)
+            return
+        found.open.check_open()
+        state = found.open.log.producers.state(opening.producer_id, opening.producer_epoch)
+        yield PublishReady(
+            next_sequence=state.next_sequence,
+            frame_bytes_max=self._config.frame_bytes_max,
+            in_flight_frames_max=self._config.stream_in_flight_frames_max,
+            in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
+        )
+        segment = found.open
+        stream = _Stream(self._config, self._lookup, opening, segment)
+        reading = asyncio.create_task(stream.read(requests), name=f"publish to {segment.segment}")
+        try:
+            async with aclosing(stream.acknowledgements(reading)) as acknowledgements:
+                async for acks in acknowledgements:
+                    yield acks
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+        if not segment.closed_hard:
+            reading.result()  # the client ended the stream, or sent what was refused
+            return
+        sealed = self._lookup.try_segment(opening.topic, opening.segment)
+        if sealed is None:
+            assert segment.closed is not None
+            raise segment.closed
+        yield await self._sealed(sealed.topic, sealed.segment, opening)
+
+    async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen) -> PublishSealed:
+        """What a sealed segment holds of this producer: from the log file while it is there, else as recorded."""
+        assert segment.end_offset is not None
+        me = (opening.producer_id, opening.producer_epoch)
+        next_sequence = 0
+        recent: tuple[FrameAck, ...] = ()
+        for recorded in segment.sequences:
+            if (recorded.producer_id, recorded.producer_epoch) == me:
+                next_sequence = recorded.next_sequence
+        recovered = await recover_segment(self._store, topic, segment)
+        for state in recovered.producers:
+            if (state.producer_id, state.producer_epoch) == me:
+                next_sequence, recent = state.next_sequence, state.recent
+        return PublishSealed(
+            end_offset=segment.end_offset,
+            next_sequence=next_sequence,
+            recent=recent,
+            successors=segment.successors,
+        )
+
+
+class _Stream:
+    """One stream's frames between arrival and acknowledgement, in order."""
+
+    def __init__(self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment) -> None:
+        self._config = config
+        self._lookup = lookup
+        self._opening = opening
+        self._segment = segment
+        self._pending: deque[FrameAck] = deque()
+        """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
+        self._acknowledged = Signal()
+
+    async def read(self, requests: AsyncIterator[PublishRequest]) -> None:
+        """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
+        try:
+            async for request in requests:
+                if not isinstance(request, PublishFrames):
+                    raise InvalidArgument("a publish stream is opened once: after PublishOpen only frames may follow")
+                for frame in split_frames(request.data):
+                    while len(self._pending) >= self._config.stream_in_flight_frames_max:
+                        await self._acknowledged.wait()
+                    await self._take(frame)
+        finally:
+            self._segment.committed_changed.fire()
+
+    async def acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncIterator[PublishAck]:
+        """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
+        segment = self._segment
+        while True:
+            acks = self._committed()
+            if acks:
+                self._acknowledged.fire()
+                yield PublishAck(acks)
+                continue
+            if segment.closed_hard or (reading.done() and not self._pending):
+                return
+            if self._pending and segment.failure:
+                raise segment.failure
+            await segment.committed_changed.wait()
+
+    def _committed(self) -> tuple[FrameAck, ...]:
+        committed = self._segment.log.committed
+        acks = []
+        while self._pending and self._pending[0].base_offset + self._pending[0].record_count <= committed:
+            acks.append(self._pending.popleft())
+        return tuple(acks)
+
+    async def _take(self, frame: Frame) -> None:
+        self._check(frame)
+        header, segment = frame.header, self._segment
+        size = header.frame_bytes
+        await segment.admit(size)
+        try:
+            ack = segment.log.find_repeat(
+                header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+            )
+        except SeaweedMQError:
+            segment.release(size)
+            raise
+        if ack is None:
+            ack = segment.append(frame)
+        else:
+            segment.release(size)
+            segment.committed_changed.fire()
+        self._pending.append(ack)
+
+    def _check(self, frame: Frame) -> None:
+        header, opening, slots = frame.header, self._opening, self._segment.segment.slots
+        if header.frame_bytes > self._config.frame_bytes_max:
+            raise InvalidArgument(
+                f"a frame of {header.frame_bytes} bytes is above the limit of {self._config.frame_bytes_max}: "
+                "send smaller batches, or raise frame_bytes_max on every broker"
+            )
+        if (header.producer_id, header.producer_epoch) != (opening.producer_id, opening.producer_epoch):
+            raise InvalidArgument(
+                f"a frame of producer {header.producer_id} epoch {header.producer_epoch} came on the stream of "
+                f"producer {opening.producer_id} epoch {opening.producer_epoch}: open a stream for each"
+            )
+        if not slots.covers(header.slot_min, header.slot_max):
+            raise StaleMetadata(
+                f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
+                f"{self._segment.segment}, which holds {slots}: refresh the metadata and route by key"
+            )
+        validate_payload(header, frame.payload, self._schema(header.schema_version))
+
+    def _schema(self, version: int) -> pa.Schema | None:
+        topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)
+        if version != topic.schema_version:
+            raise StaleMetadata(
+                f"a frame with schema version {version} came to topic {topic.name}, which is at version "
+                f"{topic.schema_version}: refresh the metadata and send what fits the topic's schema"
+            )
+        return self._lookup.schema(topic)
