@@ -2,9 +2,10 @@
 
 ``pyarrow`` checks that the metadata flatbuffer is well-formed and ``validate(full=True)`` that values lie inside
 their buffers. Neither refuses a compressed body (a small one can unpack to gigabytes), buffers beyond those of the
-schema (bytes that nobody sees), or many columns on the same bytes (16 MiB that become gigabytes as Parquet); and a map
-with a null key ends the process as soon as Arrow makes an array of it (``ARROW_CHECK`` in ``MapArray``). This module
-refuses them, by reading the few fields it needs: https://arrow.apache.org/docs/format/Columnar.html#ipc-message-format
+schema (bytes that nobody sees), or many columns on the same bytes (16 MiB that become gigabytes as Parquet). And making
+an array of a map with a null key ends the process (an ``ARROW_CHECK`` in ``MapArray``); reading refuses it first, but
+that order is nowhere promised. This module refuses them all, by reading the few fields it needs, see
+https://arrow.apache.org/docs/format/Columnar.html#ipc-message-format
 """
 
 import struct

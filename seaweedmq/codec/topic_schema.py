@@ -62,7 +62,8 @@ def check_topic_schema(schema: pa.Schema) -> None:
 
 
 def schema_to_bytes(schema: pa.Schema) -> bytes:
-    """A topic schema as an Arrow IPC schema message, without its metadata: equal columns give equal bytes.
+    """A topic schema as an Arrow IPC schema message, without its metadata: equal columns give equal bytes,
+    whether the schema came from a table, a Parquet file or by hand.
 
     Raises:
         InvalidArgument: as :func:`check_topic_schema`.
@@ -143,22 +144,24 @@ def _without_metadata(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_bare(field) for field in schema])
 
 
-def _bare(field: pa.Field) -> pa.Field:
-    """The field without metadata at any level (Parquet readers, for one, leave ``PARQUET:field_id`` there)."""
-    return pa.field(field.name, _bare_type(field.type), nullable=field.nullable)
+def _bare(field: pa.Field, name: str | None = None) -> pa.Field:
+    """The field without what differs by where a schema came from: metadata (Parquet's ``PARQUET:field_id``) and the
+    names of list and map children (``item`` in Arrow, ``element`` in Parquet)."""
+    return pa.field(name or field.name, _bare_type(field.type), nullable=field.nullable)
 
 
 def _bare_type(kind: pa.DataType) -> pa.DataType:
     if _t.is_struct(kind):
         return pa.struct([_bare(kind.field(i)) for i in range(kind.num_fields)])
     if _t.is_map(kind):
-        return pa.map_(_bare(kind.key_field), _bare(kind.item_field), keys_sorted=kind.keys_sorted)
+        key, value = _bare(kind.key_field, "key"), _bare(kind.item_field, "value")
+        return pa.map_(key, value, keys_sorted=kind.keys_sorted)
     if _t.is_list(kind):
-        return pa.list_(_bare(kind.value_field))
+        return pa.list_(_bare(kind.value_field, "item"))
     if _t.is_large_list(kind):
-        return pa.large_list(_bare(kind.value_field))
+        return pa.large_list(_bare(kind.value_field, "item"))
     if _t.is_fixed_size_list(kind):
-        return pa.list_(_bare(kind.value_field), kind.list_size)
+        return pa.list_(_bare(kind.value_field, "item"), kind.list_size)
     return kind
 
 

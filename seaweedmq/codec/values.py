@@ -39,9 +39,10 @@ def _check_of_type(kind: pa.DataType, where: str) -> Check | None:
     if pa.types.is_struct(kind):
         return _check_of_struct(kind, where)
     if pa.types.is_map(kind):
-        # Arrow itself refuses null keys; what keys and items contain is ours. It flattens lists, and no maps.
-        inner = _check_of_type(pa.struct([kind.key_field.with_nullable(True), kind.item_field]), where)
-        entries = pa.list_(pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False))
+        # Arrow refuses null keys; what keys and items contain is ours. It flattens lists and no maps, hence the view.
+        key, item = kind.key_field.with_nullable(True), kind.item_field
+        inner = _check_of_type(pa.struct([key, item]), where)
+        entries = pa.list_(pa.struct([key, item.with_nullable(True)]))
         return None if inner is None else lambda array: inner(array.view(entries).flatten())
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         of_items = check_of(kind.value_field, where)

@@ -1,0 +1,94 @@
+"""The committed bytes in ``golden/``, as hex so that a change shows in a diff.
+
+``python -m tests.codec.golden`` writes them anew. Do that only together with a new format version: these bytes are
+what files in the field look like.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from seaweedmq.codec.batch import schema_to_bytes
+from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.topic import TopicName
+from tests.codec.samples import (
+    ALL_COLUMNS,
+    HEADERS,
+    NOON_US,
+    TIMESTAMP,
+    TYPED,
+    Sample,
+    plain_values,
+    sample,
+)
+
+FOLDER = Path(__file__).parent / "golden"
+
+PREAMBLE = LogPreamble(
+    topic=TopicName("shop", "orders"),
+    topic_uid=0x1122334455667788,
+    segment=7,
+    base_offset=100,
+    writer="b-7f3a91c2",
+    producers=(
+        ProducerRecord(
+            producer_id=0xABCDEF,
+            producer_epoch=3,
+            next_sequence=1_000,
+            recent=(FrameAck(990, 4, 90), FrameAck(994, 6, 94)),
+        ),
+        ProducerRecord(producer_id=2**64 - 1, producer_epoch=0, next_sequence=0),
+    ),
+)
+PRICES = pa.schema([pa.field("item", pa.string(), nullable=False), pa.field("price", pa.float64())])
+
+
+def full_sample() -> Sample:
+    """Three records with every optional column."""
+    return sample(
+        "full",
+        [
+            pa.array([b"ann", None, b"bob"], pa.binary()),
+            pa.array([NOON_US, NOON_US + 1, NOON_US - 1], TIMESTAMP),
+            pa.array([[("source", b"web"), ("empty", None)], None, []], HEADERS),
+            plain_values([b"first", None, b""]),
+        ],
+        ALL_COLUMNS,
+    )
+
+
+def bare_sample() -> Sample:
+    """Two records with a value and nothing else."""
+    return sample("bare", [plain_values([b"fourth", b"fifth"])], 0)
+
+
+def typed_sample() -> Sample:
+    """Two records of a topic with a schema."""
+    columns = [pa.array(["pen", "ink"]), pa.array([1.5, None])]
+    return sample("typed", columns, TYPED, PRICES)
+
+
+def stamped(item: Sample, base_offset: int) -> bytes:
+    """The frame as a broker writes it into a file."""
+    return stamp(item.frame_bytes[:HEADER_BYTES], base_offset) + item.frame_bytes[HEADER_BYTES:]
+
+
+def contents() -> dict[str, bytes]:
+    """File name -> bytes, made by the code of today."""
+    return {
+        "plain.log.hex": encode_preamble(PREAMBLE) + stamped(full_sample(), 100) + stamped(bare_sample(), 103),
+        "typed.frame.hex": stamped(typed_sample(), 5),
+        "typed.schema.hex": schema_to_bytes(PRICES),
+    }
+
+
+def read(name: str) -> bytes:
+    """The committed bytes."""
+    return bytes.fromhex((FOLDER / name).read_text())
+
+
+if __name__ == "__main__":
+    for file_name, data in contents().items():
+        (FOLDER / file_name).write_text("\n".join(data[i : i + 32].hex() for i in range(0, len(data), 32)) + "\n")

@@ -1,0 +1,124 @@
+"""Batches and frames that the codec tests share."""
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.codec.batch import encode_frame, payload_schema
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header, split_frames
+
+ALL_COLUMNS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
+TYPED = 1 << 8
+NOON_US = 1_600_000_000_000_000
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+HEADERS = pa.map_(pa.string(), pa.binary())
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A frame as a publisher would send it, and the topic's schema."""
+
+    name: str
+    frame_bytes: bytes
+    topic_schema: pa.Schema | None
+    batch: pa.RecordBatch
+
+    @property
+    def frame(self) -> Frame:
+        (frame,) = split_frames(self.frame_bytes)
+        return frame
+
+
+def sample(name: str, columns: list[pa.Array], flags: int, topic_schema: pa.Schema | None = None) -> Sample:
+    """Encode the columns; timestamps come from the column, or are noon."""
+    schema = payload_schema(flags, topic_schema)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    lowest = highest = NOON_US
+    if flags & FLAG_TIMESTAMP:
+        bounds = pc.min_max(batch.column(schema.get_field_index("_timestamp")).cast(pa.int64())).as_py()
+        lowest, highest = bounds["min"], bounds["max"]
+    encoded = encode_frame(
+        batch,
+        flags=flags,
+        producer_id=0xABCDEF,
+        producer_epoch=3,
+        first_sequence=1_000,
+        timestamp_min=lowest,
+        timestamp_max=highest,
+        slot_min=17,
+        slot_max=60_000,
+        histogram=(batch.num_rows, *[0] * 15),
+    )
+    return Sample(name, encoded, topic_schema, batch)
+
+
+def with_payload(frame: Frame, payload: bytes, **changes: int) -> bytes:
+    """The frame with another payload and header fields, and checksums that are right again: what a liar would send."""
+    header = frame.header._replace(payload_length=len(payload), payload_checksum=xxh3_64_intdigest(payload))
+    return encode_header(header._replace(**changes)) + payload
+
+
+def plain_values(values: list[bytes | None]) -> pa.Array:
+    return pa.array(values, pa.binary())
+
+
+WIDE_SCHEMA = pa.schema(
+    [
+        pa.field("flag", pa.bool_()),
+        pa.field("count", pa.int32(), nullable=False),
+        pa.field("ratio", pa.float64()),
+        pa.field("text", pa.string()),
+        pa.field("long_text", pa.large_string()),
+        pa.field("code", pa.binary(3)),
+        pa.field("price", pa.decimal128(10, 2)),
+        pa.field("day", pa.date32()),
+        pa.field("second", pa.timestamp("s")),
+        pa.field("clock", pa.time64("us")),
+    ]
+)
+NESTED_SCHEMA = pa.schema(
+    [
+        pa.field("list", pa.list_(pa.int64())),
+        pa.field("struct", pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])),
+        pa.field("map", pa.map_(pa.string(), pa.list_(pa.timestamp("s")))),
+        pa.field("pair", pa.list_(pa.float32(), 2)),
+        pa.field("big", pa.large_list(pa.struct([pa.field("x", pa.int8())]))),
+    ]
+)
+
+
+def samples() -> list[Sample]:
+    """Frames of every kind of column: plain, plain with all optional columns, flat types, nested types."""
+    times = pa.array([NOON_US, NOON_US - 5, NOON_US + 9], TIMESTAMP)
+    keys = pa.array([b"k1", None, b"a longer key"], pa.binary())
+    headers = pa.array([[("h", b"v"), ("g", None)], None, []], HEADERS)
+    values = plain_values([b"value", None, b""])
+    wide = [
+        pa.array([True, None, False]),
+        pa.array([1, 2, 3], pa.int32()),
+        pa.array([0.5, None, float("nan")]),
+        pa.array(["a", None, "héllo"]),
+        pa.array(["a", None, "b" * 20], pa.large_string()),
+        pa.array([b"abc", None, b"def"], pa.binary(3)),
+        pa.array([Decimal("1.25"), None, Decimal("-7.00")], pa.decimal128(10, 2)),
+        pa.array([date(2024, 2, 29), None, date(1969, 1, 1)]),
+        pa.array([1_600_000_000, None, -5], pa.timestamp("s")),
+        pa.array([1, None, 86_399_999_999], pa.time64("us")),
+    ]
+    nested = [
+        pa.array([[1, None], None, []], NESTED_SCHEMA.field("list").type),
+        pa.array([{"a": 1, "b": None}, None, {"a": 2, "b": "x"}], NESTED_SCHEMA.field("struct").type),
+        pa.array([[("a", [1, None]), ("b", None)], None, []], NESTED_SCHEMA.field("map").type),
+        pa.array([[1.0, None], None, [2.0, 3.0]], NESTED_SCHEMA.field("pair").type),
+        pa.array([[{"x": 1}, None], None, []], NESTED_SCHEMA.field("big").type),
+    ]
+    return [
+        sample("plain", [plain_values([b"x" * 100] * 50)], 0),
+        sample("plain, all columns", [keys, times, headers, values], ALL_COLUMNS),
+        sample("flat types", [keys, *wide], TYPED | FLAG_KEY, WIDE_SCHEMA),
+        sample("nested types", [times, *nested], TYPED | FLAG_TIMESTAMP, NESTED_SCHEMA),
+    ]

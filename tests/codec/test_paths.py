@@ -1,0 +1,85 @@
+"""File names say what a file holds, and sort as offsets do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.codec.paths import document_path, log_path, parse_segment_file, table_path, topic_dir
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName
+
+ORDERS = TopicName("shop", "orders.v2")
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
+TOPICS = st.builds(TopicName, NAMES, NAMES)
+SEGMENTS = st.integers(0, 10**10 - 1)
+OFFSETS = st.integers(0, 2**64 - 1)
+
+
+def test_where_things_lie():
+    assert topic_dir(ORDERS) == "topics/shop/orders.v2"
+    assert document_path(ORDERS, "topic.json") == "topics/shop/orders.v2/topic.json"
+    assert log_path(ORDERS, 7, 100, "b-7f3a") == "topics/shop/orders.v2/log/00000007/00000000000000000100-b-7f3a.log"
+    assert (
+        table_path(ORDERS, 7, 100, 250)
+        == "topics/shop/orders.v2/table/00000007/00000000000000000100-00000000000000000250.parquet"
+    )
+
+
+@given(TOPICS, SEGMENTS, OFFSETS, NAMES)
+def test_the_name_of_a_log_file_says_all_that_was_put_in(topic: TopicName, segment: int, base: int, writer: str):
+    assert parse_segment_file(log_path(topic, segment, base, writer)) == (topic, segment, "log", base, None, writer)
+
+
+@given(TOPICS, SEGMENTS, OFFSETS, st.integers(1, 10**6))
+def test_the_name_of_a_table_says_all_that_was_put_in(topic: TopicName, segment: int, base: int, count: int):
+    path = table_path(topic, segment, base, base + count)
+    assert parse_segment_file(path) == (topic, segment, "table", base, base + count, "")
+
+
+@given(OFFSETS, OFFSETS)
+def test_names_sort_as_offsets_do(one: int, other: int):
+    assert (log_path(ORDERS, 0, one, "w") < log_path(ORDERS, 0, other, "w")) == (one < other)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "topics/shop/orders/topic.json",
+        "topics/shop/orders/log/00000007/00000000000000000100-.log",
+        "topics/shop/orders/log/00000007/00000000000000000100-a/b.log",
+        "topics/shop/orders/log/00000007/100-w.log",
+        "topics/shop/orders/log/7/00000000000000000100-w.log",
+        "topics/shop/orders/log/000000007/00000000000000000100-w.log",
+        "topics/shop/orders/log/00000007/00000000000000000100-w.log.tmp",
+        "topics/shop/orders/log/00000007/00000000000000000100-w.log\n",
+        "topics/shop/orders/log/\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0667/00000000000000000100-w.log",
+        "topics/../orders/log/00000007/00000000000000000100-w.log",
+        "/topics/shop/orders/log/00000007/00000000000000000100-w.log",
+        "topics/shop/orders/table/00000007/00000000000000000100-00000000000000000100.parquet",
+        "topics/shop/orders/table/00000007/00000000000000000100-00000000000000000099.parquet",
+        "topics/shop/orders/table/00000007/.00000000000000000100-00000000000000000200.parquet.tmp",
+        "topics/shop/orders/table/00000007/part-00000.parquet",
+    ],
+)
+def test_foreign_names_are_not_taken_for_ours(path: str):
+    assert parse_segment_file(path) is None
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_ours_or_foreign_and_never_an_error(text: str):
+    parse_segment_file(text)
+    parse_segment_file(f"topics/shop/orders/log/00000007/{text}.log")
+
+
+def test_names_that_would_leave_the_folder_are_refused():
+    for name in ("../../etc/passwd", "", ".", "a/b"):
+        with pytest.raises(InvalidArgument):
+            log_path(ORDERS, 0, 0, name)
+        with pytest.raises(InvalidArgument):
+            document_path(ORDERS, name)
+
+
+def test_an_empty_table_has_no_name():
+    with pytest.raises(InvalidArgument, match="at least one record"):
+        table_path(ORDERS, 0, 5, 5)
