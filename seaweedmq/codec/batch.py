@@ -19,6 +19,7 @@ from seaweedmq.codec.frame import (
     FLAG_KEY,
     FLAG_TIMESTAMP,
     PAYLOAD_BYTES_MAX,
+    RECORDS_MAX,
     SCHEMA_VERSION_SHIFT,
     Frame,
     FrameHeader,
@@ -107,11 +108,10 @@ def encode_frame(
         histogram: 16 counts as of ``slots.histogram_of``; all zero if not counted.
 
     Raises:
-        InvalidArgument: no records, or 4 GiB and more of payload.
+        InvalidArgument: no records, more than ``RECORDS_MAX``, or 4 GiB and more of payload.
     """
+    _check_count(batch.num_rows)
     payload = batch.serialize()
-    if batch.num_rows == 0:
-        raise InvalidArgument("frame of no records: a frame has at least one")
     if payload.size > PAYLOAD_BYTES_MAX:
         raise InvalidArgument(f"frame of {payload.size} bytes: the format ends at 4 GiB; cut the batch in pieces")
     header = FrameHeader(
@@ -223,8 +223,7 @@ def _check_header(header: FrameHeader) -> None:
     """The fields that no checksum can vouch for."""
     if header.encoding != ENCODING_ARROW:
         raise InvalidArgument(f"frame encoding {header.encoding}: only {ENCODING_ARROW} (Arrow IPC) is accepted")
-    if header.record_count < 1:
-        raise InvalidArgument("frame of no records: a frame has at least one")
+    _check_count(header.record_count)
     if not TIMESTAMP_MIN_US <= header.timestamp_min <= header.timestamp_max <= TIMESTAMP_MAX_US:
         raise InvalidArgument(
             f"frame timestamps [{header.timestamp_min}, {header.timestamp_max}]: give microseconds since 1970, the "
@@ -237,6 +236,11 @@ def _check_header(header: FrameHeader) -> None:
     counted = sum(header.histogram)
     if counted not in (0, header.record_count):
         raise InvalidArgument(f"frame histogram counts {counted} of {header.record_count} records: count all or none")
+
+
+def _check_count(records: int) -> None:
+    if not 1 <= records <= RECORDS_MAX:
+        raise InvalidArgument(f"frame of {records or 'no'} records: a frame has from 1 to {RECORDS_MAX}")
 
 
 def _check_timestamps(header: FrameHeader, column: pa.Array) -> None:

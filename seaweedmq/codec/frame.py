@@ -18,6 +18,9 @@ MAGIC = b"SWMF"
 VERSION = 1
 HEADER_BYTES = 144
 PAYLOAD_BYTES_MAX = 2**32 - 1
+RECORDS_MAX = 1_048_576
+"""In one frame. A column of booleans has 8 records a byte, but every record costs its reader 20 bytes of offset,
+segment and timestamp: without this bound a 16 MiB frame could take 2.7 GB to convert."""
 
 ENCODING_ARROW = 1
 """The payload is an Arrow IPC record batch message. 2 is reserved for verbatim Kafka v2 batches."""

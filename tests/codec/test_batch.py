@@ -134,6 +134,12 @@ def test_a_frame_of_no_records_is_not_made():
         sample("empty", [plain_values([])], 0)
 
 
+def test_a_small_frame_of_very_many_records_is_not_made():
+    schema = pa.schema([pa.field("flag", pa.bool_())])
+    with pytest.raises(InvalidArgument, match="frame of 1048577 records: a frame has from 1 to 1048576"):
+        sample("flags", [pa.array([True] * (2**20 + 1))], TYPED, schema)
+
+
 def test_a_frame_beyond_the_format_is_not_made():
     class Huge:
         num_rows = 1
@@ -173,7 +179,8 @@ def test_a_stored_frame_that_is_not_what_it_says_is_corrupt():
     [
         ({"record_count": 0}, "no records"),
         ({"record_count": 2, "histogram": (0,) * 16}, "holds 3 records where the header says 2"),
-        ({"record_count": 2**32 - 1, "histogram": (0,) * 16}, "holds 3 records where the header says 4294967295"),
+        ({"record_count": 2**20, "histogram": (0,) * 16}, "holds 3 records where the header says 1048576"),
+        ({"record_count": 2**32 - 1}, "frame of 4294967295 records: a frame has from 1 to 1048576"),
         ({"timestamp_min": NOON_US + 1}, "lowest first"),
         ({"timestamp_min": NOON_US - 1}, "two timestamps but no _timestamp column"),
         ({"timestamp_min": 2**62, "timestamp_max": 2**62}, "between the years 1 and 9999"),
