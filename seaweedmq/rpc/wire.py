@@ -5,7 +5,10 @@ its length and the payload, so it is joined and sliced here; every other message
 one, goes to protobuf. What is written here is byte for byte what protobuf writes.
 """
 
+from collections.abc import Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.broker import BrokerLoad
@@ -37,13 +40,37 @@ _FRAMES_TAG: Final = _FRAMES_FIELD << 3 | 2
 _LENGTH_BYTES_MAX: Final = 5
 
 
-def _write_frames(data: Frames) -> bytes:
-    remaining = len(data)
+def pack_frames(chunks: Sequence[Frames]) -> memoryview:
+    """Join frames, or parts of frames, into the ``data`` of a message that is sent without another copy.
+
+    The view's buffer holds the tag and length in front of it. Use it wherever a join is needed anyway; a copy of 1 MiB
+    into fresh memory costs as much as sending it.
+    """
+    prefix = _prefix(sum(map(len, chunks)))
+    return memoryview(b"".join((prefix, *chunks)))[len(prefix) :]
+
+
+def _prefix(remaining: int) -> bytes:
+    """Tag and length of ``frames``."""
     prefix = bytearray((_FRAMES_TAG,))
     while remaining > 0x7F:
         prefix.append(remaining & 0x7F | 0x80)
         remaining >>= 7
     prefix.append(remaining)
+    return bytes(prefix)
+
+
+def _write_frames(data: Frames) -> bytes:
+    prefix = _prefix(len(data))
+    whole = data.obj if isinstance(data, memoryview) else None
+    if (
+        isinstance(whole, bytes)
+        and len(whole) == len(prefix) + len(data)
+        and whole.startswith(prefix)
+        # the lengths alone do not tell where in the buffer the view begins
+        and pa.py_buffer(data).address == pa.py_buffer(whole).address + len(prefix)
+    ):
+        return whole
     return b"".join((prefix, data))
 
 

@@ -76,6 +76,27 @@ def test_frames_are_written_byte_for_byte_as_protobuf_does(kind, payload):
         assert ours == as_protobuf
 
 
+@given(st.lists(st.binary(max_size=100), max_size=4))
+def test_packed_frames_are_the_chunks_joined_and_sent_as_they_are(chunks):
+    packed = wire.pack_frames(chunks)
+    assert packed == b"".join(chunks)
+    message = wire.encode_publish_request(p.PublishFrames(packed))
+    assert message is packed.obj
+    assert message == wire.encode_subscribe_reply(p.SubscribeFrames(b"".join(chunks)))
+    received = wire.decode_publish_request(message).data
+    assert wire.encode_subscribe_reply(p.SubscribeFrames(received)) is message
+
+
+@pytest.mark.parametrize("length", [0, 3, 200, 20_000])
+def test_a_view_of_another_part_of_a_packed_buffer_is_not_taken_for_the_whole(length):
+    whole = wire.pack_frames([bytes([0x12] * length)]).obj
+    for begin in range(6):
+        for end in range(max(begin, len(whole) - 6), len(whole) + 1):
+            part = memoryview(whole)[begin:end]
+            message = wire.encode_publish_request(p.PublishFrames(part))
+            assert message == data_pb2.PublishRequest(frames=bytes(part)).SerializeToString()
+
+
 def test_a_large_payload_is_a_view_of_the_message_and_not_a_copy():
     message = data_pb2.PublishRequest(frames=bytes(1 << 20)).SerializeToString()
     request = wire.decode_publish_request(message)
