@@ -23,8 +23,8 @@ from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
+from seaweedmq.storage.converter import ProcessTableConverter
 from seaweedmq.storage.files import open_store
-from seaweedmq.storage.tables import ProcessTableConverter
 
 ETCD_TIMEOUT_S = 30.0
 """How long a starting broker waits for etcd."""
@@ -89,7 +89,7 @@ async def run_broker(etcd: str, storage: str, listen: Address, address: str, con
         await _wait_for_etcd(meta, etcd)
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
-        converter = ProcessTableConverter(store.root)
+        converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes)
         stack.push_async_callback(converter.close)
         one = Broker(
             config=config,

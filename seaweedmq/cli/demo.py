@@ -106,11 +106,12 @@ async def cluster(folder: Path) -> AsyncIterator[str]:
         async with asyncio.timeout(START_TIMEOUT_S):
             line = (await up.stdout.readline()).decode()
         check(line.startswith("ready "), "the cluster did not start")
-        family = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
         _, addresses, _, *pids = line.split()
         say(f"cluster {addresses}, brokers {' '.join(pids)}")
         yield addresses
     finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
         with contextlib.suppress(ProcessLookupError):
             up.send_signal(signal.SIGTERM)
         try:

@@ -17,14 +17,13 @@ BASE64 = "base64"
 _quote = json.encoder.encode_basestring
 
 
-def lines(batch: pa.RecordBatch, schema: pa.Schema | None) -> bytes:
+def lines(batch: pa.RecordBatch) -> bytes:
     """Lines of a batch of records, in their order.
 
     Args:
-        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of ``schema``.
-        schema: of the topic; None for a plain topic.
+        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema.
     """
-    values = _texts(batch.column("_value"), "value") if schema is None else row_texts(batch, schema, marked=True)
+    values = _texts(batch.column("_value"), "value") if is_plain(batch) else row_texts(batch, marked=True)
     columns = (
         batch.column("_segment").to_pylist(),
         batch.column("_offset").to_pylist(),
@@ -41,10 +40,15 @@ def lines(batch: pa.RecordBatch, schema: pa.Schema | None) -> bytes:
     ).encode()
 
 
-def row_texts(batch: pa.RecordBatch, schema: pa.Schema, *, marked: bool) -> list[str]:
+def is_plain(batch: pa.RecordBatch) -> bool:
+    """Whether the records have a value, not the columns of a schema."""
+    return "_value" in batch.schema.names
+
+
+def row_texts(batch: pa.RecordBatch, *, marked: bool) -> list[str]:
     """Each row's columns of the schema as a JSON object; ``marked`` adds `,"value_encoding":{...}` where base64 is."""
     texts = []
-    for row in batch.select(schema.names).to_pylist():
+    for row in batch.select([n for n in batch.schema.names if not n.startswith("_")]).to_pylist():
         encoded: list[str] = []
         text = json.dumps({name: _plain(value, name, encoded) for name, value in row.items()}, ensure_ascii=False)
         if encoded and marked:

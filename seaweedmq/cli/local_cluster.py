@@ -13,6 +13,7 @@ from pathlib import Path
 
 import seaweedmq.aio
 from seaweedmq.cli.output import note
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
 
@@ -21,6 +22,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 """A broker that has not stopped by then is killed; everything acknowledged is in the files."""
 LOOK_INTERVAL_S = 1.0
+PROBE = ClientConfig(connect_timeout_s=1.0, admin_timeout_s=1.0)
+"""Of a broker that starts: ask again soon rather than wait long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ async def _until_ready(children: Sequence[Child]) -> None:
 
 async def _knows(child: Child, pids: set[int]) -> bool:
     try:
-        async with seaweedmq.aio.connect(child.address) as client:
+        async with seaweedmq.aio.connect(child.address, config=PROBE) as client:
             status = await client.admin.cluster_status()
     except SeaweedMQError:
         return False

@@ -1,47 +1,16 @@
-"""The command `seaweedmq`: puts the commands together."""
-
-from typing import Annotated
-
-import typer
-
-from seaweedmq.cli import broker, cluster, publish, subscribe, topics, up
-from seaweedmq.cli.options import DEFAULT_BOOTSTRAP, Common
-from seaweedmq.cli.output import Output, one_line_errors
-
-app = typer.Typer(
-    name="seaweedmq",
-    help="A message broker cluster that keeps floods of messages as ordinary files.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(topics.app, name="topic")
-app.add_typer(cluster.app, name="cluster")
-app.command("publish")(publish.publish)
-app.command("subscribe")(subscribe.subscribe)
-app.command("up")(up.up)
-app.command("broker")(broker.broker)
-
-
-@app.callback()
-def common(
-    context: typer.Context,
-    bootstrap: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT[,HOST:PORT]", help="Brokers to ask first; any will do.", envvar="SEAWEEDMQ_BOOTSTRAP"
-        ),
-    ] = DEFAULT_BOOTSTRAP,
-    output: Annotated[Output, typer.Option(help="How results are printed.")] = Output.TABLE,
-) -> None:
-    """Options of every command; they may also follow the command's name."""
-    context.obj = Common(bootstrap, output)
+"""Entry of the command `seaweedmq`. It imports the rest late, so that Ctrl-C while loading is as quiet as any other."""
 
 
 def run() -> None:
-    """Entry of the console script. Exit status: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
-    with one_line_errors():
-        app()
+    """Exit status: 0 done, 1 refused or failed with one line on stderr, 2 wrong usage, 130 interrupted."""
+    try:
+        from seaweedmq.cli.app import app
+        from seaweedmq.cli.output import one_line_errors
+
+        with one_line_errors():
+            app()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

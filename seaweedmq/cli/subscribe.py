@@ -1,7 +1,6 @@
 """`seaweedmq subscribe`: records of a topic to stdout."""
 
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from seaweedmq.cli import json_out
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
 from seaweedmq.cli.output import progress, write
-from seaweedmq.codec.batch import schema_from_bytes
 
 
 class Format(StrEnum):
@@ -43,11 +41,9 @@ def subscribe(
     """Print the records of a topic, those that are there now or (--follow) as they come."""
     common = Common.of(context, bootstrap, output)
     begin = start_of(start)
+    text_of = _raw if format_ is Format.RAW else json_out.lines
     name = topic_name(topic)
     with common.connect() as client:
-        found = client.admin.describe_topic(name).topic
-        schema = None if found.schema is None else schema_from_bytes(found.schema)
-        text_of = _raw(schema) if format_ is Format.RAW else _jsonl(schema)
         # Records that scroll by on a terminal are progress enough.
         shown = False if sys.stdout.isatty() else None
         records = 0
@@ -62,16 +58,7 @@ def subscribe(
                 bar.at(records)
 
 
-def _raw(schema: pa.Schema | None) -> Callable[[pa.RecordBatch], bytes]:
-    def plain(batch: pa.RecordBatch) -> bytes:
+def _raw(batch: pa.RecordBatch) -> bytes:
+    if json_out.is_plain(batch):
         return b"\n".join([value or b"" for value in batch.column("_value").to_pylist()]) + b"\n"
-
-    def typed(batch: pa.RecordBatch) -> bytes:
-        assert schema is not None
-        return "".join(f"{text}\n" for text in json_out.row_texts(batch, schema, marked=False)).encode()
-
-    return plain if schema is None else typed
-
-
-def _jsonl(schema: pa.Schema | None) -> Callable[[pa.RecordBatch], bytes]:
-    return lambda batch: json_out.lines(batch, schema)
+    return "".join(f"{text}\n" for text in json_out.row_texts(batch, marked=False)).encode()
