@@ -10,16 +10,23 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, TypeVar
 
+from seaweedmq.errors import SeaweedMQError
+
 T = TypeVar("T")
 
 OWNER: "contextvars.ContextVar[Owner | None]" = contextvars.ContextVar("sim_owner", default=None)
 """The simulated process that the running code belongs to; None for the simulation itself."""
+
+
+CLOSE_ATTEMPTS = 20
+"""Awaits in nested ``finally`` blocks of one coroutine: each takes one attempt to close."""
 
 
 class OwnerState(Enum):
@@ -177,6 +184,7 @@ class SimLoop(asyncio.BaseEventLoop):
         task: SimTask[T] = SimTask(
             coro, number=number, owner=owner, loop=self, name=name or f"task-{number}", context=context
         )
+        task.add_done_callback(self._note_bug, context=_NOBODY)
         self._all_tasks.append(task)
         if len(self._all_tasks) > self._prune_at:
             self._all_tasks = [t for t in self._all_tasks if not t.done()]
@@ -211,6 +219,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def _asyncgen_firstiter_hook(self, agen: Any) -> None:
         """Generators are not followed: those of the dead must not be closed, and a finished run closes none."""
 
+    def _note_bug(self, task: asyncio.Task[Any]) -> None:
+        """A task that fails with anything but an error of the domain is a bug, even if somebody swallows it.
+
+        (``Task.cancel`` on a failed task silences asyncio's own report.)
+        """
+        error = None if task.cancelled() else task._exception
+        if error is not None and not _is_expected(error):
+            frames = traceback.extract_tb(error.__traceback__)[-3:]
+            place = " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
+            self.unhandled.append(f"{task.get_name()} failed with {error!r} at {place}")
+
     def describe_pending(self, limit: int = 40) -> str:
         """Where each waiting task stands, for the message of a deadlock."""
         lines = []
@@ -223,12 +242,32 @@ class SimLoop(asyncio.BaseEventLoop):
         return f"{len(lines)} tasks: " + "; ".join(lines[:limit])
 
     def close(self) -> None:
-        """Forget everything that still waits, and note what failed unseen."""
+        """End everything that still waits, and note what failed unseen.
+
+        Coroutines are closed here, since closing them at some later garbage collection would complain of a loop that
+        is gone. What their ``finally`` does now is of no consequence: the run is over.
+        """
         for task in self._all_tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if task.done() and task._log_traceback:
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         super().close()
+        for task in self._all_tasks:
+            for _ in range(CLOSE_ATTEMPTS):
+                try:
+                    task.get_coro().close()
+                except BaseException:  # noqa: BLE001 - a ``finally`` that waits or calls the closed loop
+                    continue
+                break
+
+
+_NOBODY = contextvars.Context()
+
+
+def _is_expected(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_expected(e) for e in error.exceptions)
+    return isinstance(error, SeaweedMQError | TimeoutError | SimError | GeneratorExit | KeyboardInterrupt)
 
 
 def _finish(future: asyncio.Future[T], result: T) -> None:
