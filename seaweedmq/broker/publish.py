@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import pyarrow as pa
@@ -42,9 +42,7 @@ class PublishService:
         """See ``ports.BrokerApi.publish``."""
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
-            raise InvalidArgument(
-                "a publish stream begins with PublishOpen: name the topic, segment and producer first"
-            )
+            raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment)
         if opening.epoch != found.segment.epoch:
             raise StaleMetadata(
@@ -126,7 +124,7 @@ class _Stream:
         finally:
             self._segment.committed_changed.fire()
 
-    async def acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncIterator[PublishAck]:
+    async def acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
         """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
         segment = self._segment
         while True:

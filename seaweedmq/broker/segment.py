@@ -140,6 +140,12 @@ class OpenSegment:
         """Give back what ``admit`` counted for a frame that was not appended."""
         self._context.budget.give(size_bytes)
 
+    def update(self, topic: Topic) -> None:
+        """Take over changed settings of the topic."""
+        self.topic = topic
+        self.log.durability = topic.durability
+        self._context.group_sync.request(self, urgent=topic.durability is Durability.STORED)
+
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
         if self.closed:

@@ -1,7 +1,7 @@
 """A subscribe stream: frames from memory where they are, else from files, never more than the client has credit for."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from seaweedmq.broker.lookup import Found, Lookup
@@ -39,9 +39,7 @@ class SubscribeService:
         """See ``ports.BrokerApi.subscribe``."""
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
-            raise InvalidArgument(
-                "a subscribe stream begins with SubscribeOpen: name the topic, segment and start first"
-            )
+            raise InvalidArgument("a subscribe stream begins with SubscribeOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=self._high_watermark(found))
@@ -55,7 +53,9 @@ class SubscribeService:
             reading.cancel()
             await asyncio.wait({reading})
 
-    async def _deliver(self, opening: SubscribeOpen, start: int, credit: "_Credit") -> AsyncIterator[SubscribeReply]:
+    async def _deliver(
+        self, opening: SubscribeOpen, start: int, credit: "_Credit"
+    ) -> AsyncGenerator[SubscribeReply, None]:
         position = start
         while True:
             found = await self._lookup.segment(opening.topic, opening.segment)
@@ -84,7 +84,7 @@ class SubscribeService:
                     credit.spend(len(data))
                     yield SubscribeFrames(data)
 
-    async def _from_files(self, found: Found, start: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def _from_files(self, found: Found, start: int, end: int) -> AsyncGenerator[tuple[int, bytes], None]:
         """Runs of frames and the offset after each."""
         async with aclosing(
             read_segment(

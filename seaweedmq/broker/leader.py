@@ -1,0 +1,354 @@
+"""What the leader does. It keeps nothing: metadata is in etcd, loads come in from the brokers, a successor starts anew.
+
+Every write is a transaction guarded by the lock's creation revision, so that a deposed leader changes nothing.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.documents import lineage_document, topic_document
+from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
+from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.allocation import Candidate, place
+from seaweedmq.core.topology import Change, altered, check_spec, new_topic, succeed
+from seaweedmq.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
+from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import Compare, Delete, Put, SegmentStore
+from seaweedmq.storage.recovery import Recovered, recover_segment
+
+log = logging.getLogger(__name__)
+
+PUTS_PER_TRANSACTION = 100
+RECOVERIES_AT_ONCE = 8
+RETRY_S = 0.5
+"""How soon the leader looks again after something it has to do failed."""
+CONFLICT_TIMEOUT_S = 10.0
+
+
+class Leader:
+    """The leader's duties, on every broker; they act only while ``election`` says that this one leads."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        election: Election,
+        store: SegmentStore,
+        rng: random.Random,
+        wall_us: Callable[[], int],
+        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+    ) -> None:
+        self._view = view
+        self._election = election
+        self._store = store
+        self._rng = rng
+        self._wall_us = wall_us
+        self._stats = stats
+        self._loads: dict[str, BrokerLoad] = {}
+        self._documents_due: set[TopicName] = set()
+        """Topics whose ``topic.json`` and ``lineage.json`` are not known to be up to date."""
+        self._complained: set[str] = set()
+        """What failed and was logged, so that a retry does not log it again."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether this broker surely leads now."""
+        return self._election.revision is not None
+
+    async def run(self) -> None:
+        """Lead whenever elected, until cancelled."""
+        while True:
+            await self._election.wait_leading()
+            log.info("leading")
+            duties = asyncio.create_task(self._lead(), name="lead")
+            deposed = asyncio.create_task(self._election.wait_not_leading(), name="deposed")
+            try:
+                await asyncio.wait({duties, deposed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (duties, deposed):
+                    task.cancel()
+                await asyncio.wait({duties, deposed})
+            self._loads.clear()
+            if not duties.cancelled():
+                duties.result()
+            log.info("no longer leading")
+
+    # --- duties -------------------------------------------------------------------------------------------------------
+
+    async def _lead(self) -> None:
+        self._documents_due = set(self._view.topics)
+        while True:
+            seen = self._view.changes
+            replaced = await self._replace_orphans()
+            written = await self._write_due_documents()
+            if replaced and written:
+                await self._view.wait_change(seen)
+            else:
+                await asyncio.sleep(RETRY_S)
+
+    async def _replace_orphans(self) -> bool:
+        """Seal the open segments of brokers that are gone, and open successors on living ones. Whether all is done.
+
+        A broker's key goes with its lease, and the broker counts its lease shorter than etcd does: it has stopped
+        acknowledging before anything here begins.
+        """
+        orphans = [
+            segment
+            for name, segments in self._view.segments.items()
+            if name in self._view.topics
+            for segment in segments.values()
+            if segment.is_open and segment.primary not in self._view.brokers
+        ]
+        limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
+        done = await asyncio.gather(*(self._replace_orphan(segment, limit) for segment in orphans))
+        return all(done)
+
+    async def _replace_orphan(self, segment: Segment, limit: asyncio.Semaphore) -> bool:
+        async with limit:
+            try:
+                topic = self._view.topics[segment.topic]
+                recovered = await recover_segment(self._store, topic, segment)
+                await self._seal(segment, recovered)
+            except (SeaweedMQError, KeyError) as error:
+                return self._failed(f"replacing {segment}", error)
+        return True
+
+    async def _seal(self, segment: Segment, recovered: Recovered) -> None:
+        async for attempt in self._on_conflict():
+            with attempt:
+                topic = self._topic(segment.topic)
+                change = succeed(
+                    topic,
+                    segment,
+                    end_offset=recovered.end_offset,
+                    sequences=[p.sequence for p in reversed(recovered.producers)],
+                    ranges=[segment.slots],
+                    placement=place(self._candidates(), segments=1, replicas=topic.replicas, tie=self._rng.random),
+                )
+                segment_key = keys.segment_key(segment.topic, segment.id)
+                known = self._view.segments.get(segment.topic, {}).get(segment.id)
+                if known is None or not known.is_open:
+                    return
+                revision = self._view.segment_revision(segment.topic, segment.id)
+                await self._write(change, [Compare(segment_key, mod_revision=revision)])
+        log.info(
+            "sealed %s at offset %d, its broker %s is gone; %s follows",
+            segment,
+            recovered.end_offset,
+            segment.primary,
+            ", ".join(f"{s} on {s.primary}" for s in change.segments[1:]),
+        )
+
+    def _failed(self, what: str, error: Exception) -> bool:
+        complaint = f"{what}: {error}"
+        if complaint not in self._complained:
+            self._complained.add(complaint)
+            log.error("%s (trying on)", complaint)
+        return False
+
+    # --- documents ----------------------------------------------------------------------------------------------------
+
+    async def _write_due_documents(self) -> bool:
+        for name in list(self._documents_due):
+            topic = self._view.topics.get(name)
+            if topic is None:
+                self._documents_due.discard(name)
+                continue
+            if not self.leading:
+                return False
+            segments = self._view.segments.get(name, {}).values()
+            self._documents_due.discard(name)
+            try:
+                await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
+                await self._store.put_document(name, LINEAGE_DOCUMENT, lineage_document(name, segments))
+            except SeaweedMQError as error:
+                self._documents_due.add(name)
+                return self._failed(f"writing the documents of {name}", error)
+        return True
+
+    # --- administration -----------------------------------------------------------------------------------------------
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        check_spec(spec)
+        if spec.schema is not None:
+            check_topic_schema(schema_from_bytes(spec.schema))
+        if spec.name in self._view.topics:
+            raise _taken(spec.name)
+        await self._store.check()
+        placement = place(self._candidates(), segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
+        change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
+        key = keys.topic_key(spec.name)
+        absent = Compare(key, create_revision=0)
+        # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last.
+        for start in range(0, len(change.segments), PUTS_PER_TRANSACTION):
+            chunk = change.segments[start : start + PUTS_PER_TRANSACTION]
+            puts: list[Put | Delete] = [_segment_put(s) for s in chunk]
+            if await self._election.transact([absent], puts) is None:
+                raise _taken(spec.name)
+        revision = await self._election.transact([absent], [Put(key, topic_to_json(change.topic))])
+        if revision is None:
+            raise _taken(spec.name)
+        return await self._changed(spec.name, revision)
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._update(name, lambda topic: altered(topic, change))
+
+    async def delete_topic(self, name: TopicName) -> None:
+        """See ``ports.BrokerApi``."""
+        async for attempt in self._on_conflict():
+            with attempt:
+                topic = self._topic(name)
+                revision = await self._election.transact(
+                    [Compare(keys.topic_key(name), mod_revision=self._view.topic_revision(name))],
+                    [Delete(keys.topic_key(name)), Delete(keys.segments_prefix(name), prefix=True)],
+                )
+                if revision is None:
+                    raise _Conflict(f"{name} was changed by somebody else at the same time: try again")
+        await self._view.wait_revision(revision or 0)
+        await self._store.delete_topic(name, topic.uid)
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        check_topic_schema(schema_from_bytes(schema))
+        topic = self._topic(name)
+        if topic.schema != schema:
+            stats = await self._stats(name)
+            if topic.schema is None and any(s.high_watermark > 0 for s in stats):
+                raise InvalidArgument(
+                    f"topic {name} holds plain records already and can not get a schema: create a new topic for tables"
+                )
+        return await self._update(name, lambda topic: _with_schema(topic, schema))
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        """See ``ports.BrokerApi``."""
+        async for load in reports:
+            if not self.leading:
+                raise StaleMetadata("this broker does not lead: report to the leader")
+            if load.broker in self._view.brokers:
+                self._loads[load.broker] = load
+
+    def status(self) -> ClusterStatus:
+        """The cluster as the leader sees it."""
+        counts = {c.broker: c.segments for c in self._candidates()}
+        return ClusterStatus(
+            leader=self._view.leader or "",
+            brokers=tuple(
+                BrokerStatus(
+                    info=info,
+                    load=self._loads.get(info.id),
+                    open_segments=counts.get(info.id, 0),
+                    is_leader=info.id == self._view.leader,
+                )
+                for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
+            ),
+            topics=len(self._view.topics),
+            open_segments=sum(s.is_open for segments in self._view.segments.values() for s in segments.values()),
+        )
+
+    def description(self, name: TopicName) -> TopicDescription:
+        """The topic as the metadata has it; NotFound."""
+        return TopicDescription(
+            topic=self._topic(name),
+            segments=tuple(sorted(self._view.segments.get(name, {}).values(), key=lambda s: s.id)),
+            addresses={broker.id: broker.address for broker in self._view.brokers.values()},
+        )
+
+    # --- shared -------------------------------------------------------------------------------------------------------
+
+    def _topic(self, name: TopicName) -> Topic:
+        topic = self._view.topics.get(name)
+        if topic is None:
+            raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
+        return topic
+
+    def _candidates(self) -> list[Candidate]:
+        counts = dict.fromkeys(self._view.brokers, 0)
+        for segments in self._view.segments.values():
+            for segment in segments.values():
+                for replica in segment.replicas if segment.is_open else ():
+                    if replica in counts:
+                        counts[replica] += 1
+        for_load = self._loads.get
+        return [
+            Candidate(
+                broker=broker,
+                segments=count,
+                cpu_share=load.cpu_share if (load := for_load(broker)) else 0.0,
+                bytes_per_s=sum(s.bytes_per_s for s in load.segments) if load else 0.0,
+            )
+            for broker, count in sorted(counts.items())
+        ]
+
+    async def _update(self, name: TopicName, edit: Callable[[Topic], Topic]) -> TopicDescription:
+        async for attempt in self._on_conflict():
+            with attempt:
+                topic = self._topic(name)
+                new = edit(topic)
+                if new == topic:
+                    return self.description(name)
+                return await self._write(Change(new, ()), [])
+        raise AssertionError("tenacity ends with a result or an error")
+
+    async def _write(self, change: Change, compares: Sequence[Compare]) -> TopicDescription:
+        """Write the topic and its changed segments, if the topic is as the view has it."""
+        name = change.topic.name
+        revision = await self._election.transact(
+            [Compare(keys.topic_key(name), mod_revision=self._view.topic_revision(name)), *compares],
+            [Put(keys.topic_key(name), topic_to_json(change.topic)), *map(_segment_put, change.segments)],
+        )
+        if revision is None:
+            raise _Conflict(f"{name} was changed by somebody else at the same time: try again")
+        return await self._changed(name, revision)
+
+    async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
+        await self._view.wait_revision(revision)
+        self._documents_due.add(name)
+        await self._write_due_documents()
+        return self.description(name)
+
+    def _on_conflict(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            retry=retry_if_exception_type(_Conflict),
+            wait=wait_random_exponential(multiplier=0.02, max=0.5),
+            stop=stop_after_delay(CONFLICT_TIMEOUT_S),
+            reraise=True,
+        )
+
+
+class _Conflict(Unavailable):
+    """The metadata moved on between reading and writing."""
+
+
+def _taken(name: TopicName) -> AlreadyExists:
+    return AlreadyExists(f"topic {name} exists: choose another name, or alter it")
+
+
+def _segment_put(segment: Segment) -> Put:
+    return Put(keys.segment_key(segment.topic, segment.id), segment_to_json(segment))
+
+
+def _with_schema(topic: Topic, schema: bytes) -> Topic:
+    if topic.schema is not None and topic.schema != schema:
+        raise InvalidArgument(f"topic {topic.name} has another schema already: send tables that fit it")
+    return replace(topic, schema=schema)

@@ -1,0 +1,92 @@
+"""What this broker tells the leader about itself, once an interval."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+import psutil
+from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.broker import BrokerLoad, SegmentLoad
+from seaweedmq.ports import BrokerApi, Dialer
+
+log = logging.getLogger(__name__)
+
+
+class LoadReporter:
+    """Measures, and streams the measurements to whoever leads."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: str,
+        view: ClusterView,
+        dialer: Dialer,
+        budget: MemoryBudget,
+        segments: Callable[[], Iterable[OpenSegment]],
+        interval_s: float,
+        local: BrokerApi,
+    ) -> None:
+        self._broker_id = broker_id
+        self._view = view
+        self._dialer = dialer
+        self._budget = budget
+        self._segments = segments
+        self._interval_s = interval_s
+        self._local = local
+        self._process = psutil.Process()
+
+    async def run(self) -> None:
+        """Report until cancelled, to one leader after the other."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
+            wait=wait_random_exponential(multiplier=0.1, max=self._interval_s),
+        )
+        while True:
+            async for attempt in retrying.copy():
+                with attempt:
+                    await self._leader().report_load(self._reports())
+
+    def _leader(self) -> BrokerApi:
+        leader = self._view.leader
+        if leader == self._broker_id:
+            return self._local
+        info = self._view.brokers.get(leader or "")
+        if info is None:
+            raise Unavailable("no broker leads at the moment")
+        return self._dialer.dial(info.address)
+
+    async def _reports(self) -> AsyncGenerator[BrokerLoad, None]:
+        while True:
+            yield self.measure()
+            await asyncio.sleep(self._interval_s)
+
+    def measure(self) -> BrokerLoad:
+        """This broker's load since the last call; segments without traffic are left out."""
+        now = asyncio.get_running_loop().time()
+        loads = []
+        for segment in self._segments():
+            histogram = segment.meter.look(now)
+            unflushed = segment.log.unwritten_bytes
+            if segment.meter.bytes_per_s or unflushed:
+                loads.append(
+                    SegmentLoad(
+                        topic=segment.topic.name,
+                        segment=segment.segment.id,
+                        bytes_per_s=segment.meter.bytes_per_s,
+                        records_per_s=segment.meter.records_per_s,
+                        unflushed_bytes=unflushed,
+                        histogram=histogram,
+                    )
+                )
+        return BrokerLoad(
+            broker=self._broker_id,
+            cpu_share=self._process.cpu_percent(interval=None) / 100,
+            memory_bytes=self._process.memory_info().rss,
+            buffered_bytes=self._budget.used,
+            segments=tuple(loads),
+        )

@@ -1,0 +1,123 @@
+"""Files behind the stream: seal old logs, turn them into tables, delete what retention and the grace period let go."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.allocation import maintainer
+from seaweedmq.core.retention import RetentionPolicy, expired_files
+from seaweedmq.errors import Corrupt, SeaweedMQError
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import FileKind, SegmentFile, SegmentStore, TableConverter
+
+log = logging.getLogger(__name__)
+
+US_PER_S = 1_000_000
+
+
+class Maintenance:
+    """Looks after the files of the segments this broker owns, and of its share of the sealed ones."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        broker_id: str,
+        view: ClusterView,
+        store: SegmentStore,
+        converter: TableConverter,
+        segments: Callable[[], Iterable[OpenSegment]],
+        wall_us: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._broker_id = broker_id
+        self._view = view
+        self._store = store
+        self._converter = converter
+        self._segments = segments
+        self._wall_us = wall_us
+        self._converted: set[tuple[int, int]] = set()
+        """(topic uid, segment) of sealed segments whose records are all in tables."""
+        self._files_due: dict[TopicName, int] = {}
+        """Wall clock at which a topic's files are worth a look again. Topics that are not in it are due."""
+
+    async def run(self) -> None:
+        """Look things over until cancelled, once an interval."""
+        while True:
+            await asyncio.sleep(self._config.maintenance_interval_s)
+            for segment in list(self._segments()):
+                segment.retire_if_older(self._config.log_roll_age_s)
+            for segment in list(self._segments()):
+                await self._convert_own(segment)
+            for name in list(self._view.topics):
+                await self._look_after(name)
+
+    async def _convert_own(self, segment: OpenSegment) -> None:
+        logs = list(segment.sealed_logs)
+        if logs and await self._convert(segment.topic.name, logs, None):
+            del segment.sealed_logs[: len(logs)]
+            self._files_due.pop(segment.topic.name, None)
+
+    async def _look_after(self, name: TopicName) -> None:
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return
+        segments = list(self._view.segments.get(name, {}).values())
+        for segment in segments:
+            if not segment.is_open and (topic.uid, segment.id) not in self._converted and self._is_mine(segment):
+                await self._convert_sealed(topic, segment)
+        # The whole topic's files are one broker's business, since retention by size counts them together.
+        if segments and self._is_mine(segments[0]) and self._files_due.get(name, 0) <= self._wall_us():
+            await self._expire(topic, segments)
+
+    async def _convert_sealed(self, topic: Topic, segment: Segment) -> None:
+        files = await self._store.list_files(topic.name, segment.id)
+        logs = [f for f in files if f.kind is FileKind.LOG]
+        tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
+        if segment.end_offset != segment.start_offset and logs and tables_end != segment.end_offset:
+            if not await self._convert(topic.name, logs, segment.end_offset):
+                return
+            self._files_due.pop(topic.name, None)
+        self._converted.add((topic.uid, segment.id))
+
+    async def _convert(self, name: TopicName, logs: Sequence[SegmentFile], end_offset: int | None) -> bool:
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return False
+        try:
+            tables = await self._converter.convert(topic, logs, end_offset)
+        except Corrupt as error:
+            log.error("not converted, the log files stay as they are: %s", error)
+            return False
+        except SeaweedMQError as error:
+            log.warning("not converted now, tried again in %.0f s: %s", self._config.maintenance_interval_s, error)
+            return False
+        log.info("%s: %d log files became %s", name, len(logs), ", ".join(t.path for t in tables) or "nothing")
+        return True
+
+    async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
+        listed = [(s.end_offset, await self._store.list_files(topic.name, s.id)) for s in segments]
+        policy = RetentionPolicy(
+            log_grace_us=int(self._config.log_grace_s * US_PER_S),
+            retention_us=None if topic.retention_s is None else int(topic.retention_s * US_PER_S),
+            retention_bytes=topic.retention_bytes,
+        )
+        now = self._wall_us()
+        expired = expired_files(listed, policy, now)
+        if expired:
+            await self._store.delete(expired)
+            log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
+        pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
+        self._files_due[topic.name] = now + int(pause_s * US_PER_S)
+
+    def _is_mine(self, segment: Segment) -> bool:
+        live = list(self._view.brokers)
+        return bool(live) and self._broker_id == maintainer(
+            segment.primary, live, lambda broker: int(xxh3_64_intdigest(f"{broker}/{segment}"))
+        )

@@ -1,0 +1,412 @@
+"""One broker: its presence in the cluster, the segments it owns, and the calls it answers."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import psutil
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.flush import GroupSync
+from seaweedmq.broker.leader import Leader
+from seaweedmq.broker.load import LoadReporter
+from seaweedmq.broker.lookup import Lookup
+from seaweedmq.broker.maintenance import Maintenance
+from seaweedmq.broker.publish import PublishService
+from seaweedmq.broker.segment import OpenSegment, SegmentContext
+from seaweedmq.broker.subscribe import SubscribeService
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import (
+    InvalidArgument,
+    NotFound,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, ClusterStatus
+from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.protocol import (
+    PublishReply,
+    PublishRequest,
+    SegmentStats,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+)
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DRAIN_TIMEOUT_S = 20.0
+TRANSIT_BYTES = 96 * MIB
+"""Set aside of the memory bound for what the runtime holds: messages in gRPC's hands, reads of files."""
+BUFFER_BYTES_MIN = 32 * MIB
+
+
+class Broker:
+    """A broker process without its network server. Implements ``ports.BrokerApi``.
+
+    ``failed`` ends with the error that made going on impossible; it is cancelled by ``stop``.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Environment,
+        store: SegmentStore,
+        meta: MetaStore,
+        dialer: Dialer,
+        converter: TableConverter,
+        address: str,
+    ) -> None:
+        self.address = address
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._env = env
+        self._store = store
+        self._meta = meta
+        self._dialer = dialer
+        self._converter = converter
+        self._view = ClusterView(meta, env.rng)
+        self._owned: dict[tuple[TopicName, int], OpenSegment] = {}
+        self._budget = MemoryBudget(_buffer_bytes(config))
+        self._group_sync = GroupSync(config.flush_interval_s)
+        self._lookup = Lookup(self._view, self._owned)
+        self._publish = PublishService(config, self._lookup, store)
+        self._subscribe = SubscribeService(config, self._lookup, store)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._term: _Term | None = None
+        self._stopping = False
+
+    @property
+    def id(self) -> str:
+        """Broker id of the current lease; "" while there is none."""
+        return self._term.id if self._term else ""
+
+    async def start(self) -> None:
+        """Check the storage, register, and serve what is assigned.
+
+        Raises:
+            StorageFailed: the storage can not be written.
+            AlreadyExists: another broker holds the address.
+            Unavailable: etcd can not be reached.
+        """
+        await self._store.check()
+        self._spawn(self._view.run(), "view")
+        self._spawn(self._group_sync.run(), "fsync")
+        first = await self._enter()
+        await self._view.ready()
+        self._spawn(self._terms(first), "terms")
+        self._spawn(self._follow_view(), "segments")
+
+    async def stop(self) -> None:
+        """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
+        self._stopping = True
+        await asyncio.gather(*(segment.drain(DRAIN_TIMEOUT_S) for segment in self._owned.values()))
+        self._owned.clear()
+        if self._term:
+            await self._term.end()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.failed.cancel()
+        await self._converter.close()
+
+    # --- membership ---------------------------------------------------------------------------------------------------
+
+    async def _enter(self) -> "_Term":
+        """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now."""
+        broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
+        session = Session(self._meta, self._config.lease_ttl_s, self._env.rng)
+        info = BrokerInfo(
+            id=broker_id,
+            address=self.address,
+            started_us=self._env.wall_us(),
+            pid=os.getpid(),
+            version=version("seaweedmq"),
+        )
+        await session.open(info)
+        log.info("broker %s at %s", broker_id, self.address)
+        self._term = _Term(self, broker_id, session)
+        return self._term
+
+    async def _terms(self, term: "_Term") -> None:
+        """Stay in the cluster: when the lease is lost, drop everything and come back as somebody new."""
+        while True:
+            term.begin()
+            await term.session.lost.wait()
+            log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
+            gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
+            await asyncio.gather(*(segment.close(gone) for segment in self._owned.values()))
+            self._owned.clear()
+            await term.end()
+            rejoining = AsyncRetrying(
+                retry=retry_if_exception(_is_retryable),
+                wait=wait_random_exponential(multiplier=0.1, max=self._config.lease_ttl_s),
+            )
+            term = await rejoining(self._enter)
+
+    async def _follow_view(self) -> None:
+        """Own what the metadata assigns to this broker, and nothing else."""
+        while True:
+            seen = self._view.changes
+            await self._reconcile()
+            await self._view.wait_change(seen)
+
+    async def _reconcile(self) -> None:
+        if self._stopping or self._term is None:
+            return
+        for key, owned in list(self._owned.items()):
+            segment = self._view.segments.get(key[0], {}).get(key[1])
+            topic = self._view.topics.get(key[0])
+            if topic is None or segment is None or topic.uid != owned.topic.uid:
+                del self._owned[key]
+                await owned.close(NotFound(f"topic {key[0]} was deleted"))
+            elif not segment.is_open or segment.primary != self._term.id:
+                del self._owned[key]
+                await owned.close(StaleMetadata(f"segment {segment} was sealed: go on in its successors"))
+            elif owned.topic is not topic:
+                owned.update(topic)
+        for name, segments in self._view.segments.items():
+            topic = self._view.topics.get(name)
+            for segment in segments.values() if topic else ():
+                if segment.is_open and segment.primary == self._term.id and (name, segment.id) not in self._owned:
+                    assert topic is not None
+                    self._own(topic, segment)
+
+    def _own(self, topic: Topic, segment: Segment) -> None:
+        assert self._term is not None
+        if len(self._owned) >= self._config.open_segments_max:
+            log.error("%s not opened: open_segments_max is %d", segment, self._config.open_segments_max)
+            return
+        context = SegmentContext(
+            config=self._config,
+            store=self._store,
+            budget=self._budget,
+            group_sync=self._group_sync,
+            writer_id=self._term.id,
+            lease_alive=self._term.session.alive,
+            wall_us=self._env.wall_us,
+        )
+        self._owned[segment.topic, segment.id] = OpenSegment(topic, segment, context)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why."""
+        task = asyncio.create_task(work, name=f"{name} of {self.address}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and not self.failed.done():
+            error = task.exception() or AssertionError(f"{task.get_name()} ended by itself")
+            log.critical("%s failed", task.get_name(), exc_info=error)
+            self.failed.set_exception(error)
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        """See ``ports.BrokerApi``."""
+        return self._publish.publish(requests)
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        """See ``ports.BrokerApi``."""
+        return self._subscribe.subscribe(requests)
+
+    # --- administration: answered by the leader, forwarded by everybody else ------------------------------------------
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._by_leader(lambda leader: leader.create_topic(spec), lambda api: api.create_topic(spec))
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._by_leader(
+            lambda leader: leader.alter_topic(name, change), lambda api: api.alter_topic(name, change)
+        )
+
+    async def delete_topic(self, name: TopicName) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._by_leader(lambda leader: leader.delete_topic(name), lambda api: api.delete_topic(name))
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._by_leader(
+            lambda leader: leader.adopt_schema(name, schema), lambda api: api.adopt_schema(name, schema)
+        )
+
+    async def cluster_status(self) -> ClusterStatus:
+        """See ``ports.BrokerApi``."""
+
+        async def local(leader: Leader) -> ClusterStatus:
+            return leader.status()
+
+        return await self._by_leader(local, lambda api: api.cluster_status())
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._leader().report_load(reports)
+
+    async def list_topics(self) -> tuple[Topic, ...]:
+        """See ``ports.BrokerApi``."""
+        return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return self._leader().description(name)
+
+    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """See ``ports.BrokerApi``."""
+        return tuple(
+            SegmentStats(
+                segment=number,
+                high_watermark=owned.log.committed,
+                flushed_offset=owned.log.flushed,
+                bytes_per_s=owned.meter.bytes_per_s,
+                records_per_s=owned.meter.records_per_s,
+            )
+            for (topic, number), owned in sorted(self._owned.items())
+            if topic == name
+        )
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """See ``ports.BrokerApi``."""
+        description = self._leader().description(name)
+        primaries = sorted({s.primary for s in description.segments if s.is_open})
+        gone = [p for p in primaries if p not in description.addresses]
+        if gone:
+            raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
+        parts = await asyncio.gather(
+            *(
+                self.local_stats(name)
+                if primary == self.id
+                else self._dialer.dial(description.addresses[primary]).local_stats(name)
+                for primary in primaries
+            )
+        )
+        return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
+
+    def _leader(self) -> Leader:
+        if self._term is None:
+            raise Unavailable(f"broker {self.address} is not in the cluster at the moment: try another one")
+        return self._term.leader
+
+    async def _by_leader(
+        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[BrokerApi], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Have the leader do it. While there is none, wait for one; an unclear outcome is the caller's to judge."""
+        waiting = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, _NoLeader)),
+            wait=wait_random_exponential(multiplier=0.05, max=0.5),
+            stop=stop_after_delay(self._config.rpc_timeout_s),
+            reraise=True,
+        )
+        async for attempt in waiting:
+            with attempt:
+                leader = self._leader()
+                if leader.leading:
+                    return await local(leader)
+                info = self._view.brokers.get(self._view.leader or "")
+                if info is None or info.id == self.id:
+                    raise _NoLeader("no broker leads the cluster at the moment: try again in some seconds")
+                return await remote(self._dialer.dial(info.address))
+        raise AssertionError("tenacity ends with a result or an error")
+
+    # --- what a term needs --------------------------------------------------------------------------------------------
+
+    def leader_of(self, term: "_Term", election: Election) -> Leader:
+        """The leader's duties for one term."""
+        return Leader(
+            view=self._view,
+            election=election,
+            store=self._store,
+            rng=self._env.rng,
+            wall_us=self._env.wall_us,
+            stats=self.topic_stats,
+        )
+
+    def duties_of(self, term: "_Term") -> list[asyncio.Task[None]]:
+        """Everything that runs under one broker id."""
+        reporter = LoadReporter(
+            broker_id=term.id,
+            view=self._view,
+            dialer=self._dialer,
+            budget=self._budget,
+            segments=self._owned.values,
+            interval_s=self._config.load_report_interval_s,
+            local=self,
+        )
+        maintenance = Maintenance(
+            config=self._config,
+            broker_id=term.id,
+            view=self._view,
+            store=self._store,
+            converter=self._converter,
+            segments=self._owned.values,
+            wall_us=self._env.wall_us,
+        )
+        return [
+            self._spawn(term.election.run(), "election"),
+            self._spawn(term.leader.run(), "leader"),
+            self._spawn(reporter.run(), "load"),
+            self._spawn(maintenance.run(), "maintenance"),
+        ]
+
+    def make_election(self, session: Session, broker_id: str) -> Election:
+        """The candidacy for one term."""
+        return Election(self._meta, session, broker_id, self._env.rng)
+
+
+class _Term:
+    """One stay in the cluster: a lease, the id that goes with it, and what runs under it."""
+
+    def __init__(self, broker: Broker, broker_id: str, session: Session) -> None:
+        self.id = broker_id
+        self.session = session
+        self.election = broker.make_election(session, broker_id)
+        self.leader = broker.leader_of(self, self.election)
+        self._broker = broker
+        self._duties: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Start the duties."""
+        self._duties = self._broker.duties_of(self)
+
+    async def end(self) -> None:
+        """Stop the duties and give the lease back."""
+        for task in self._duties:
+            task.cancel()
+        if self._duties:
+            await asyncio.wait(self._duties)
+        await self.session.close()
+
+
+class _NoLeader(Unavailable):
+    """Nobody leads; unlike other failures it is certain that nothing was done."""
+
+
+def _is_retryable(error: BaseException) -> bool:
+    return isinstance(error, SeaweedMQError) and error.retryable
+
+
+def _buffer_bytes(config: BrokerConfig) -> int:
+    runtime = psutil.Process().memory_info().rss + TRANSIT_BYTES
+    available = config.memory_bytes_max - runtime
+    if available < BUFFER_BYTES_MIN:
+        raise InvalidArgument(
+            f"memory_bytes_max of {config.memory_bytes_max} bytes is too low: the runtime takes {runtime}, and buffers "
+            f"need {BUFFER_BYTES_MIN}: set it to {runtime + BUFFER_BYTES_MIN} or more"
+        )
+    return available
