@@ -1,0 +1,55 @@
+"""Which files hold which offsets of a segment: Parquet first, logs for the rest. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seaweedmq.ports import FileKind, SegmentFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Offsets ``[start, end)`` and where they are: in one table, or in one or more of some logs.
+
+    Where a log ends only its content tells; ``logs`` are all that begin before ``end`` and may hold part of the piece.
+    """
+
+    start: int
+    end: int
+    table: SegmentFile | None = None
+    logs: tuple[SegmentFile, ...] = ()
+    """By base offset; see :func:`log_at`."""
+
+
+def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[Piece, ...]:
+    """Cut ``[start, end)`` into pieces, in order, without gap or overlap.
+
+    Of two tables at one position the one that reaches further is taken. A piece may have no file at all.
+    """
+    tables = [f for f in files if f.kind is FileKind.TABLE]
+    logs = [f for f in files if f.kind is FileKind.LOG]
+    pieces: list[Piece] = []
+    position = start
+    while position < end:
+        here = [t for t in tables if t.base_offset <= position < _end(t)]
+        if here:
+            table = max(here, key=_end)
+            pieces.append(Piece(start=position, end=min(_end(table), end), table=table))
+        else:
+            until = min((t.base_offset for t in tables if position < t.base_offset < end), default=end)
+            pieces.append(Piece(start=position, end=until, logs=_logs_for(logs, until)))
+        position = pieces[-1].end
+    return tuple(pieces)
+
+
+def log_at(logs: Sequence[SegmentFile], position: int, passed: set[str]) -> SegmentFile | None:
+    """The log to look for ``position`` in: it begins closest below, and was not looked through before."""
+    usable = (f for f in logs if f.base_offset <= position and f.path not in passed)
+    return max(usable, key=lambda f: (f.base_offset, f.size_bytes, f.path), default=None)
+
+
+def _logs_for(logs: Sequence[SegmentFile], until: int) -> tuple[SegmentFile, ...]:
+    return tuple(sorted((f for f in logs if f.base_offset < until), key=lambda f: (f.base_offset, f.path)))
+
+
+def _end(table: SegmentFile) -> int:
+    return table.end_offset or 0

@@ -1,0 +1,26 @@
+"""From what the operating system says to what the user should do."""
+
+import errno
+import os
+
+from seaweedmq.errors import StorageFailed
+
+_REMEDIES = {
+    errno.ENOSPC: "free space on it or raise its size, then retry",
+    errno.EDQUOT: "raise the quota or free space, then retry",
+    errno.EROFS: "it is mounted read-only; mount it for writing",
+    errno.EIO: "the device or server reports an I/O error; check it before trusting it again",
+    errno.ENOENT: "the directory vanished; mount or restore it",
+    errno.ENOTDIR: "a file stands where a directory should be; move it away",
+    errno.ESTALE: "the network file system lost it; mount it again",
+    errno.EACCES: f"give user {os.getuid()} permission to write",
+    errno.EPERM: f"give user {os.getuid()} permission to write",
+    errno.EMFILE: "too many open files; raise `ulimit -n`",
+    errno.ENFILE: "the machine has too many open files; raise fs.file-max",
+}
+
+
+def storage_failed(action: str, path: str, error: OSError) -> StorageFailed:
+    """A StorageFailed that says what could not be done, to which path, why, and how to mend it."""
+    remedy = _REMEDIES.get(error.errno or 0, "mend the storage, then retry")
+    return StorageFailed(f"can not {action} {path}: {error.strerror or error}; {remedy}")

@@ -1,0 +1,117 @@
+"""Blocking file calls that the file store runs in its threads. Each finishes what it began or raises OSError."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
+"""Buffers one writev takes. POSIX promises 16."""
+
+TEMPORARY_PREFIX = ".tmp-"
+"""Spark and Hadoop ignore names that begin with a dot, so a reader of the folder never sees a half-written file."""
+TEMPORARY_AGE_S_MAX = 86_400.0
+
+_counter = itertools.count()
+
+
+def write_all(fd: int, chunks: Sequence[bytes | memoryview]) -> None:
+    """Write every chunk, however little one call takes."""
+    waiting = [memoryview(c).cast("B") for c in chunks if len(c)]
+    first = 0
+    while first < len(waiting):
+        written = os.writev(fd, waiting[first : first + IOV_MAX])
+        while first < len(waiting) and written >= len(waiting[first]):
+            written -= len(waiting[first])
+            first += 1
+        if written:
+            waiting[first] = waiting[first][written:]
+
+
+def read_at(fd: int, position: int, length: int) -> bytes:
+    """``length`` bytes from ``position``; fewer only at the end of the file."""
+    data = os.pread(fd, length, position)
+    if len(data) == length or not data:
+        return data
+    parts = [data]
+    missing = length - len(data)
+    while missing and (data := os.pread(fd, missing, position + length - missing)):
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)
+
+
+def sync_file(fd: int) -> None:
+    """Make the content and the size of an open file durable."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def make_directories(root: Path, relative: str) -> Path:
+    """``root/relative`` and what is missing on the way to it, but never ``root``.
+
+    A root that is not there is an unmounted disk: creating it would put the data in the wrong place.
+    """
+    path = root / relative
+    try:
+        path.mkdir()
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        if "/" not in relative:
+            raise
+        make_directories(root, relative.rpartition("/")[0])
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+    return path
+
+
+def sync_directories(root: Path, directory: Path) -> None:
+    """Make the names in ``directory``, and its own name up to ``root``, durable."""
+    for path in (directory, *directory.parents):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if path == root:
+            return
+
+
+def temporary_name(directory: Path) -> Path:
+    """A name in ``directory`` that no other process uses and no reader looks at."""
+    return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_counter)}"
+
+
+@contextlib.contextmanager
+def written_aside(directory: Path) -> Iterator[Path]:
+    """A new temporary name in ``directory``; removed at the end unless it was renamed."""
+    path = temporary_name(directory)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def publish(root: Path, temporary: Path, final: Path) -> None:
+    """fsync ``temporary``, give it its name, and make the name durable."""
+    fd = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    temporary.replace(final)
+    sync_directories(root, final.parent)
+
+
+def remove_stale_temporaries(directory: Path, now_s: float) -> None:
+    """Remove temporary files that a process left behind more than a day ago."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith(TEMPORARY_PREFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    if now_s - entry.stat().st_mtime > TEMPORARY_AGE_S_MAX:
+                        Path(entry.path).unlink()

@@ -1,0 +1,256 @@
+"""Segments in memory, for tests and the simulation: like files, and it can fail the way files fail.
+
+Each file knows how much of it was fsynced. ``crash`` is the loss of a machine: what its processes wrote and did not
+fsync is gone, or a part of it is.
+"""
+
+import random
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from seaweedmq.codec.documents import topic_from_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, log_path, parse_segment_file, segment_dir, topic_dir
+from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+
+
+class StorageOp(StrEnum):
+    """What a fault hook is asked about."""
+
+    CHECK = "check"
+    CREATE = "create"
+    APPEND = "append"
+    SYNC = "sync"
+    LIST = "list"
+    OPEN = "open"
+    READ = "read"
+    PUT = "put"
+    DELETE = "delete"
+
+
+FaultHook = Callable[[StorageOp, str], Awaitable[None]]
+"""Awaited with the operation and the path before anything happens: may sleep (slow storage) or raise StorageFailed."""
+
+
+async def no_faults(op: StorageOp, path: str) -> None:
+    """Storage that works."""
+
+
+@dataclass(slots=True, eq=False)
+class MemoryFile:
+    """Content of one file. Invariant: ``synced_bytes <= len(data)``."""
+
+    data: bytearray
+    modified_us: int
+    writer: str
+    synced_bytes: int = 0
+    named: bool = False
+    """Whether the directory entry is durable: a file never fsynced may vanish whole."""
+    crashed: bool = False
+    """Its machine is gone: the writer's handle is dead."""
+
+
+@dataclass(slots=True)
+class MemorySegmentStore:
+    """``ports.SegmentStore`` as a dictionary. Set ``fault`` to make it slow or failing at any time."""
+
+    wall_us: Callable[[], int]
+    fault: FaultHook = no_faults
+    tear: random.Random | None = None
+    """If set, a failing append leaves a random part of its bytes in the file."""
+    files: dict[str, MemoryFile] = field(default_factory=dict)
+    _materialized: tempfile.TemporaryDirectory[str] | None = None
+
+    def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
+        """Lose what is not fsynced of the files of one writer, or of all.
+
+        With ``rng`` a random part of the unsynced bytes survives, so that the last write may be torn.
+        """
+        for path, file in list(self.files.items()):
+            if writer is not None and file.writer != writer:
+                continue
+            file.crashed = True
+            kept = file.synced_bytes
+            if rng is not None:
+                kept += rng.randint(0, len(file.data) - kept)
+            elif not file.named:
+                del self.files[path]
+                continue
+            del file.data[kept:]
+
+    async def check(self) -> None:
+        await self.fault(StorageOp.CHECK, "")
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> "MemoryLogWriter":
+        path = log_path(topic, segment, base_offset, writer)
+        await self.fault(StorageOp.CREATE, path)
+        if path in self.files:
+            raise AlreadyExists(
+                f"log file {path} exists: every writer has its own name and begins a file at an offset once"
+            )
+        file = self.files[path] = MemoryFile(bytearray(preamble), self.wall_us(), writer)
+        return MemoryLogWriter(self, path, file)
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        directories = tuple(segment_dir(topic, segment, kind.value) + "/" for kind in FileKind)
+        await self.fault(StorageOp.LIST, topic_dir(topic))
+        found = [self._described(path, file) for path, file in self.files.items() if path.startswith(directories)]
+        return sorted(
+            (f for f in found if f is not None), key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0)
+        )
+
+    async def open(self, file: SegmentFile) -> "MemoryLogReader":
+        await self.fault(StorageOp.OPEN, file.path)
+        found = self.files.get(file.path)
+        if found is None:
+            raise NotFound(f"{file.path} is gone: list the segment's files again")
+        return MemoryLogReader(self, file.path, found)
+
+    async def local_path(self, path: str) -> str:
+        """A copy on disk, for Arrow; it goes with the store."""
+        if self._materialized is None:
+            self._materialized = tempfile.TemporaryDirectory(prefix="seaweedmq-memory-", ignore_cleanup_errors=True)
+        copy = Path(self._materialized.name) / path
+        file = self.files.get(path)
+        if file is None:
+            copy.unlink(missing_ok=True)
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.data)
+        return str(copy)
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        for file in files:
+            await self.fault(StorageOp.DELETE, file.path)
+            self.files.pop(file.path, None)
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        await self.put_file(document_path(topic, name), content)
+
+    async def put_file(self, path: str, content: bytes) -> None:
+        """Replace a whole file atomically and durably."""
+        await self.fault(StorageOp.PUT, path)
+        self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        folder = topic_dir(topic)
+        await self.fault(StorageOp.DELETE, folder)
+        document = self.files.get(f"{folder}/{TOPIC_DOCUMENT}")
+        if document is not None:
+            try:
+                if topic_from_document(bytes(document.data)).uid != uid:
+                    return  # the name was taken again since
+            except SeaweedMQError:
+                pass  # unreadable: whose it was can not matter any more
+        for path in [p for p in self.files if p.startswith((folder + "/", f"blobs/{topic}/"))]:
+            del self.files[path]
+
+    async def close(self) -> None:
+        if self._materialized is not None:
+            self._materialized.cleanup()
+            self._materialized = None
+
+    def _described(self, path: str, file: MemoryFile) -> SegmentFile | None:
+        name = parse_segment_file(path)
+        if name is None:
+            return None
+        return SegmentFile(
+            topic=name.topic,
+            segment=name.segment,
+            kind=FileKind(name.kind),
+            base_offset=name.base_offset,
+            end_offset=name.end_offset,
+            writer=name.writer,
+            size_bytes=len(file.data),
+            path=path,
+            modified_us=file.modified_us,
+        )
+
+
+class MemoryLogWriter:
+    """``ports.LogWriter``; refuses everything after a failure, as ``FileLogWriter`` does."""
+
+    def __init__(self, store: MemorySegmentStore, path: str, file: MemoryFile) -> None:
+        self._store = store
+        self._path = path
+        self._file = file
+        self._size_bytes = len(file.data)
+        self._failure: str | None = None
+        self._closed = False
+        self._appending = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+        self._check()
+        if self._appending:
+            raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
+        self._appending = True
+        data = b"".join(chunks)
+        try:
+            await self._store.fault(StorageOp.APPEND, self._path)
+            self._check()
+        except BaseException as e:
+            self._failure = self._failure or f"an earlier call failed ({e})"
+            if self._store.tear is not None and not self._file.crashed:
+                self._file.data += data[: self._store.tear.randint(0, len(data))]
+            raise
+        finally:
+            self._appending = False
+        self._file.data += data
+        self._file.modified_us = self._store.wall_us()
+        self._size_bytes += len(data)
+
+    async def sync(self) -> None:
+        self._check()
+        covered = len(self._file.data)
+        try:
+            await self._store.fault(StorageOp.SYNC, self._path)
+        except StorageFailed as e:
+            self._failure = f"an earlier call failed ({e})"
+            raise
+        self._check()
+        self._file.synced_bytes = max(self._file.synced_bytes, covered)
+        self._file.named = True
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"{self._path} was closed by its writer")
+        if self._file.crashed:
+            raise StorageFailed(f"{self._path} lost its machine: go on in another file")
+        if self._failure is not None:
+            raise StorageFailed(f"{self._path} accepts nothing more because {self._failure}: go on in another file")
+
+
+class MemoryLogReader:
+    """``ports.LogReader``; an open file stays readable when its name is deleted."""
+
+    def __init__(self, store: MemorySegmentStore, path: str, file: MemoryFile) -> None:
+        self._store = store
+        self._path = path
+        self._file = file
+        self._closed = False
+
+    async def read(self, position: int, length: int) -> bytes:
+        if self._closed:
+            raise Closed(f"{self._path} was closed by its reader")
+        await self._store.fault(StorageOp.READ, self._path)
+        return bytes(self._file.data[position : position + length])
+
+    async def close(self) -> None:
+        self._closed = True

@@ -1,0 +1,105 @@
+"""Conversion between files of a mounted directory. Blocking; used by the child process."""
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from seaweedmq.codec.paths import segment_dir, table_path
+from seaweedmq.errors import NotFound
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage import file_io
+from seaweedmq.storage.directory import scan_directory
+from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.tables import Job, convert_logs
+
+
+def convert_files(
+    root: Path, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
+) -> list[SegmentFile]:
+    """As ``tables.convert_logs``, for logs of one segment below ``root``.
+
+    Raises:
+        Corrupt: as ``convert_logs``.
+        NotFound: a log was deleted meanwhile.
+        StorageFailed: the directory refused.
+    """
+    if not logs:
+        return []
+    name, segment = logs[0].topic, logs[0].segment
+    try:
+        target = DirectoryTarget(root, name, segment)
+        listed = [f for kind in FileKind for f in scan_directory(root, segment_dir(name, segment, kind.value))]
+        job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
+        with _Logs(root) as files:
+            return convert_logs(job, files.read, target)
+    except OSError as e:
+        raise storage_failed("convert log files of", str(root / segment_dir(name, segment, "log")), e) from e
+
+
+class DirectoryTarget:
+    """``TableTarget`` in the table folder of one segment."""
+
+    def __init__(self, root: Path, topic: TopicName, segment: int) -> None:
+        self._root = root
+        self._topic = topic
+        self._segment = segment
+        self._directory = file_io.make_directories(root, segment_dir(topic, segment, "table"))
+        file_io.remove_stale_temporaries(self._directory, time.time())
+
+    def create(self) -> IO[bytes]:
+        return file_io.temporary_name(self._directory).open("xb")
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        sink.close()
+        path = table_path(self._topic, self._segment, base, end)
+        final = self._root / path
+        file_io.publish(self._root, Path(sink.name), final)
+        stat = final.stat()
+        return SegmentFile(
+            topic=self._topic,
+            segment=self._segment,
+            kind=FileKind.TABLE,
+            base_offset=base,
+            end_offset=end,
+            writer="",
+            size_bytes=stat.st_size,
+            path=path,
+            modified_us=stat.st_mtime_ns // 1_000,
+        )
+
+    def discard(self, sink: IO[bytes]) -> None:
+        sink.close()
+        Path(sink.name).unlink(missing_ok=True)
+
+
+class _Logs:
+    """Reads log files, one open at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = ""
+        self._fd = -1
+
+    def read(self, file: SegmentFile, position: int, length: int) -> bytes:
+        if file.path != self._path:
+            self._close()
+            try:
+                self._fd = os.open(self._root / file.path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise NotFound(f"{file.path} is gone: list the segment's files again") from None
+            self._path = file.path
+        return file_io.read_at(self._fd, position, length)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd, self._path = -1, ""
+
+    def __enter__(self) -> "_Logs":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._close()

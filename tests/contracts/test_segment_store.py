@@ -1,0 +1,142 @@
+"""What every SegmentStore promises, whatever it keeps the files on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT
+from seaweedmq.errors import AlreadyExists, Closed, NotFound
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import FileKind, SegmentStore
+from seaweedmq.storage.files import FileSegmentStore
+from seaweedmq.storage.memory import MemorySegmentStore
+from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
+
+
+@pytest.fixture(params=["files", "memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SegmentStore]:
+    made = FileSegmentStore(tmp_path) if request.param == "files" else MemorySegmentStore(lambda: 1_000)
+    yield made
+    await made.close()
+
+
+async def read_all(store: SegmentStore, path: str) -> bytes:
+    file = next(f for f in await store.list_files(NAME, 0) if f.path == path)
+    reader = await store.open(file)
+    data = await reader.read(0, 10**6)
+    await reader.close()
+    return data
+
+
+async def test_a_log_holds_its_preamble_and_then_what_was_appended(store: SegmentStore) -> None:
+    log = await begin_log(store, 0)
+    await log.append([b"one", memoryview(b"two"), b""])
+    await log.append([])
+    await log.append([b"three"])
+    await log.sync()
+    assert log.size_bytes == len(make_preamble(0)) + 11
+    assert await read_all(store, log.path) == make_preamble(0) + b"onetwothree"
+    await log.close()
+
+
+async def test_an_append_of_more_pieces_than_one_call_takes(store: SegmentStore) -> None:
+    log = await begin_log(store, 0)
+    pieces = [b"%06d" % i for i in range(5_000)]
+    await log.append(pieces)
+    assert (await read_all(store, log.path)).endswith(b"".join(pieces))
+    await log.close()
+
+
+async def test_a_log_is_created_once(store: SegmentStore) -> None:
+    await write_log(store, 0, [b"precious"])
+    with pytest.raises(AlreadyExists):
+        await begin_log(store, 0)
+    await write_log(store, 0, [b"another writer"], writer="b-2")
+    assert len(await store.list_files(NAME, 0)) == 2
+
+
+async def test_files_are_listed_by_offset_and_writer_with_what_their_names_say(store: SegmentStore) -> None:
+    for base, writer in ((10, "b-1"), (0, "b-2"), (0, "b-1")):
+        await write_log(store, base, [b"x"], writer=writer)
+    files = await store.list_files(NAME, 0)
+    assert [(f.base_offset, f.writer) for f in files] == [(0, "b-1"), (0, "b-2"), (10, "b-1")]
+    first = files[0]
+    assert (first.topic, first.segment, first.kind, first.end_offset) == (NAME, 0, FileKind.LOG, None)
+    assert first.size_bytes == len(make_preamble(0)) + 1
+    assert first.modified_us > 0
+
+
+async def test_nothing_is_listed_of_an_unknown_topic_or_segment(store: SegmentStore) -> None:
+    await write_log(store, 0, [b"x"])
+    assert await store.list_files(NAME, 1) == []
+    assert await store.list_files(TopicName("shop", "other"), 0) == []
+
+
+async def test_reading_at_any_position_and_beyond_the_end(store: SegmentStore) -> None:
+    file = await write_log(store, 0, [b"0123456789"])
+    start = file.size_bytes - 10
+    reader = await store.open(file)
+    assert await reader.read(start + 2, 3) == b"234"
+    assert await reader.read(start + 8, 100) == b"89"
+    assert await reader.read(file.size_bytes + 5, 10) == b""
+    await reader.close()
+    with pytest.raises(Closed):
+        await reader.read(0, 1)
+
+
+async def test_a_deleted_file_is_gone_and_may_be_deleted_again(store: SegmentStore) -> None:
+    file = await write_log(store, 0, [b"x"])
+    await store.delete([file])
+    await store.delete([file])
+    assert await store.list_files(NAME, 0) == []
+    with pytest.raises(NotFound):
+        await store.open(file)
+
+
+async def test_what_is_read_while_it_is_written_is_what_was_written(store: SegmentStore) -> None:
+    log = await begin_log(store, 0)
+    await asyncio.gather(log.append([b"abc"]), log.sync(), log.sync())
+    assert (await read_all(store, log.path)).endswith(b"abc")
+    await log.close()
+
+
+async def test_a_closed_writer_refuses(store: SegmentStore) -> None:
+    log = await begin_log(store, 0)
+    await log.close()
+    await log.close()
+    with pytest.raises(Closed):
+        await log.append([b"x"])
+    with pytest.raises(Closed):
+        await log.sync()
+
+
+async def test_documents_are_replaced_whole_and_are_not_segment_files(store: SegmentStore) -> None:
+    await store.put_document(NAME, "lineage.json", b"{}")
+    await store.put_document(NAME, "lineage.json", b'{"v": 2}')
+    path = await store.local_path("topics/shop/orders/lineage.json")
+    assert await asyncio.to_thread(Path(path).read_bytes) == b'{"v": 2}'
+    assert await store.list_files(NAME, 0) == []
+
+
+async def test_a_deleted_topic_leaves_its_name_free(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await write_log(store, 0, [b"old"])
+    await store.delete_topic(NAME, 7)
+    await store.delete_topic(NAME, 7)
+    assert await store.list_files(NAME, 0) == []
+    await write_log(store, 0, [b"new"])
+
+
+async def test_a_late_deletion_spares_the_next_topic_of_the_name(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=8)))
+    await write_log(store, 0, [b"new"], uid=8)
+    await store.delete_topic(NAME, 7)
+    assert len(await store.list_files(NAME, 0)) == 1
+
+
+async def test_a_storage_that_works_passes_its_check(store: SegmentStore) -> None:
+    await store.check()
+    assert await store.list_files(NAME, 0) == []
