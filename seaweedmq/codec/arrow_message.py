@@ -17,6 +17,7 @@ from seaweedmq.errors import InvalidArgument
 
 _CONTINUATION = b"\xff\xff\xff\xff"
 _PREFIX_BYTES = 8
+ALIGNMENT_BYTES = 8
 _U16 = struct.Struct("<H")
 _I32 = struct.Struct("<i")
 _U32 = struct.Struct("<I")
@@ -83,6 +84,8 @@ def open_message(payload: bytes | memoryview, layout: Layout, record_count: int)
     """
     if payload[:4] != _CONTINUATION:
         raise InvalidArgument("does not begin with an Arrow IPC message: write it with RecordBatch.serialize()")
+    if len(payload) % ALIGNMENT_BYTES:
+        raise InvalidArgument(f"of {len(payload)} bytes would misalign the next frame: Arrow pads messages to 8 bytes")
     message = pa.ipc.read_message(pa.py_buffer(payload))
     if _PREFIX_BYTES + message.metadata.size + message.body.size != len(payload):
         raise InvalidArgument("has bytes beyond its Arrow IPC message: a frame holds exactly one")

@@ -239,6 +239,7 @@ def test_bytes_behind_the_message_are_refused():
     payload = bytes(PLAIN.frame.payload)
     for extra in (b"\0" * 8, payload):
         refused(with_payload(PLAIN.frame, payload + extra), "bytes beyond its Arrow IPC message")
+    refused(with_payload(PLAIN.frame, payload + b"\0"), "misalign the next frame")
 
 
 def test_every_truncated_payload_is_refused():
