@@ -1,0 +1,95 @@
+"""Reading log files of a segment: frames are verified, small ones put together, large ones cut."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from seaweedmq.codec.batch import decode_frame, full_batch
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile
+from seaweedmq.spark.columns import TIMESTAMP, Assembler
+from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
+from seaweedmq.spark.window import Span
+from seaweedmq.storage.log_scan import LogScanner
+
+
+class LogScan:
+    """One pass over one log file. ``position`` moves with what is yielded; a torn tail ends the pass."""
+
+    def __init__(self, root: Path, topic: Topic, timestamps: Span, assembler: Assembler) -> None:
+        self._root = root
+        self._topic = topic
+        self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+        self._timestamps = timestamps
+        self._assembler = assembler
+
+    def scan(self, file: SegmentFile, start: int, end: int | None) -> Iterator[Scanned]:
+        """Records of offsets ``[start, end)`` that the file holds from ``start`` on without gap.
+
+        The last item may have no batch: records up to its ``next_offset`` exist, but not in the time asked for.
+
+        Raises:
+            FileNotFoundError: the file was deleted.
+            Corrupt: damage that is not a torn tail; the message names file and position.
+        """
+        waiting: list[pa.RecordBatch] = []
+        waiting_bytes = 0
+        base = position = start
+        for frame, path_and_byte in self._frames(file, start, end):
+            header = frame.header
+            if header.base_offset > position:
+                break
+            stop = header.end_offset if end is None else min(header.end_offset, end)
+            wanted = self._timestamps.overlaps(header.timestamp_min, header.timestamp_max)
+            if waiting and (not wanted or waiting_bytes + header.payload_length > BATCH_BYTES):
+                yield from self._emit(file.segment, base, waiting)
+                waiting, waiting_bytes, base = [], 0, position
+            if wanted:
+                batch = self._decode(frame, path_and_byte)
+                waiting.append(batch.slice(position - header.base_offset, stop - position))
+                waiting_bytes += header.payload_length
+            else:
+                base = stop
+            position = stop
+        if waiting:
+            yield from self._emit(file.segment, base, waiting)
+        elif position > start:
+            yield Scanned(None, position)
+
+    def _emit(self, segment: int, base: int, waiting: list[pa.RecordBatch]) -> Iterator[Scanned]:
+        whole = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        rows = max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * whole.num_rows // max(1, whole.nbytes)))
+        for first in range(0, whole.num_rows, rows):
+            part = whole.slice(first, rows)
+            columns = dict(zip(part.schema.names, part.columns, strict=True))
+            mask = in_span(columns[TIMESTAMP], self._timestamps) if self._timestamps.is_bounded else None
+            offset = base + first
+            yield Scanned(self._assembler.batch(segment, offset, part.num_rows, columns, mask), offset + part.num_rows)
+
+    def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
+        scanner = LogScanner(self._topic, file, skip_below=start)
+        with (self._root / file.path).open("rb") as source:
+            while (wanted := scanner.wants()) is not None:
+                position, length = wanted
+                source.seek(position)
+                # What was appended after the listing is not part of the snapshot.
+                run = scanner.feed(source.read(max(0, min(length, file.size_bytes - position))))
+                for found in run.frames:
+                    if end is not None and found.frame.header.base_offset >= end:
+                        return
+                    yield found.frame, f"{file.path} at byte {found.position}"
+
+    def _decode(self, frame: Frame, where: str) -> pa.RecordBatch:
+        schema = self._schema if frame.header.schema_version else None
+        try:
+            batch = full_batch(decode_frame(frame, schema), frame.header, schema)
+        except (Corrupt, pa.ArrowException) as e:
+            raise Corrupt(f"{where} is damaged: {e}") from e
+        missing = [s for s in self._assembler.sources if s not in batch.schema.names]
+        if missing:
+            raise Corrupt(f"{where} has no column {missing[0]!r}: it is not of this topic")
+        return batch

@@ -1,0 +1,118 @@
+"""Which files of a snapshot hold which offsets, in pieces that can be read apart from each other, on many machines.
+
+Every offset exactly once, Parquet first, logs for the rest. Pure: decided by file names and the segment's metadata
+alone, so nothing is opened to find out what to leave out. (``cover`` does the same for one reader that goes through a
+segment in order and knows its end.)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.segment import Segment
+from seaweedmq.ports import FileKind, SegmentFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPiece:
+    """Offsets ``[start_offset, end_offset)`` of a segment and the files that hold them."""
+
+    segment: int
+    start_offset: int
+    end_offset: int | None
+    """None: to the end of what the log files hold."""
+    files: tuple[SegmentFile, ...]
+    """One table; or log files, the most promising first. Where one of them ends early, another may go on: the writers
+    of a segment follow one another, and what they hold twice is identical."""
+    complete: bool
+    """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
+
+    @property
+    def kind(self) -> FileKind:
+        return self.files[0].kind
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimate of what is to be read, for sharing out work."""
+        file = self.files[0]
+        if file.end_offset is None or self.end_offset is None:
+            return file.size_bytes
+        return file.size_bytes * (self.end_offset - self.start_offset) // (file.end_offset - file.base_offset)
+
+
+def plan_snapshot(
+    segment: Segment, files: Iterable[SegmentFile], start: int = 0, end: int | None = None
+) -> tuple[SnapshotPiece, ...]:
+    """Pieces that hold the segment's offsets in ``[start, end)``, in order, without gap or overlap.
+
+    What retention removed at the beginning is left out silently; so is what files hold beyond the segment's end.
+    A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open.
+
+    Raises:
+        Corrupt: offsets in the middle, or before the end of a sealed segment, are in no file.
+    """
+    limit = _least(end, segment.end_offset)
+    mine = sorted(
+        (f for f in files if f.segment == segment.id and f.topic == segment.topic),
+        key=lambda f: (f.base_offset, f.writer),
+    )
+    if segment.end_offset is not None:
+        mine = [f for f in mine if f.base_offset < segment.end_offset]
+    if not mine:
+        return ()
+    stored = segment.end_offset
+    if stored is None:
+        stored = max(f.end_offset or f.base_offset for f in mine)
+    tables = [f for f in mine if f.kind is FileKind.TABLE]
+    logs = [f for f in mine if f.kind is FileKind.LOG]
+    position = max(start, segment.start_offset, mine[0].base_offset)
+    open_logs: dict[str, SegmentFile] = {}
+    """Of each writer the last file that begins at or before ``position``: a writer's files follow one another."""
+    tables_begun = logs_begun = 0
+    table: SegmentFile | None = None
+    """Of the tables that begin at or before ``position`` the one that reaches furthest."""
+    pieces: list[SnapshotPiece] = []
+    while limit is None or position < limit:
+        while tables_begun < len(tables) and tables[tables_begun].base_offset <= position:
+            table = max((table, tables[tables_begun]), key=_end)
+            tables_begun += 1
+        while logs_begun < len(logs) and logs[logs_begun].base_offset <= position:
+            open_logs[logs[logs_begun].writer] = logs[logs_begun]
+            logs_begun += 1
+        if table is not None and _end(table) > position:
+            found: tuple[SegmentFile, ...] = (table,)
+            stop = _least(_end(table), limit)
+        else:
+            found = tuple(sorted(open_logs.values(), key=lambda f: f.base_offset, reverse=True))
+            following = [
+                f.base_offset for f in (*tables[tables_begun : tables_begun + 1], *logs[logs_begun : logs_begun + 1])
+            ]
+            stop = _least(*following, limit)
+            if not found:
+                if position >= stored:
+                    break
+                raise Corrupt(
+                    f"{segment}: offsets from {position} to {_least(*following, stored)} are in no file, neither log "
+                    "nor table; restore the missing file from a copy"
+                )
+        pieces.append(
+            SnapshotPiece(
+                segment=segment.id,
+                start_offset=position,
+                end_offset=stop,
+                files=found,
+                complete=stop is not None and stop <= stored,
+            )
+        )
+        if stop is None:
+            break
+        position = stop
+    return tuple(pieces)
+
+
+def _end(table: SegmentFile | None) -> int:
+    return -1 if table is None or table.end_offset is None else table.end_offset
+
+
+def _least(*offsets: int | None) -> int | None:
+    return min((o for o in offsets if o is not None), default=None)

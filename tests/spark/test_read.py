@@ -1,0 +1,210 @@
+"""What a user of ``spark.read.format("seaweedmq")`` sees, on real Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from seaweedmq.codec.paths import topic_dir
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
+
+pytestmark = pytest.mark.integration
+
+
+def read(spark: SparkSession, files: TopicFiles, **options: object) -> DataFrame:
+    reader = spark.read.format("seaweedmq").option("storage", str(files.root)).option("topic", str(files.name))
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.offset for row in frame.select("offset").collect())
+
+
+def test_tables_and_logs_are_one_table_with_every_record_once(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 40, keep_log=True)
+    orders.table(40, 60)
+    orders.log(60, 75)
+
+    rows = read(spark, orders).orderBy("offset").collect()
+
+    assert [row.offset for row in rows] == list(range(75))
+    assert rows[0].__fields__ == ["topic", "segment", "offset", "timestamp", "key", "value", "headers"]
+    for n in (0, 59, 60, 74):
+        row = rows[n]
+        assert (row.topic, row.segment) == ("shop/orders", 0)
+        assert (bytes(row.key), bytes(row.value)) == (b"k%d" % n, b"s0v%d" % n)
+        assert {k: bytes(v) for k, v in row.headers.items()} == {"n": b"%d" % n}
+    stamps = read(spark, orders).selectExpr("sum(unix_micros(timestamp)) s", "count(distinct key) k").first()
+    assert stamps is not None
+    assert (stamps.s, stamps.k) == (sum(NOON_US + n * STEP_US for n in range(75)), 75)
+
+
+def test_what_lies_beyond_the_end_of_a_sealed_segment_is_ignored(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.log(0, 50)
+    orders.log(47, 90, writer="b-zombie")
+    orders.seal(0, 45)
+    assert offsets(read(spark, orders)) == list(range(45))
+
+
+def test_a_torn_tail_ends_the_log(spark: SparkSession, orders: TopicFiles) -> None:
+    log = orders.log(0, 30)
+    log.write_bytes(log.read_bytes()[:-5])
+    assert offsets(read(spark, orders)) == list(range(20))
+
+
+def test_damage_in_the_middle_is_an_error_with_file_and_position(spark: SparkSession, orders: TopicFiles) -> None:
+    log = orders.log(0, 30)
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(PySparkException, match=rf"Corrupt: .*{log.name} is damaged at byte \d+"):
+        read(spark, orders).collect()
+
+
+def test_a_damaged_table_is_an_error_with_its_name(spark: SparkSession, orders: TopicFiles) -> None:
+    made = orders.table(0, 5_000)
+    path = orders.root / made.path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(PySparkException, match=rf"Corrupt: .*{path.name} is damaged"):
+        read(spark, orders).collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": 35, "endingOffsets": 62}, range(35, 62)),
+        ({"startingOffsets": '{"0": 70}'}, range(70, 75)),
+        ({"endingOffsets": '{"0": 3}'}, range(3)),
+        ({"startingOffsets": "latest"}, range(0)),
+        ({"endingOffsets": 1_000}, range(75)),
+        ({"startingTimestamp": NOON_US + 30 * STEP_US, "endingTimestamp": "2020-09-13T12:27:45Z"}, range(30, 65)),
+        ({"startingTimestamp": "2020-09-13T12:27:45+00:00"}, range(65, 75)),
+    ],
+)
+def test_ranges_include_their_start_and_exclude_their_end(
+    spark: SparkSession, orders: TopicFiles, options: dict[str, Any], expected: range
+) -> None:
+    orders.table(0, 40)
+    orders.table(40, 60)
+    orders.log(60, 75)
+    assert offsets(read(spark, orders, **options)) == list(expected)
+
+
+def test_only_the_columns_asked_for_in_the_order_asked(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 20)
+    orders.log(20, 25)
+    frame = read(spark, orders, columns="value, offset")
+    assert frame.columns == ["value", "offset"]
+    assert {row.offset: bytes(row.value) for row in frame.collect()} == {n: b"s0v%d" % n for n in range(25)}
+    assert read(spark, orders, columns="segment,topic").count() == 25
+
+
+def test_filters_give_the_same_rows_and_touch_fewer_files(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.open_segments(2)
+    for segment in (0, 1):
+        for start in range(0, 100, 20):
+            orders.table(start, start + 20, segment=segment)
+    first = min(orders.files(1), key=lambda f: f.base_offset)
+    (orders.root / first.path).write_bytes(b"PAR1 is not enough")  # whoever opens it fails
+    frame = read(spark, orders)
+    keep = f"timestamp >= timestamp_micros({NOON_US + 20 * STEP_US})"
+    assert offsets(frame.where("segment = 0 and offset >= 30 and offset < 41")) == list(range(30, 41))
+    assert offsets(frame.where(f"segment = 0 and {keep}")) == list(range(20, 100))
+    assert offsets(frame.where("offset in (25, 77)")) == [25, 25, 77, 77]
+
+
+def test_a_view_for_sql(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.open_segments(2)
+    orders.log(0, 10, segment=0)
+    orders.table(0, 30, segment=1)
+    read(spark, orders).createOrReplaceTempView("orders")
+    found = spark.sql("select segment, count(*) n, max(offset) m from orders group by segment order by segment")
+    assert [tuple(row) for row in found.collect()] == [(0, 10, 9), (1, 30, 29)]
+
+
+def test_a_typed_topic_has_its_own_columns(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pa.schema([("carrier", pa.int16()), ("seats", pa.uint32()), ("timestamp", pa.int64())])
+    flights = TopicFiles(tmp_path, schema=schema)
+    flights.table(0, 10)
+    flights.log(10, 15)
+    frame = read(spark, flights)
+    # The user's own column keeps its name; ours is called as in the Parquet files.
+    assert frame.columns == [
+        *("topic", "segment", "offset", "_timestamp", "key"),
+        *("carrier", "seats", "timestamp", "headers"),
+    ]
+    assert dict(frame.dtypes)["seats"] == "bigint"
+    assert sorted((r.offset, r.carrier, r.seats, r.timestamp) for r in frame.collect()) == [(n,) * 4 for n in range(15)]
+    assert offsets(frame.where(f"_timestamp >= timestamp_micros({NOON_US + 12 * STEP_US})")) == [12, 13, 14]
+
+
+def test_small_files_are_put_together(spark: SparkSession, orders: TopicFiles) -> None:
+    for start in range(0, 200, 10):
+        orders.log(start, start + 10)
+    assert read(spark, orders).rdd.getNumPartitions() == 2
+    assert offsets(read(spark, orders)) == list(range(200))
+
+
+def test_an_empty_topic_has_columns_and_no_rows(spark: SparkSession, orders: TopicFiles) -> None:
+    assert read(spark, orders).count() == 0
+
+
+def test_files_converted_and_deleted_after_planning_are_read_from_what_replaced_them(
+    spark: SparkSession, orders: TopicFiles
+) -> None:
+    for start in (0, 25, 50):
+        orders.log(start, start + 25)
+    frame = read(spark, orders)
+    frame.rdd.getNumPartitions()  # plans: from here on the names of the logs are fixed
+    orders.convert()
+    for file in orders.files():
+        if file.path.endswith(".log"):
+            (orders.root / file.path).unlink()
+    assert offsets(frame) == list(range(75))
+
+
+def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.open_segments(2)
+    orders.table(0, 40, segment=0)
+    orders.table(40, 70, segment=0)
+    orders.table(0, 30, segment=1)
+    folder = orders.root / topic_dir(orders.name) / "table"
+    frame = spark.read.parquet(str(folder))
+    assert frame.columns == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
+    found = frame.groupBy("_segment").agg({"*": "count", "_offset": "max"}).orderBy("_segment").collect()
+    assert [tuple(row) for row in found] == [(0, 70, 69), (1, 30, 29)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bootstrap": "127.0.0.1:17777"}, "InvalidArgument: option 'bootstrap' is not supported.*give 'storage'"),
+        ({"startOffset": "1"}, "InvalidArgument: option '(?i:startOffset)' is unknown: there are storage, topic"),
+        ({"topic": "shop/nothing"}, "NotFound: no topic shop/nothing in .*: it has shop/orders"),
+        ({"topic": "../etc"}, "InvalidArgument: namespace '..' is not allowed"),
+        ({"topic": "orders"}, "InvalidArgument: topic 'orders' is not NAMESPACE/NAME"),
+        ({"storage": "/nowhere/at/all"}, "InvalidArgument: storage /nowhere/at/all is not a directory"),
+        ({"storage": "s3://bucket/root"}, "InvalidArgument: storage 's3://bucket/root' is not supported"),
+        ({"startingOffsets": '{"0": 1'}, "InvalidArgument: option 'startingOffsets' is .*give earliest"),
+        ({"startingOffsets": "-3"}, "InvalidArgument: option 'startingOffsets' is '-3'"),
+        ({"endingTimestamp": "yesterday"}, "InvalidArgument: option 'endingTimestamp' is 'yesterday': give ISO 8601"),
+        ({"columns": "offset,colour"}, "InvalidArgument: topic shop/orders has no column 'colour': it has topic, seg"),
+    ],
+)
+def test_bad_options_are_refused_in_one_sentence(
+    spark: SparkSession, orders: TopicFiles, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        read(spark, orders, **options).collect()
+
+
+def test_offsets_of_a_segment_that_does_not_exist(spark: SparkSession, orders: TopicFiles) -> None:
+    with pytest.raises(PySparkException, match="InvalidArgument: topic shop/orders has no segment 9: it has 0"):
+        read(spark, orders, startingOffsets='{"9": 1}').collect()

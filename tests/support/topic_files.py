@@ -1,0 +1,135 @@
+"""A topic's files as brokers would have left them, written with the real codec and converter."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from seaweedmq.codec.batch import encode_frame, full_schema, schema_to_bytes
+from seaweedmq.codec.documents import lineage_document, topic_document
+from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHIFT, stamp
+from seaweedmq.codec.logfile import LogPreamble, encode_preamble
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, log_path
+from seaweedmq.model.ring import even_ranges
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.snapshot import list_files
+from seaweedmq.storage.table_files import convert_files
+
+NOON_US = 1_600_000_000_000_000
+STEP_US = 1_000_000
+"""Record of offset n has the timestamp noon + n seconds."""
+
+
+@dataclass
+class TopicFiles:
+    """Record ``n`` of segment ``s`` has key ``k<n>``, value ``s<s>v<n>`` and header ``n``; typed topics: see ``rows``."""
+
+    root: Path
+    name: TopicName = field(default_factory=lambda: TopicName("shop", "orders"))
+    schema: pa.Schema | None = None
+    segments: dict[int, Segment] = field(default_factory=dict)
+    uid: int = 7
+
+    def __post_init__(self) -> None:
+        self.open_segments(1)
+
+    def open_segments(self, count: int) -> None:
+        """Start over with this many open segments."""
+        self.segments = {
+            i: Segment(topic=self.name, id=i, slots=slots, epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
+            for i, slots in enumerate(even_ranges(count))
+        }
+        self.write_documents()
+
+    def seal(self, segment: int, end_offset: int) -> None:
+        self.segments[segment] = replace(self.segments[segment], state=SegmentState.SEALED, end_offset=end_offset)
+        self.write_documents()
+
+    @property
+    def topic(self) -> Topic:
+        return Topic(
+            name=self.name,
+            uid=self.uid,
+            replicas=1,
+            durability=Durability.STORED,
+            scaling=Scaling.AUTO,
+            schema=None if self.schema is None else schema_to_bytes(self.schema),
+            retention_s=None,
+            retention_bytes=None,
+            next_segment=len(self.segments),
+            created_us=NOON_US,
+        )
+
+    def write_documents(self) -> None:
+        for name, content in (
+            (TOPIC_DOCUMENT, topic_document(self.topic)),
+            (LINEAGE_DOCUMENT, lineage_document(self.name, self.segments.values())),
+        ):
+            path = self.root / document_path(self.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def log(self, start: int, end: int, *, segment: int = 0, writer: str = "b-1", per_frame: int = 10) -> Path:
+        """Write a log file of offsets ``[start, end)``."""
+        path = self.root / log_path(self.name, segment, start, writer)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        preamble = LogPreamble(
+            topic=self.name, topic_uid=self.uid, segment=segment, base_offset=start, writer=writer, producers=()
+        )
+        content = [encode_preamble(preamble)]
+        for base in range(start, end, per_frame):
+            content.append(self.frame(segment, base, min(base + per_frame, end)))
+        path.write_bytes(b"".join(content))
+        return path
+
+    def frame(self, segment: int, base: int, end: int) -> bytes:
+        encoded = encode_frame(
+            self.rows(segment, base, end),
+            flags=COLUMN_FLAGS | (0 if self.schema is None else 1) << SCHEMA_VERSION_SHIFT,
+            producer_id=1,
+            producer_epoch=1,
+            first_sequence=base,
+            timestamp_min=NOON_US + base * STEP_US,
+            timestamp_max=NOON_US + (end - 1) * STEP_US,
+            slot_min=0,
+            slot_max=0,
+            histogram=(0,) * 16,
+        )
+        return stamp(encoded[:HEADER_BYTES], base) + encoded[HEADER_BYTES:]
+
+    def rows(self, segment: int, base: int, end: int) -> pa.RecordBatch:
+        schema = full_schema(self.schema)
+        numbers = range(base, end)
+        content = {
+            "_key": [b"k%d" % n for n in numbers],
+            "_timestamp": [NOON_US + n * STEP_US for n in numbers],
+            "_headers": [[("n", b"%d" % n)] for n in numbers],
+            "_value": [b"s%dv%d" % (segment, n) for n in numbers],
+        }
+        arrays = [
+            pa.array(content[f.name], f.type) if f.name in content else pa.array(list(numbers), pa.int64()).cast(f.type)
+            for f in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def table(
+        self, start: int, end: int, *, segment: int = 0, keep_log: bool = False, row_group_bytes: int = 1 << 24
+    ) -> SegmentFile:
+        """Write a Parquet file of offsets ``[start, end)``, as conversion of a log file with them would."""
+        log = self.log(start, end, segment=segment)
+        (made,) = self.convert(segment=segment, row_group_bytes=row_group_bytes, only=start)
+        if not keep_log:
+            log.unlink()
+        return made
+
+    def convert(
+        self, *, segment: int = 0, row_group_bytes: int = 1 << 24, only: int | None = None
+    ) -> list[SegmentFile]:
+        logs = [f for f in self.files(segment) if f.kind is FileKind.LOG and only in (None, f.base_offset)]
+        end = self.segments[segment].end_offset
+        return convert_files(self.root, self.topic, logs, end, row_group_bytes)
+
+    def files(self, segment: int = 0) -> tuple[SegmentFile, ...]:
+        return list_files(self.root, self.name, [segment])
