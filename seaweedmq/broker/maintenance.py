@@ -119,5 +119,5 @@ class Maintenance:
     def _is_mine(self, segment: Segment) -> bool:
         live = list(self._view.brokers)
         return bool(live) and self._broker_id == maintainer(
-            segment.primary, live, lambda broker: int(xxh3_64_intdigest(f"{broker}/{segment}"))
+            segment.primary, live, lambda broker: int(xxh3_64_intdigest(f"{broker}/{segment}".encode()))
         )
