@@ -11,10 +11,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy.random  # noqa: F401 - seeds itself from the system when first used; here, before the simulation
+import psutil
+
 from tests.sim.loop import SimLoop
 
 WALL_START_US = 1_700_000_000_000_000
 """Wall clock at virtual time 0: 2023-11-14."""
+
+
+class IdleProcess:
+    """``psutil.Process`` of a simulated broker: load that does not depend on the machine that simulates."""
+
+    def cpu_percent(self, interval: float | None = None) -> float:
+        return 10.0
+
+    def memory_info(self) -> "IdleProcess":
+        return self
+
+    rss = 100 * 1024 * 1024
 
 
 def _simulated() -> SimLoop | None:
@@ -54,6 +69,7 @@ def deterministic(seed: int) -> Iterator[None]:
         (time, "time_ns", _virtual(time.time_ns, lambda loop: WALL_START_US * 1_000 + int(loop.time() * 1e9))),
         (os, "urandom", _forbidden("os.urandom", os.urandom)),
         (uuid, "uuid4", _forbidden("uuid.uuid4", uuid.uuid4)),
+        (psutil, "Process", IdleProcess),
         (random, "_urandom", _forbidden("random.SystemRandom", random._urandom)),  # type: ignore[attr-defined]
     ]
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]

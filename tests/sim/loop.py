@@ -100,7 +100,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps = 0
         """Callbacks run so far: part of the digest, so that any divergence of two runs shows."""
         self.unhandled: list[str] = []
-        """What tasks raised and nobody retrieved. A test asserts that it is empty."""
+        """See ``failures``."""
         self._all_tasks: list[SimTask[Any]] = []
         self._prune_at = 1_000
         self.set_exception_handler(self._note_unhandled)
@@ -226,9 +226,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """
         error = None if task.cancelled() else task._exception
         if error is not None and not _is_expected(error):
-            frames = traceback.extract_tb(error.__traceback__)[-3:]
-            place = " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
-            self.unhandled.append(f"{task.get_name()} failed with {error!r} at {place}")
+            self.unhandled.append(f"{task.get_name()} failed with {error!r} at {place_of(error)}")
 
     def describe_pending(self, limit: int = 40) -> str:
         """Where each waiting task stands, for the message of a deadlock."""
@@ -241,8 +239,15 @@ class SimLoop(asyncio.BaseEventLoop):
             lines.append(f"{task.owner.name if task.owner else 'sim'}:{task.get_name()} at {where}")
         return f"{len(lines)} tasks: " + "; ".join(lines[:limit])
 
+    def failures(self) -> list[str]:
+        """What tasks raised and nobody retrieved so far, bugs that somebody swallowed included."""
+        for task in self._all_tasks:
+            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+                self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
+        return list(dict.fromkeys(self.unhandled))
+
     def close(self) -> None:
-        """End everything that still waits, and note what failed unseen.
+        """End everything that still waits.
 
         Coroutines are closed here, since closing them at some later garbage collection would complain of a loop that
         is gone. What their ``finally`` does now is of no consequence: the run is over.
@@ -262,6 +267,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 _NOBODY = contextvars.Context()
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, innermost first, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)[-8:]
+    return " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
 
 
 def _is_expected(error: BaseException) -> bool:

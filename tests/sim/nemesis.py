@@ -96,6 +96,8 @@ class Nemesis:
         machine = self.world.scenario.machines_fail and self.rng.random() < 0.5
         for process in processes:
             process.kill(machine=machine)
+        if machine and not any(p.is_running for p in self.world.processes):
+            self.world.lose_all_power()
         await asyncio.sleep(self.rng.choice((0.0, 0.3, 1.0, 3.0)))
         for process in processes:
             if not process.is_running:

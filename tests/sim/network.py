@@ -8,7 +8,6 @@ own time. The server's handler is then cancelled, as ``grpc.aio`` does, and the 
 import asyncio
 import contextvars
 import random
-import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
@@ -18,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import PublishAck, PublishFrames, SubscribeFrames
 from seaweedmq.ports import BrokerApi
-from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop
+from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 
 T = TypeVar("T")
 
@@ -234,9 +233,7 @@ class Network:
             self._later(self.latency_s(), self._fail_server, stream, Unavailable("the client cancelled the call"))
 
     def note_unexpected(self, where: str, error: BaseException) -> None:
-        frames = traceback.extract_tb(error.__traceback__)[-3:]
-        place = " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
-        self.unexpected.append(f"{where}: {error!r} at {place}")
+        self.unexpected.append(f"{where}: {error!r} at {place_of(error)}")
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

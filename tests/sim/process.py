@@ -5,7 +5,6 @@ import random
 from typing import TYPE_CHECKING
 
 from seaweedmq.broker.server import Broker
-
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
@@ -76,7 +75,10 @@ class BrokerProcess:
         try:
             await broker.start()
             world.note(owner.name, f"runs as {broker.id}")
-            await self._stop_requested.wait()
+            stop = asyncio.create_task(self._stop_requested.wait())
+            await asyncio.wait({stop, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+            if broker.failed.done():
+                broker.failed.result()
             await broker.stop()
             world.note(owner.name, "stopped as asked")
         except SeaweedMQError as error:

@@ -45,9 +45,9 @@ class SimDisk:
         """The store as one process sees it."""
         return SimStore(self)
 
-    def lose_power(self, broker_id: str) -> None:
-        """What the broker wrote and did not fsync is gone, or a part of it is."""
-        writers = {f.writer for f in self.store.files.values() if f.writer.partition(".")[0] == broker_id}
+    def lose_power(self, broker_id: str | None) -> None:
+        """What a broker's machine wrote and did not fsync is gone, or a part of it is. None: every machine."""
+        writers = {f.writer for f in self.store.files.values() if broker_id in (None, f.writer.partition(".")[0])}
         for writer in sorted(writers):
             self.store.crash(writer=writer, rng=self.rng if self.rng.random() < 0.5 else None)
 

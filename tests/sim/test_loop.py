@@ -130,8 +130,9 @@ def test_a_task_that_fails_unseen_is_noted() -> None:
 
     with deterministic(1):
         loop.run_until_complete(story())
+        failures = loop.failures()
         loop.close()
-    assert any("nobody looks" in line for line in loop.unhandled)
+    assert any("nobody looks" in line for line in failures)
 
 
 def test_the_owner_of_a_task_is_inherited() -> None:

@@ -47,8 +47,8 @@ def play(story: Callable[[Network, EchoBroker, Owner], Awaitable[None]], seed: i
         broker, owner = EchoBroker(), Owner("echo")
         network.serve("echo:1", owner, broker)
         loop.run_until_complete(_coroutine(story(network, broker, owner)))
+        assert loop.failures() == []
         loop.close()
-        assert loop.unhandled == []
     return network
 
 

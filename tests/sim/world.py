@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from seaweedmq.broker.server import Broker
-
+from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic
-from tests.sim.loop import Owner, SimError, SimLoop
+from tests.sim.loop import Owner, SimError, SimLoop, place_of
 from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
@@ -89,6 +89,11 @@ class World:
     def converter(self, store: SimStore) -> MemoryTableConverter:
         return MemoryTableConverter(self.disk.store, row_group_bytes=self.scenario.broker.table_row_group_bytes)
 
+    def lose_all_power(self) -> None:
+        """All machines, or the one that everything runs on: also what the dead wrote and nobody fsynced is lost."""
+        self.note("power", "fails everywhere")
+        self.disk.lose_power(None)
+
     # --- the story --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -144,6 +149,8 @@ class World:
         for process in self.processes:
             if process.is_running:
                 process.kill(machine=self.scenario.machines_fail)
+        if self.scenario.machines_fail:
+            self.lose_all_power()
         for process in self.processes:
             process.start()
 
@@ -178,7 +185,7 @@ class World:
         self.violations += self.cluster.violations
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
-        self.violations += [Violation("unhandled", sentence) for sentence in self.loop.unhandled]
+        self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]
         digest = hashlib.sha256("\n".join(self.log).encode()).hexdigest()
         return Report(
             seed=self.seed,
@@ -198,8 +205,10 @@ def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Calla
         world = World(seed, scenario or Scenario.of(seed), broker_class)
         try:
             world.loop.run_until_complete(world.run())
-        except (SimError, TimeoutError) as error:
-            world.violations.append(Violation(type(error).__name__, str(error) or world.loop.describe_pending()))
+        except (SimError, SeaweedMQError, TimeoutError) as error:
+            world.violations.append(Violation("the run broke off", f"{error!r}; {place_of(error)}"))
+            world.note("sim", f"broke off, waiting: {world.loop.describe_pending()}")
+        try:
+            return world.collect()
         finally:
             world.loop.close()
-        return world.collect()
