@@ -21,6 +21,7 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
 )
 from seaweedmq.ports import SegmentStore
+from seaweedmq.rpc.wire import pack_frames
 from seaweedmq.storage.reader import read_segment
 from seaweedmq.storage.recovery import earliest_offset, find_offset_by_time
 
@@ -71,7 +72,7 @@ class SubscribeService:
             if segment and position >= segment.log.cache_start:
                 entries = segment.log.read(position, min(self._config.read_chunk_bytes, credit.bytes))
                 if entries:
-                    data = b"".join([part for e in entries for part in (e.header, e.payload)])
+                    data = pack_frames([part for e in entries for part in (e.header, e.payload)])
                     position = entries[-1].end_offset
                     credit.spend(len(data))
                     yield SubscribeFrames(data)
