@@ -1,1 +1,90 @@
-"""SeaweedMQ."""
+"""SeaweedMQ: a message broker cluster that keeps floods of messages as ordinary files.
+
+::
+
+    with seaweedmq.connect("127.0.0.1:17777") as client:
+        client.admin.create_topic("shop/orders", segments=4)
+        with client.publisher("shop/orders") as publisher:
+            receipt = publisher.send(b"value", key=b"key").result()
+        with client.subscriber("shop/orders", start="earliest", stop_at="latest") as subscriber:
+            for message in subscriber:
+                ...
+
+The same for asyncio is ``seaweedmq.aio``. Names are loaded when first used, so that brokers and Spark workers, which
+import parts of the package, do not pay for the client.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seaweedmq import aio, errors
+    from seaweedmq.client.config import ClientConfig
+    from seaweedmq.client.messages import Message
+    from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
+    from seaweedmq.client.sync import Admin, Client, Publisher, Subscriber
+    from seaweedmq.ports import Dialer, Environment
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "Client",
+    "ClientConfig",
+    "Message",
+    "OffsetRange",
+    "Publisher",
+    "Receipt",
+    "Subscriber",
+    "TableReceipt",
+    "aio",
+    "connect",
+    "errors",
+]
+
+_HOME = {
+    "Admin": "seaweedmq.client.sync",
+    "Client": "seaweedmq.client.sync",
+    "Publisher": "seaweedmq.client.sync",
+    "Subscriber": "seaweedmq.client.sync",
+    "ClientConfig": "seaweedmq.client.config",
+    "Message": "seaweedmq.client.messages",
+    "OffsetRange": "seaweedmq.client.results",
+    "Receipt": "seaweedmq.client.results",
+    "TableReceipt": "seaweedmq.client.results",
+}
+
+
+def connect(
+    bootstrap: "str | Sequence[str]" = "127.0.0.1:17777",
+    *,
+    config: "ClientConfig | None" = None,
+    dialer: "Dialer | None" = None,
+    env: "Environment | None" = None,
+) -> "Client":
+    """Connect to a cluster by any of its brokers.
+
+    Args:
+        bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
+        dialer, env: the network, clock and randomness; tests bring their own.
+
+    Raises:
+        InvalidArgument: an address is not ``host:port``.
+        Unavailable: no broker answered within ``connect_timeout_s``; names every address and why.
+    """
+    from seaweedmq import aio
+    from seaweedmq.client.config import ClientConfig
+    from seaweedmq.client.sync import Client
+
+    return Client(bootstrap, dialer or aio.grpc_dialer(), env or aio.system_environment(), config or ClientConfig())
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in ("aio", "errors"):
+        return import_module(f"seaweedmq.{name}")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'seaweedmq' has no attribute {name!r}")

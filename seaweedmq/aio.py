@@ -1,0 +1,78 @@
+"""SeaweedMQ for asyncio: the same names as ``seaweedmq``, with ``await``.
+
+::
+
+    async with seaweedmq.aio.connect("127.0.0.1:17777") as client:
+        await client.admin.create_topic("shop/orders", segments=4)
+        async with client.publisher("shop/orders") as publisher:
+            receipt = await (await publisher.send(b"value", key=b"key"))
+        async with client.subscriber("shop/orders", start="earliest", stop_at="latest") as subscriber:
+            async for message in subscriber:
+                ...
+"""
+
+import time
+from collections.abc import Sequence
+
+from seaweedmq import errors
+from seaweedmq.client.admin import Admin
+from seaweedmq.client.client import Client, Opening
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.messages import Message
+from seaweedmq.client.publisher import Publisher
+from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
+from seaweedmq.client.subscriber import Subscriber
+from seaweedmq.ports import Dialer, Environment
+
+__all__ = [
+    "Admin",
+    "Client",
+    "ClientConfig",
+    "Message",
+    "OffsetRange",
+    "Publisher",
+    "Receipt",
+    "Subscriber",
+    "TableReceipt",
+    "connect",
+    "errors",
+]
+
+
+def system_environment() -> Environment:
+    """The machine's clock and unseeded randomness."""
+    return Environment(wall_us=lambda: time.time_ns() // 1_000)
+
+
+def connect(
+    bootstrap: str | Sequence[str] = "127.0.0.1:17777",
+    *,
+    config: ClientConfig | None = None,
+    dialer: Dialer | None = None,
+    env: Environment | None = None,
+) -> Opening[Client]:
+    """Connect to a cluster by any of its brokers; ``await`` it, or use it in ``async with``.
+
+    Args:
+        bootstrap: ``host:port[,host:port]`` or a sequence of ``host:port``, tried in random order.
+        dialer, env: the network, clock and randomness; a simulation brings its own.
+
+    Raises:
+        InvalidArgument: an address is not ``host:port``.
+        Unavailable: no broker answered within ``connect_timeout_s``; names every address and why.
+    """
+
+    async def open_client() -> Client:
+        return await Client.connect(
+            bootstrap, dialer or grpc_dialer(), env or system_environment(), config or ClientConfig()
+        )
+
+    return Opening(open_client)
+
+
+def grpc_dialer() -> Dialer:
+    """Connections over the network."""
+    # here, not above: a simulation with its own dialer needs no gRPC
+    from seaweedmq.rpc.client import GrpcDialer
+
+    return GrpcDialer()

@@ -1,0 +1,170 @@
+"""The asyncio client: one connection to a cluster, from which publishers, subscribers and administration come."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+
+from seaweedmq.client.admin import Admin, topic_name
+from seaweedmq.client.cluster import Cluster, parse_bootstrap
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publisher import Publisher
+from seaweedmq.client.subscriber import StartAt, Subscriber
+from seaweedmq.errors import Closed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import Dialer, Environment
+
+
+class _Closing(Protocol):
+    async def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=_Closing)
+
+
+class Opening(Generic[T]):
+    """Something that is opened by ``await`` and used until its ``close()``, or by ``async with``."""
+
+    def __init__(self, opener: Callable[[], Awaitable[T]]) -> None:
+        self._opener = opener
+        self._opened: T | None = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._opener().__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._opener()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+
+class Client:
+    """Made by ``connect``. Safe for any number of tasks of one event loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ClientConfig,
+        post: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        """``post`` runs a function in the loop soon; records may come from threads only if it may be called there."""
+        self._cluster = cluster
+        self._config = config
+        self._post = post or asyncio.get_running_loop().call_soon
+        self._open: dict[Publisher | Subscriber, None] = {}
+        self._closed = False
+        self.admin = Admin(cluster)
+
+    @classmethod
+    async def connect(
+        cls,
+        bootstrap: str | Sequence[str],
+        dialer: Dialer,
+        env: Environment,
+        config: ClientConfig,
+        post: Callable[[Callable[[], None]], object] | None = None,
+    ) -> "Client":
+        """Raises Unavailable when no bootstrap broker answers, InvalidArgument for an address that is none."""
+        try:
+            cluster = Cluster(parse_bootstrap(bootstrap), dialer, env, config)
+            await cluster.connect()
+        except BaseException:
+            await dialer.close()
+            raise
+        return cls(cluster, config, post)
+
+    def publisher(
+        self,
+        topic: str | TopicName,
+        *,
+        linger_s: float | None = None,
+        batch_bytes: int | None = None,
+        buffer_bytes_max: int | None = None,
+        delivery_timeout_s: float | None = None,
+    ) -> Opening[Publisher]:
+        """A publisher to one topic; the options are those of :class:`ClientConfig`. Opening it raises NotFound."""
+        given = {
+            "linger_s": linger_s,
+            "batch_bytes": batch_bytes,
+            "buffer_bytes_max": buffer_bytes_max,
+            "delivery_timeout_s": delivery_timeout_s,
+        }
+        config = replace(self._config, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+        name = topic_name(topic)
+
+        async def open_publisher() -> Publisher:
+            self._check_open()
+            publisher = Publisher(self._cluster, name, config, self._post, self._forget)
+            await publisher.start()
+            self._open[publisher] = None
+            return publisher
+
+        return Opening(open_publisher)
+
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Opening[Subscriber]:
+        """A subscriber to one topic; see :class:`Subscriber` for the options. Opening it raises NotFound."""
+        name = topic_name(topic)
+
+        async def open_subscriber() -> Subscriber:
+            self._check_open()
+            subscriber = Subscriber(
+                self._cluster,
+                name,
+                self._config,
+                self._forget,
+                start=start,
+                limit=limit,
+                stop_at=stop_at,
+                timeout=timeout,
+                columns=columns,
+            )
+            await subscriber.open()
+            self._open[subscriber] = None
+            return subscriber
+
+        return Opening(open_subscriber)
+
+    async def close(self) -> None:
+        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
+
+        Raises:
+            SeaweedMQError: the first failure to deliver; everything is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        outcomes = await asyncio.gather(*(each.close() for each in list(self._open)), return_exceptions=True)
+        await self._cluster.close()
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed: connect again")
+
+    def _forget(self, each: Publisher | Subscriber) -> None:
+        self._open.pop(each, None)

@@ -1,0 +1,188 @@
+"""The client's view of the cluster: which brokers to ask, and what they said last."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.retry import deadline, is_retryable, retrying
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BrokerApi, Dialer, Environment
+
+T = TypeVar("T")
+
+
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
+    """``host:port[,host:port]`` or a sequence of ``host:port`` as a tuple.
+
+    Raises:
+        InvalidArgument: empty, or an entry is not ``host:port``.
+    """
+    entries = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    addresses = tuple(entry.strip() for entry in entries if entry.strip())
+    if not addresses:
+        raise InvalidArgument("no bootstrap broker given: write HOST:PORT[,HOST:PORT], such as 127.0.0.1:17777")
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+            raise InvalidArgument(f"bootstrap broker {address!r} is not HOST:PORT: write it like 127.0.0.1:17777")
+    return addresses
+
+
+class Cluster:
+    """Asks any broker that answers, in random order, and remembers where brokers are."""
+
+    def __init__(self, bootstrap: Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._live: tuple[str, ...] = ()
+        self._dialer = dialer
+        self.env = env
+        self.config = config
+        self._closed = False
+
+    async def connect(self) -> ClusterStatus:
+        """Find one broker that answers for the cluster.
+
+        Raises:
+            Unavailable: none did within ``connect_timeout_s``; names every address and why.
+        """
+        status = await self.call(
+            "connect to the cluster", lambda api: api.cluster_status(), self.config.connect_timeout_s
+        )
+        self._live = tuple(broker.info.address for broker in status.brokers)
+        return status
+
+    async def call(self, what: str, request: Callable[[BrokerApi], Awaitable[T]], timeout_s: float | None = None) -> T:
+        """Make the request at one broker after another until one answers, yes or no.
+
+        Raises:
+            Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``); names every address and why.
+            SeaweedMQError: the refusal of a broker, if repeating the request would not help.
+        """
+        if timeout_s is None:
+            timeout_s = self.config.admin_timeout_s
+        reasons: dict[str, str] = {}
+        stop = deadline(timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for attempt in retrying(self.config, self.env.rng, stop):
+                    with attempt:
+                        return await self._round(what, request, reasons)
+        except (Unavailable, TimeoutError) as error:
+            tried = "; ".join(f"{address}: {reason}" for address, reason in reasons.items()) or "no answer yet"
+            raise Unavailable(
+                f"could not {what} within {timeout_s:g} s, tried {tried}. Check that brokers run there"
+            ) from error
+        raise AssertionError("retrying ended without a result")
+
+    async def _round(self, what: str, request: Callable[[BrokerApi], Awaitable[T]], reasons: dict[str, str]) -> T:
+        refusal: SeaweedMQError | None = None
+        for address in self.addresses():
+            try:
+                async with asyncio.timeout(self.config.rpc_timeout_s):
+                    return await request(self.dial(address))
+            except TimeoutError:
+                reasons[address] = f"no answer within {self.config.rpc_timeout_s:g} s"
+            except SeaweedMQError as error:
+                if not is_retryable(error):
+                    raise
+                reasons[address] = str(error)
+                if not isinstance(error, (Unavailable, DeadlineExceeded)):
+                    refusal = error
+        if refusal is not None:
+            raise refusal
+        raise Unavailable(f"could not {what}: no broker answered")
+
+    def addresses(self) -> list[str]:
+        """Every address worth trying: live brokers in random order, then the other bootstrap brokers likewise."""
+        live = list(self._live)
+        others = [address for address in self._bootstrap if address not in self._live]
+        self.env.rng.shuffle(live)
+        self.env.rng.shuffle(others)
+        return live + others
+
+    def dial(self, address: str) -> BrokerApi:
+        """Raises Closed after :meth:`close`."""
+        if self._closed:
+            raise Closed("the client is closed: connect again")
+        return self._dialer.dial(address)
+
+    async def describe(self, name: TopicName, timeout_s: float | None = None) -> TopicDescription:
+        """The topic as the cluster knows it now.
+
+        Raises:
+            NotFound: no such topic.
+        """
+        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name), timeout_s)
+        if description.addresses:
+            self._live = tuple(description.addresses.values())
+        return description
+
+    def address_of(self, description: TopicDescription, segment: Segment) -> str:
+        """Where to reach a segment: an open one at its primary, a sealed one anywhere.
+
+        Raises:
+            Unavailable: its primary is not alive, or no broker is.
+        """
+        if segment.is_open:
+            address = description.addresses.get(segment.primary)
+            if address is None:
+                raise Unavailable(
+                    f"the primary of {segment}, broker {segment.primary}, is gone: its segment moves soon"
+                )
+            return address
+        if not description.addresses:
+            raise Unavailable(f"no live broker is known to serve {segment}")
+        return self.env.rng.choice(sorted(description.addresses.values()))
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._dialer.close()
+
+
+class TopicView:
+    """The last description of one topic. Calls for a new one at the same time share one answer."""
+
+    def __init__(self, cluster: Cluster, name: TopicName, on_change: Callable[[TopicDescription], None]) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._on_change = on_change
+        self._description: TopicDescription | None = None
+        self._refreshing: asyncio.Task[TopicDescription] | None = None
+
+    async def description(self, refresh: bool) -> TopicDescription:
+        """What is known of the topic, or with ``refresh`` what a broker says now. Raises NotFound."""
+        if not refresh and self._description is not None:
+            return self._description
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+        return await asyncio.shield(self._refreshing)
+
+    async def _refresh(self) -> TopicDescription:
+        description = await self._cluster.describe(self._name, self._cluster.config.rpc_timeout_s)
+        self.know(description)
+        return description
+
+    def know(self, description: TopicDescription) -> None:
+        """Take in a description that came as the answer to something else."""
+        self._description = description
+        self._on_change(description)
+
+    def segment(self, number: int) -> Segment:
+        """Requires that it was described."""
+        if self._description is not None:
+            for segment in self._description.segments:
+                if segment.id == number:
+                    return segment
+        raise AssertionError(f"segment {number} of {self._name} was never described")
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()

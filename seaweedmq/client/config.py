@@ -1,0 +1,45 @@
+"""Every limit and interval of a client, in one place. Units last in the names."""
+
+from dataclasses import dataclass
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.config import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Settings of one client; its publishers and subscribers take them over unless told otherwise."""
+
+    connect_timeout_s: float = 10.0
+    """How long ``connect`` tries the bootstrap brokers."""
+    rpc_timeout_s: float = 10.0
+    """Deadline of one call to one broker, and of the first answer on a stream."""
+    admin_timeout_s: float = 30.0
+    """Deadline of an admin call over all brokers and repetitions."""
+    stall_timeout_s: float = 10.0
+    """A publish stream with frames out and no acknowledgement for this long is given up and opened again."""
+    linger_s: float = 0.002
+    """How long the first record of a batch waits for company."""
+    batch_bytes: int = 1 * MIB
+    """Aim for one frame; raw gRPC is fastest at 256 KiB to 1 MiB a message."""
+    buffer_bytes_max: int = 64 * MIB
+    """A publisher's records that are not acknowledged; beyond it ``send`` waits."""
+    delivery_timeout_s: float = 120.0
+    """From ``send`` to the receipt; then the future fails with DeadlineExceeded."""
+    close_timeout_s: float = 150.0
+    """How long leaving a ``with`` block waits for what was sent; longer than ``delivery_timeout_s`` by default."""
+    subscribe_buffer_bytes_max: int = 32 * MIB
+    """Frame bytes under way to a subscriber and not consumed, over all its segments."""
+    credit_bytes_min: int = 256 * KIB
+    """Least credit of one segment's stream, however many segments share the buffer."""
+    read_retry_timeout_s: float = 120.0
+    """A subscriber that can not reach a segment for this long raises Unavailable."""
+    backoff_s_min: float = 0.02
+    backoff_s_max: float = 2.0
+    """Repetitions wait a random time up to a bound that doubles from the one to the other."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not value >= 0 or (value == 0 and name != "linger_s"):
+                raise InvalidArgument(f"{name} is {value}: it must be positive")

@@ -1,0 +1,80 @@
+"""Which segment a key slot goes to, as one publisher sees it. Pure.
+
+The table changes only when a publisher has taken back what a sealed segment did not keep, so it may lag behind the
+cluster. That is on purpose: were it to run ahead, new records of a key would overtake older ones.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
+from seaweedmq.model.segment import Segment
+
+
+class _Stretch(NamedTuple):
+    slots: KeyRange
+    segment: int
+
+
+class Routes:
+    """Stretches of the ring and the segment that takes each. Invariant: they partition the ring.
+
+    A stretch may be narrower than its segment's range: after a merge the sides are handed over one by one.
+    """
+
+    def __init__(self, stretches: Iterable[tuple[KeyRange, int]]) -> None:
+        self._stretches = sorted(_Stretch(slots, segment) for slots, segment in stretches)
+        if not is_partition(s.slots for s in self._stretches):
+            raise Unavailable(f"the open segments do not cover the key ring: {self._stretches}; metadata is changing")
+        self._edges = np.array([s.slots.lo for s in self._stretches[1:]], dtype=np.uint32)
+        self._segments = np.array([s.segment for s in self._stretches], dtype=np.int64)
+
+    @classmethod
+    def to_open(cls, segments: Iterable[Segment]) -> "Routes":
+        """Raises Unavailable if the open ones are not a partition, which a cluster shows only in passing."""
+        return cls((s.slots, s.id) for s in segments if s.is_open)
+
+    @property
+    def segments(self) -> frozenset[int]:
+        return frozenset(s.segment for s in self._stretches)
+
+    def whole(self) -> tuple[int, KeyRange] | None:
+        """The segment that takes everything, if one does."""
+        return (self._stretches[0].segment, WHOLE_RING) if len(self._stretches) == 1 else None
+
+    def segment_of(self, slot: int) -> int:
+        return int(self._segments[np.searchsorted(self._edges, slot, side="right")])
+
+    def partition(self, slots: npt.NDArray[np.uint16]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """Row numbers by segment, ascending within each; segments without rows are left out."""
+        stretch_of_row = np.searchsorted(self._edges, slots, side="right").astype(np.uint16)
+        segments = self._segments[stretch_of_row]
+        order = np.argsort(stretch_of_row, kind="stable")
+        if len(self.segments) != len(self._stretches):
+            order = np.argsort(segments, kind="stable")
+        ordered = segments[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        ends = np.append(starts[1:], len(ordered))
+        return [(int(ordered[lo]), order[lo:hi]) for lo, hi in zip(starts, ends, strict=True)]
+
+    def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
+        """Give the stretches of ``sealed`` to its successors.
+
+        Raises:
+            Unavailable: they do not cover them.
+        """
+        heirs = list(successors)
+        stretches: list[tuple[KeyRange, int]] = []
+        for stretch in self._stretches:
+            if stretch.segment != sealed:
+                stretches.append(stretch)
+                continue
+            for heir in heirs:
+                lo, hi = max(heir.slots.lo, stretch.slots.lo), min(heir.slots.hi, stretch.slots.hi)
+                if lo < hi:
+                    stretches.append((KeyRange(lo, hi), heir.id))
+        return Routes(stretches)

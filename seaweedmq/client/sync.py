@@ -1,0 +1,360 @@
+"""The synchronous face: the same publisher, subscriber and administration for threads."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from seaweedmq.client import admin as aio_admin
+from seaweedmq.client import client as aio_client
+from seaweedmq.client import publisher as aio_publisher
+from seaweedmq.client import subscriber as aio_subscriber
+from seaweedmq.client.background import Background
+from seaweedmq.client.buffer import Headers, Timestamp
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.delivery import Sent, SentTable
+from seaweedmq.client.messages import Message
+from seaweedmq.client.subscriber import StartAt
+from seaweedmq.errors import Closed, InvalidArgument, SeaweedMQError
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.ports import Dialer, Environment
+
+
+class _Context:
+    """``with`` closes."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Publisher(_Context):
+    """Publishes to one topic. Safe for any number of threads.
+
+    Records of one key are kept in the order of the calls. A record is stored once, however often its frame had to be
+    sent. With ``with``, leaving the block delivers everything.
+    """
+
+    def __init__(self, core: aio_publisher.Publisher, background: Background) -> None:
+        self._core = core
+        self._background = background
+        self._append = core.buffer.append
+
+    @property
+    def topic(self) -> str:
+        """``namespace/name``."""
+        return self._core.topic
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        timeout: float | None = None,
+    ) -> Sent:
+        """Take a record in and return the future of its :class:`Receipt`; blocks while ``buffer_bytes_max`` is reached.
+
+        Args:
+            key: records of one key stay in order; without one the record goes anywhere.
+            timestamp: aware datetime or microseconds since 1970; now by default.
+            timeout: seconds to block at most.
+
+        Raises:
+            InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
+            DeadlineExceeded: there was no room within ``timeout``; the record was not sent.
+            Closed: the publisher is closed.
+        """
+        sent = self._append(value, key, headers, timestamp)
+        while sent is None:
+            self._wait(len(value), timeout)
+            sent = self._append(value, key, headers, timestamp)
+        return sent
+
+    def send_table(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        key: str | None = None,
+        timestamp: str | None = None,
+        timeout: float | None = None,
+    ) -> SentTable:
+        """Publish every row, without touching one in Python, and return the future of a :class:`TableReceipt`.
+
+        The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
+        if wanted, ``_key, _timestamp, _headers``; given another table while still empty, it adopts its schema.
+
+        Args:
+            key, timestamp: columns to take them from. Keys are text as UTF-8, bytes, or integers as decimal text.
+                Timestamps without a time zone are UTC.
+            timeout: seconds to block at most while ``buffer_bytes_max`` is reached.
+
+        Raises:
+            InvalidArgument: names the column that does not fit.
+            DeadlineExceeded: there was no room within ``timeout``; nothing was sent.
+        """
+        job = self._background.run(self._core.prepare(table, key, timestamp))
+        while not self._core.buffer.add_table(job):
+            self._wait(job.size, timeout)
+        return job.future
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when everything sent so far is acknowledged.
+
+        Raises:
+            DeadlineExceeded: it is not within ``timeout`` seconds.
+            SeaweedMQError: the first failure since the last flush.
+        """
+        self._background.run(self._core.flush(timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
+
+        Args:
+            timeout: seconds; ``close_timeout_s`` by default.
+
+        Raises:
+            SeaweedMQError: as :meth:`flush`; the publisher is closed all the same.
+        """
+        if not self._core.is_closed:
+            self._background.run(self._core.close(timeout))
+
+    def _wait(self, size: int, timeout: float | None) -> None:
+        if self._background.is_current_thread():
+            raise InvalidArgument("a callback of a future may not wait for room to send: send from another thread")
+        self._core.buffer.wait(size, timeout)
+
+
+class Subscriber(_Context):
+    """Reads one topic. One thread takes from it at a time; any thread may close it, which ends iteration."""
+
+    def __init__(self, core: aio_subscriber.Subscriber, background: Background) -> None:
+        self._core = core
+        self._background = background
+        self._pending: Future[bool] | None = None
+
+    @property
+    def topic(self) -> str:
+        """``namespace/name``."""
+        return self._core.topic
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The topic's, as known now; None for a plain topic."""
+        return self._core.schema
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
+
+        Raises:
+            OutOfRange: the next record was removed by retention.
+            Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
+            NotFound: the topic was deleted.
+        """
+        while self._fetch():
+            yield from self._core.pop_messages()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
+        topic's columns. May be mixed with iterating over messages.
+        """
+        while self._fetch():
+            yield self._core.pop_batch()
+
+    def close(self) -> None:
+        """End iteration. Idempotent."""
+        if not self._core.is_closed:
+            self._background.run(self._core.close())
+
+    def _fetch(self) -> bool:
+        # An interrupt leaves the call running; the next one waits for the same, so that nothing is lost in between.
+        if self._core.has_rows:
+            return True
+        if self._pending is None:
+            if self._core.is_closed:
+                return False
+            self._pending = self._background.start(self._core.fetch())
+        try:
+            fetched = self._pending.result()
+        except SeaweedMQError:
+            self._pending = None
+            raise
+        self._pending = None
+        return fetched
+
+
+class Admin:
+    """Administration over any broker. Every method raises Unavailable when no broker answers in time."""
+
+    def __init__(self, core: aio_admin.Admin, background: Background) -> None:
+        self._core = core
+        self._background = background
+
+    def create_topic(
+        self,
+        name: str | TopicName,
+        segments: int = 1,
+        replicas: int = 1,
+        durability: str | Durability | None = None,
+        scaling: str | Scaling = Scaling.AUTO,
+        schema: pa.Schema | None = None,
+        retention: float | timedelta | None = None,
+        retention_bytes: int | None = None,
+    ) -> TopicDescription:
+        """Create a topic of ``segments`` even key ranges.
+
+        Args:
+            durability: "replicated" or "stored"; by default "stored" with one replica, "replicated" with more.
+            scaling: "auto" lets the cluster split and merge segments, "fixed" does not.
+            schema: real columns in place of ``_value``.
+            retention: seconds or timedelta that records are kept; None for ever.
+            retention_bytes: size beyond which the oldest records go; None for no bound.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            InvalidArgument: a name, number or schema is not allowed.
+        """
+        return self._background.run(
+            self._core.create_topic(name, segments, replicas, durability, scaling, schema, retention, retention_bytes)
+        )
+
+    def alter_topic(
+        self,
+        name: str | TopicName,
+        *,
+        durability: str | Durability | None = None,
+        scaling: str | Scaling | None = None,
+        retention: float | timedelta | None = None,
+        retention_bytes: int | None = None,
+    ) -> TopicDescription:
+        """Change settings; None leaves one as it is, a retention of 0 removes the limit. Raises NotFound."""
+        return self._background.run(
+            self._core.alter_topic(
+                name, durability=durability, scaling=scaling, retention=retention, retention_bytes=retention_bytes
+            )
+        )
+
+    def delete_topic(self, name: str | TopicName) -> None:
+        """Delete a topic and all its data. Raises NotFound."""
+        self._background.run(self._core.delete_topic(name))
+
+    def list_topics(self) -> tuple[Topic, ...]:
+        """All topics."""
+        return self._background.run(self._core.list_topics())
+
+    def describe_topic(self, name: str | TopicName) -> TopicDescription:
+        """A topic with all its segments. Raises NotFound."""
+        return self._background.run(self._core.describe_topic(name))
+
+    def topic_stats(self, name: str | TopicName) -> tuple[SegmentStats, ...]:
+        """High watermark and rates of every open segment. Raises NotFound."""
+        return self._background.run(self._core.topic_stats(name))
+
+    def cluster_status(self) -> ClusterStatus:
+        """Brokers, leader and load."""
+        return self._background.run(self._core.cluster_status())
+
+
+class Client(_Context):
+    """A connection to a cluster, made by ``seaweedmq.connect``. Safe for any number of threads.
+
+    It is closed by ``with``, by :meth:`close`, and at the end of the interpreter. It can not be used after ``fork``.
+    """
+
+    def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
+        self._background = Background(self.close, self._on_fork)
+        self._publishers: list[Publisher] = []
+        try:
+            self._core = self._background.run(
+                aio_client.Client.connect(bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe)
+            )
+        except BaseException:
+            self._background.stop()
+            raise
+        self._closed = False
+        self.admin = Admin(self._core.admin, self._background)
+
+    def publisher(
+        self,
+        topic: str | TopicName,
+        *,
+        linger_s: float | None = None,
+        batch_bytes: int | None = None,
+        buffer_bytes_max: int | None = None,
+        delivery_timeout_s: float | None = None,
+    ) -> Publisher:
+        """A publisher to one topic; the options are those of :class:`ClientConfig`. Raises NotFound."""
+        opening = self._core.publisher(
+            topic,
+            linger_s=linger_s,
+            batch_bytes=batch_bytes,
+            buffer_bytes_max=buffer_bytes_max,
+            delivery_timeout_s=delivery_timeout_s,
+        )
+        publisher = Publisher(self._background.run(_opened(opening)), self._background)
+        self._publishers = [p for p in self._publishers if not p._core.is_closed] + [publisher]
+        return publisher
+
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Subscriber:
+        """A subscriber to one topic.
+
+        Args:
+            start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record
+                whose offset is at least that, in every segment. A datetime: in every segment, the first record with
+                at least that timestamp and all that follow it.
+            limit: end after this many records.
+            stop_at: "latest": end when everything committed at the time of opening was delivered.
+            timeout: end when nothing arrived for this many seconds.
+            columns: of the batches; all by default.
+
+        Raises:
+            NotFound: no such topic.
+        """
+        opening = self._core.subscriber(
+            topic, start=start, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
+        )
+        return Subscriber(self._background.run(_opened(opening)), self._background)
+
+    def close(self) -> None:
+        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
+
+        Raises:
+            SeaweedMQError: the first failure to deliver; everything is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._background.run(self._core.close())
+        finally:
+            self._background.stop()
+
+    def _on_fork(self, error: Closed) -> None:
+        self._closed = True
+        for publisher in self._publishers:
+            publisher._core.buffer.after_fork(error)
+
+
+async def _opened(opening: aio_client.Opening[Any]) -> Any:
+    return await opening

@@ -1,0 +1,519 @@
+"""A small cluster in memory that keeps the broker's promises, and breaks the network's on command.
+
+It checks frames as a broker does (checksums, slots, limits, sequences by the real ``ProducerTable``), keeps their
+bytes, and acknowledges at once unless told to wait. One ``FakeCluster`` is what all its brokers share.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+
+from seaweedmq.codec.batch import schema_from_bytes, validate_payload
+from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
+from seaweedmq.core.producers import ProducerTable
+from seaweedmq.errors import (
+    AlreadyExists,
+    Closed,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
+from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
+from seaweedmq.model.protocol import (
+    FrameAck,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    PublishSealed,
+    SegmentStats,
+    StartKind,
+    SubscribeCredit,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+)
+from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import BrokerApi
+
+
+@dataclass
+class StoredSegment:
+    """A segment with its frames."""
+
+    meta: Segment
+    producers: ProducerTable = field(default_factory=lambda: ProducerTable(1_000))
+    frames: list[bytes] = field(default_factory=list)
+    headers: list[FrameHeader] = field(default_factory=list)
+    end: int = 0
+    ends: list[int] = field(default_factory=list)
+    """End offset of each frame."""
+
+
+class Stream:
+    """One open stream, which can be told that something changed and can break."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    async def news(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+
+class FakeCluster:
+    """Topics, brokers and the ways to disturb them."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.brokers = {f"b-{n}": FakeBroker(self, f"b-{n}", f"fake:{9_000 + n}") for n in range(brokers)}
+        self.topics: dict[TopicName, Topic] = {}
+        self.segments: dict[TopicName, dict[int, StoredSegment]] = {}
+        self.dead: set[str] = set()
+        self.holds_acks = False
+        """Keep what comes and say nothing."""
+        self.lose_acks = 0
+        """So many acknowledgements are not sent; the stream breaks instead."""
+        self.refuse: SeaweedMQError | None = None
+        """Raised by every stream that opens."""
+        self.refuse_value: bytes | None = None
+        """A frame that holds these bytes is refused."""
+        self.frame_bytes_max = 16 << 20
+        self.in_flight_frames_max = 16
+        self.recent_known = True
+        """Whether brokers know the last acknowledgements of sealed segments."""
+        self.publish_streams = 0
+        self.subscribe_streams = 0
+        self.repeated_frames = 0
+        self.credit_given: dict[int, int] = {}
+        self.frames_sent: dict[int, int] = {}
+        self.streams: set[Stream] = set()
+        self._uid = 1_000
+
+    # --- commands of a test ------------------------------------------------------------------------------------------
+
+    def dialer(self) -> "FakeDialer":
+        return FakeDialer(self)
+
+    def kill(self, broker: str) -> None:
+        """The broker is gone; so are its streams."""
+        self.dead.add(broker)
+        self.drop_connections()
+
+    def drop_connections(self) -> None:
+        """Every stream breaks now."""
+        for stream in self.streams:
+            stream.is_broken = True
+        self.wake()
+
+    def wake(self) -> None:
+        for stream in self.streams:
+            stream.wake()
+
+    def release_acks(self) -> None:
+        self.holds_acks = False
+        self.wake()
+
+    def open_stream(self) -> Stream:
+        stream = Stream()
+        self.streams.add(stream)
+        return stream
+
+    def stored(self, topic: str, segment: int = 0) -> StoredSegment:
+        return self.segments[TopicName.parse(topic)][segment]
+
+    def seal(self, topic: str, segment: int, cuts: tuple[int, ...] = ()) -> list[int]:
+        """Close a segment and open successors, split at ``cuts``; returns their ids."""
+        return self.replace(topic, [segment], cuts)
+
+    def merge(self, topic: str, left: int, right: int) -> int:
+        return self.replace(topic, [left, right], ())[0]
+
+    def replace(self, topic: str, old: list[int], cuts: tuple[int, ...]) -> list[int]:
+        name = TopicName.parse(topic)
+        kept = self.segments[name]
+        record = self.topics[name]
+        lo = min(kept[s].meta.slots.lo for s in old)
+        hi = max(kept[s].meta.slots.hi for s in old)
+        edges = [lo, *cuts, hi]
+        ids = [record.next_segment + i for i in range(len(edges) - 1)]
+        self.topics[name] = replace(record, next_segment=record.next_segment + len(ids))
+        start = max(kept[s].end for s in old)
+        alive = sorted(set(self.brokers) - self.dead)
+        for at, number in enumerate(ids):
+            kept[number] = StoredSegment(
+                Segment(
+                    topic=name,
+                    id=number,
+                    slots=KeyRange(edges[at], edges[at + 1]),
+                    epoch=1,
+                    state=SegmentState.OPEN,
+                    replicas=(alive[number % len(alive)],),
+                    predecessors=tuple(old),
+                    start_offset=start,
+                ),
+                end=start,
+            )
+        for number in old:
+            stored = kept[number]
+            stored.meta = replace(
+                stored.meta,
+                state=SegmentState.SEALED,
+                successors=tuple(ids),
+                end_offset=stored.end,
+                sequences=tuple(
+                    ProducerSequence(
+                        producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
+                    )
+                    for s in stored.producers.snapshot()
+                ),
+            )
+        self.wake()
+        return ids
+
+    # --- what brokers share ------------------------------------------------------------------------------------------
+
+    def describe(self, name: TopicName) -> TopicDescription:
+        if name not in self.topics:
+            raise NotFound(f"there is no topic {name}")
+        return TopicDescription(
+            topic=self.topics[name],
+            segments=tuple(s.meta for _, s in sorted(self.segments[name].items())),
+            addresses={b.id: b.address for b in self.brokers.values() if b.id not in self.dead},
+        )
+
+    def find(self, name: TopicName, segment: int) -> StoredSegment:
+        self.describe(name)
+        if segment not in self.segments[name]:
+            raise NotFound(f"{name} has no segment {segment}")
+        return self.segments[name][segment]
+
+    def create(self, spec: TopicSpec) -> TopicDescription:
+        if spec.name in self.topics:
+            raise AlreadyExists(f"topic {spec.name} exists: choose another name")
+        self._uid += 1
+        alive = sorted(set(self.brokers) - self.dead)
+        self.topics[spec.name] = Topic(
+            name=spec.name,
+            uid=self._uid,
+            replicas=spec.replicas,
+            durability=spec.durability or Durability.STORED,
+            scaling=spec.scaling,
+            schema=spec.schema,
+            retention_s=spec.retention_s,
+            retention_bytes=spec.retention_bytes,
+            next_segment=spec.segments,
+            created_us=1,
+        )
+        self.segments[spec.name] = {
+            n: StoredSegment(
+                Segment(
+                    topic=spec.name,
+                    id=n,
+                    slots=slots,
+                    epoch=1,
+                    state=SegmentState.OPEN,
+                    replicas=(alive[n % len(alive)],),
+                )
+            )
+            for n, slots in enumerate(even_ranges(spec.segments))
+        }
+        return self.describe(spec.name)
+
+
+class FakeBroker:
+    """One broker: a ``BrokerApi``."""
+
+    def __init__(self, cluster: FakeCluster, id: str, address: str) -> None:  # noqa: A002
+        self.cluster = cluster
+        self.id = id
+        self.address = address
+
+    def _check_alive(self) -> None:
+        if self.id in self.cluster.dead:
+            raise Unavailable(f"connection to {self.address} refused")
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        self._check_alive()
+        return self.cluster.create(spec)
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        self._check_alive()
+        topic = self.cluster.describe(name).topic
+        self.cluster.topics[name] = replace(
+            topic,
+            durability=change.durability or topic.durability,
+            scaling=change.scaling or topic.scaling,
+            retention_s=topic.retention_s if change.retention_s is None else change.retention_s or None,
+            retention_bytes=topic.retention_bytes if change.retention_bytes is None else change.retention_bytes or None,
+        )
+        return self.cluster.describe(name)
+
+    async def delete_topic(self, name: TopicName) -> None:
+        self._check_alive()
+        self.cluster.describe(name)
+        del self.cluster.topics[name], self.cluster.segments[name]
+        self.cluster.drop_connections()
+
+    async def list_topics(self) -> tuple[Topic, ...]:
+        self._check_alive()
+        return tuple(self.cluster.topics.values())
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription:
+        self._check_alive()
+        return self.cluster.describe(name)
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        self._check_alive()
+        topic = self.cluster.describe(name).topic
+        if topic.schema not in (None, schema) or any(s.end for s in self.cluster.segments[name].values()):
+            raise InvalidArgument(f"topic {name} is not empty or has another schema")
+        self.cluster.topics[name] = replace(topic, schema=schema)
+        return self.cluster.describe(name)
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        self._check_alive()
+        self.cluster.describe(name)
+        return tuple(
+            SegmentStats(segment=n, high_watermark=s.end, flushed_offset=s.end, bytes_per_s=0.0, records_per_s=0.0)
+            for n, s in self.cluster.segments[name].items()
+            if s.meta.is_open
+        )
+
+    async def cluster_status(self) -> ClusterStatus:
+        self._check_alive()
+        alive = [b for b in self.cluster.brokers.values() if b.id not in self.cluster.dead]
+        return ClusterStatus(
+            leader=alive[0].id,
+            brokers=tuple(
+                BrokerStatus(
+                    info=BrokerInfo(id=b.id, address=b.address, started_us=0, pid=1, version="0"),
+                    load=None,
+                    open_segments=0,
+                    is_leader=b is alive[0],
+                )
+                for b in alive
+            ),
+            topics=len(self.cluster.topics),
+            open_segments=0,
+        )
+
+    # --- publish -----------------------------------------------------------------------------------------------------
+
+    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        self._check_alive()
+        cluster = self.cluster
+        cluster.publish_streams += 1
+        await asyncio.sleep(0)
+        opening = await anext(requests)
+        assert isinstance(opening, PublishOpen)
+        if cluster.refuse is not None:
+            raise cluster.refuse
+        stored = cluster.find(opening.topic, opening.segment)
+        if not stored.meta.is_open:
+            yield self._sealed(stored, opening)
+            return
+        if stored.meta.primary != self.id or stored.meta.epoch != opening.epoch:
+            raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
+        state = stored.producers.state(opening.producer_id, opening.producer_epoch)
+        yield PublishReady(
+            next_sequence=state.next_sequence,
+            frame_bytes_max=cluster.frame_bytes_max,
+            in_flight_frames_max=cluster.in_flight_frames_max,
+            in_flight_bytes_max=32 << 20,
+        )
+        acks: deque[FrameAck] = deque()
+        stream = cluster.open_stream()
+        reading = asyncio.create_task(self._read(stored, opening, requests, acks))
+        try:
+            while True:
+                ack = await self._next_ack(stored, acks, reading, stream)
+                if ack is None:
+                    yield self._sealed(stored, opening)
+                    return
+                if cluster.lose_acks:
+                    cluster.lose_acks -= 1
+                    raise Unavailable("the connection broke before the acknowledgement")
+                yield PublishAck((ack,))
+        finally:
+            cluster.streams.discard(stream)
+            reading.cancel()
+            await asyncio.wait({reading})
+
+    async def _next_ack(
+        self, stored: StoredSegment, acks: deque[FrameAck], reading: "asyncio.Task[None]", stream: Stream
+    ) -> FrameAck | None:
+        """None: the segment was sealed."""
+        while True:
+            if stream.is_broken:
+                raise Unavailable(f"connection to {self.address} was reset")
+            if not stored.meta.is_open:
+                return None
+            if acks and not self.cluster.holds_acks:
+                return acks.popleft()
+            if reading.done():
+                reading.result()
+            await stream.news()
+
+    async def _read(
+        self,
+        stored: StoredSegment,
+        opening: PublishOpen,
+        requests: AsyncIterator[PublishRequest],
+        acks: deque[FrameAck],
+    ) -> None:
+        try:
+            async for request in requests:
+                assert isinstance(request, PublishFrames)
+                for frame in split_frames(request.data):
+                    if stored.meta.is_open:
+                        acks.append(self._store(stored, opening, frame))
+                        self.cluster.wake()
+        finally:
+            self.cluster.wake()
+
+    def _store(self, stored: StoredSegment, opening: PublishOpen, frame: Frame) -> FrameAck:
+        header = frame.header
+        if header.frame_bytes > self.cluster.frame_bytes_max:
+            raise InvalidArgument(f"frame of {header.frame_bytes} bytes is over {self.cluster.frame_bytes_max}")
+        if not stored.meta.slots.covers(header.slot_min, header.slot_max):
+            raise StaleMetadata(f"slots {header.slot_min}..{header.slot_max} are not in {stored.meta.slots}")
+        if header.producer_id != opening.producer_id:
+            raise InvalidArgument("foreign producer")
+        if sum(header.histogram) and not 0.5 < sum(header.histogram) / header.record_count < 2:
+            raise InvalidArgument(f"histogram {header.histogram} of {header.record_count} records")
+        schema = self.cluster.topics[stored.meta.topic].schema
+        if header.schema_version != (0 if schema is None else 1):
+            raise StaleMetadata("wrong schema version")
+        validate_payload(header, frame.payload, None if schema is None else schema_from_bytes(schema))
+        if self.cluster.refuse_value is not None and self.cluster.refuse_value in bytes(frame.payload):
+            raise InvalidArgument(f"a record holds {self.cluster.refuse_value!r}")
+        key = (header.producer_id, header.producer_epoch, header.first_sequence, header.record_count)
+        ack = stored.producers.find_repeat(*key)
+        if ack is not None:
+            self.cluster.repeated_frames += 1
+            return ack
+        ack = FrameAck(header.first_sequence, header.record_count, stored.end)
+        stored.producers.record(header.producer_id, header.producer_epoch, ack)
+        data = stamp(frame.header_bytes, stored.end) + bytes(frame.payload)
+        stored.frames.append(data)
+        stored.headers.append(decode_header(data))
+        stored.end += header.record_count
+        stored.ends.append(stored.end)
+        return ack
+
+    def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
+        state = stored.producers.state(opening.producer_id, opening.producer_epoch)
+        return PublishSealed(
+            end_offset=stored.end,
+            next_sequence=state.next_sequence,
+            recent=state.recent if self.cluster.recent_known else (),
+            successors=stored.meta.successors,
+        )
+
+    # --- subscribe ---------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        self._check_alive()
+        cluster = self.cluster
+        cluster.subscribe_streams += 1
+        await asyncio.sleep(0)
+        opening = await anext(requests)
+        assert isinstance(opening, SubscribeOpen)
+        if cluster.refuse is not None:
+            raise cluster.refuse
+        stored = cluster.find(opening.topic, opening.segment)
+        if stored.meta.is_open and stored.meta.primary != self.id:
+            raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
+        position = self._start(stored, opening)
+        credit = [opening.credit_bytes]
+        number = opening.segment
+        cluster.credit_given[number] = opening.credit_bytes
+        cluster.frames_sent[number] = 0
+        yield SubscribeReady(start_offset=position, high_watermark=stored.end)
+        stream = cluster.open_stream()
+
+        async def read_credit() -> None:
+            async for request in requests:
+                assert isinstance(request, SubscribeCredit)
+                credit[0] += request.credit_bytes
+                cluster.credit_given[number] += request.credit_bytes
+                cluster.wake()
+
+        reading = asyncio.create_task(read_credit())
+        try:
+            at = bisect_right(stored.ends, position)
+            while True:
+                if stream.is_broken:
+                    raise Unavailable(f"connection to {self.address} was reset")
+                if at < len(stored.frames):
+                    if credit[0] > 0:
+                        data = stored.frames[at]
+                        at += 1
+                        credit[0] -= len(data)
+                        cluster.frames_sent[number] += len(data)
+                        yield SubscribeFrames(data)
+                        continue
+                elif not stored.meta.is_open:
+                    yield SubscribeEnd(end_offset=stored.end, successors=stored.meta.successors)
+                    return
+                await stream.news()
+        finally:
+            cluster.streams.discard(stream)
+            reading.cancel()
+            await asyncio.wait({reading})
+
+    def _start(self, stored: StoredSegment, opening: SubscribeOpen) -> int:
+        first = stored.headers[0].base_offset if stored.headers else stored.end
+        kind, value = opening.start.kind, opening.start.value
+        if kind is StartKind.EARLIEST:
+            return first
+        if kind is StartKind.LATEST:
+            return stored.end
+        if kind is StartKind.TIME:
+            return next((h.base_offset for h in stored.headers if h.timestamp_max >= value), stored.end)
+        if value > stored.end:
+            raise OutOfRange(f"offset {value} of {stored.meta} is beyond {stored.end}")
+        return max(value, first)
+
+    # --- between brokers ---------------------------------------------------------------------------------------------
+
+    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        return await self.topic_stats(name)
+
+    async def report_load(self, reports: AsyncIterator[object]) -> None:
+        raise StaleMetadata("not the leader")
+
+
+class FakeDialer:
+    """A ``Dialer`` into the cluster."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._brokers = {b.address: b for b in cluster.brokers.values()}
+        self.is_closed = False
+
+    def dial(self, address: str) -> BrokerApi:
+        if self.is_closed:
+            raise Closed("the dialer is closed")
+        if address not in self._brokers:
+            raise Unavailable(f"connection to {address} refused")
+        return self._brokers[address]
+
+    async def close(self) -> None:
+        self.is_closed = True
