@@ -171,8 +171,9 @@ def _slot_figures(
     if stride > 1:
         keys = keys.take(pa.array(np.arange(0, count, stride)))
     sampled = histogram_of(key_slots(keys, share.sticky), slots_range)
-    scale = count / len(keys)
-    return slots_range.lo, slots_range.hi - 1, tuple(round(c * scale) for c in sampled)
+    scaled = [c * count // len(keys) for c in sampled]
+    scaled[scaled.index(max(scaled))] += count - sum(scaled)  # a frame's histogram counts all of its records
+    return slots_range.lo, slots_range.hi - 1, tuple(scaled)
 
 
 def piece_of(data: bytes, schema: pa.Schema | None, rows: Rows, outcome: Outcome) -> Piece:

@@ -396,8 +396,6 @@ class FakeBroker:
             raise StaleMetadata(f"slots {header.slot_min}..{header.slot_max} are not in {stored.meta.slots}")
         if header.producer_id != opening.producer_id:
             raise InvalidArgument("foreign producer")
-        if sum(header.histogram) and not 0.5 < sum(header.histogram) / header.record_count < 2:
-            raise InvalidArgument(f"histogram {header.histogram} of {header.record_count} records")
         schema = self.cluster.topics[stored.meta.topic].schema
         if header.schema_version != (0 if schema is None else 1):
             raise StaleMetadata("wrong schema version")
