@@ -168,7 +168,7 @@ class Leader:
     # --- documents ----------------------------------------------------------------------------------------------------
 
     async def _write_due_documents(self) -> bool:
-        for name in list(self._documents_due):
+        for name in sorted(self._documents_due):
             topic = self._view.topics.get(name)
             if topic is None:
                 self._documents_due.discard(name)

@@ -56,7 +56,10 @@ class Maintenance:
             for segment in list(self._segments()):
                 await self._convert_own(segment)
             for name in list(self._view.topics):
-                await self._look_after(name)
+                try:
+                    await self._look_after(name)
+                except SeaweedMQError as error:
+                    log.warning("%s: files not looked after now, tried again soon: %s", name, error)
 
     async def _convert_own(self, segment: OpenSegment) -> None:
         logs = list(segment.sealed_logs)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -201,16 +202,21 @@ class Broker:
         )
         self._owned[segment.topic, segment.id] = OpenSegment(topic, segment, context)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why."""
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str, *, may_end: bool = False) -> asyncio.Task[None]:
+        """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why.
+
+        With ``may_end`` only an error does.
+        """
         task = asyncio.create_task(work, name=f"{name} of {self.address}")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, may_end))
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, may_end: bool, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and not self.failed.done():
+        if task.cancelled() or (may_end and task.exception() is None):
+            return
+        if not self.failed.done():
             error = task.exception() or AssertionError(f"{task.get_name()} ended by itself")
             log.critical("%s failed", task.get_name(), exc_info=error)
             self.failed.set_exception(error)
@@ -358,7 +364,7 @@ class Broker:
             wall_us=self._env.wall_us,
         )
         return [
-            self._spawn(term.election.run(), "election"),
+            self._spawn(term.election.run(), "election", may_end=True),  # with the lease; ``_terms`` sees to the next
             self._spawn(term.leader.run(), "leader"),
             self._spawn(reporter.run(), "load"),
             self._spawn(maintenance.run(), "maintenance"),

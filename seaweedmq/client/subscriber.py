@@ -122,18 +122,21 @@ class Subscriber:
         self._open_due()
 
     async def _stop_offsets(self, description: TopicDescription, skipped: set[int]) -> dict[int, int]:
-        """Where each segment that is wanted now ends now."""
-        ends = {s.id: s.end_offset for s in description.segments if s.id not in skipped and s.end_offset is not None}
-        wanted = {s.id for s in description.segments if s.is_open and s.id not in skipped}
+        """Where each segment that is wanted now ends now; one that is sealed meanwhile ends where it was sealed."""
+        wanted = {s.id for s in description.segments if s.id not in skipped}
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.admin_timeout_s)):
             with attempt:
                 stats = await self._cluster.call(
                     f"read the figures of {self._topic}", lambda api: api.topic_stats(self._topic)
                 )
-                ends.update((s.segment, s.high_watermark) for s in stats if s.segment in wanted)
+                ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
+                known = (await self.description(False)).segments
+                ends |= {s.id: s.end_offset for s in known if s.id in wanted and s.end_offset is not None}
                 if not wanted <= ends.keys():
+                    await self.description(True)
                     raise Unavailable(f"nobody knows how far segments {sorted(wanted - ends.keys())} are")
-        return ends
+                return ends
+        raise AssertionError("retrying ended without a result")
 
     # --- what users call -------------------------------------------------------------------------------------------
 
