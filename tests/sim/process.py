@@ -10,6 +10,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from tests.sim.determinism import WALL_START_US
 from tests.sim.loop import Owner, OwnerState, SimLoop
+from tests.support.history import Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -78,6 +79,7 @@ class BrokerProcess:
             stop = asyncio.create_task(self._stop_requested.wait())
             await asyncio.wait({stop, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
             if broker.failed.done():
+                world.violations.append(Violation("gave up", f"{owner.name}: {broker.failed.exception()!r}"))
                 broker.failed.result()
             await broker.stop()
             world.note(owner.name, "stopped as asked")
