@@ -167,10 +167,14 @@ class TopicView:
     async def _refresh(self) -> TopicDescription:
         description = await self._cluster.describe(self._name, self._cluster.config.rpc_timeout_s)
         self.know(description)
-        return description
+        return self._description or description
 
     def know(self, description: TopicDescription) -> None:
-        """Take in a description that came as the answer to something else."""
+        """Take in a description, unless it comes from a broker whose view lags: segments never go away, so one that has
+        fewer is older, and a publisher that believed it would begin to number a segment's records anew."""
+        known, told = self._description and self._description.topic, description.topic
+        if known is not None and known.uid == told.uid and told.next_segment < known.next_segment:
+            return
         self._description = description
         self._on_change(description)
 
