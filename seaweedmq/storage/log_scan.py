@@ -71,6 +71,7 @@ class LogScanner:
         self._damage: Corrupt | None = None
         """What is wrong behind the last sound frame: a torn tail, until a sound frame is seen further on."""
         self._damage_proven = False
+        self._behind = file.base_offset
         self._done = False
         self.preamble: LogPreamble | None = None
         self.next_offset = file.base_offset
@@ -132,7 +133,9 @@ class LogScanner:
             self.preamble, used = decode_preamble(buffer)
         except Truncated as e:
             if at_end:
-                self._tear(str(e))
+                # A damaged length may point beyond the end of the file too: then there are frames.
+                self._doubt(buffer, 0, at_end, str(e), behind=file.base_offset - 1)
+                return None
             self._rest = buffer
             self._needed_bytes = len(buffer) + self._read_bytes
             return None
@@ -205,7 +208,11 @@ class LogScanner:
             raise Corrupt(f"the frame begins with offset {header.base_offset}, {self.next_offset} was expected")
         return header
 
-    def _doubt(self, buffer: memoryview, position: int, at_end: bool, reason: str) -> None:
+    def _doubt(
+        self, buffer: memoryview, position: int, at_end: bool, reason: str, *, behind: int | None = None
+    ) -> None:
+        """Something is wrong at ``position``; a sound frame of an offset above ``behind`` would prove damage."""
+        self._behind = self.next_offset if behind is None else behind
         at = self._start + position
         self._damage = Corrupt(f"{self._file.path} is damaged at byte {at}, offset {self.next_offset}: {reason}")
         self._start = at + 1
@@ -217,7 +224,7 @@ class LogScanner:
         found = text.find(MAGIC)
         while found >= 0:
             try:
-                later = decode_header(buffer[found : found + HEADER_BYTES]).base_offset > self.next_offset
+                later = decode_header(buffer[found : found + HEADER_BYTES]).base_offset > self._behind
             except (Corrupt, Unsupported, InvalidArgument):
                 later = False
             if later:

@@ -6,10 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
+from seaweedmq.codec.batch import schema_from_bytes
+from seaweedmq.codec.frame import Frame
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile, SegmentStore
 from seaweedmq.storage.chunk import Chunk
+from seaweedmq.storage.clip import clip_frame
 from seaweedmq.storage.cover import Piece, cover, log_at
 from seaweedmq.storage.log_scan import LogScanner
 
@@ -54,7 +57,8 @@ async def read_segment(
         sound = [f for f in files if f.path not in damaged]
         try:
             for piece in cover(sound, position, end_offset):
-                async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes)) as chunks:
+                exact = position > start_offset  # only the first frame given may begin below
+                async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes, exact)) as chunks:
                     async for chunk in chunks:
                         yield bytes(chunk.data)
                         position = chunk.end_offset
@@ -92,7 +96,7 @@ def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentF
 
 
 async def _read_piece(
-    store: SegmentStore, topic: Topic, piece: Piece, position: int, chunk_bytes: int
+    store: SegmentStore, topic: Topic, piece: Piece, position: int, chunk_bytes: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
     """The piece from ``position`` on; ends early where its logs do."""
     if piece.table is not None:
@@ -103,10 +107,10 @@ async def _read_piece(
     passed: set[str] = set()
     while position < piece.end and (log := log_at(piece.logs, position, passed)) is not None:
         passed.add(log.path)
-        async with aclosing(_read_log(store, topic, log, position, piece.end, chunk_bytes)) as chunks:
+        async with aclosing(_read_log(store, topic, log, position, piece.end, chunk_bytes, exact)) as chunks:
             async for chunk in chunks:
                 yield chunk
-                position = chunk.end_offset
+                position, exact = chunk.end_offset, True
 
 
 async def _read_table(
@@ -118,9 +122,10 @@ async def _read_table(
     local_path = await store.local_path(file.path)
     table = TableReader(local_path, file, topic, start, end, chunk_bytes=chunk_bytes)
     try:
-        async with aclosing(_ahead(lambda: asyncio.to_thread(table.next))) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        async with aclosing(_ahead(lambda: asyncio.to_thread(table.next))) as runs:
+            async for run in runs:
+                for chunk in run:
+                    yield chunk
     except Corrupt as e:
         raise _Unusable(file, e) from e
     finally:
@@ -128,8 +133,9 @@ async def _read_table(
 
 
 async def _read_log(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int
+    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
+    """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
     scanner = LogScanner(topic, file, skip_below=start)
     reader = await store.open(file)
 
@@ -138,7 +144,13 @@ async def _read_log(
         if wanted is None:
             return None
         data = await reader.read(*wanted)
-        return await asyncio.to_thread(_cut, scanner, data, end, chunk_bytes)
+        chunks, first = await asyncio.to_thread(_cut, scanner, data, end, chunk_bytes)
+        if exact and first is not None and first.header.base_offset < start:
+            schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+            clipped = clip_frame(first, start, schema)
+            rest = memoryview(chunks[0].data)[first.header.frame_bytes :]
+            chunks[0] = Chunk(chunks[0].end_offset, b"".join((clipped, rest)))
+        return chunks
 
     try:
         async with aclosing(_ahead(read_on)) as runs:
@@ -151,8 +163,8 @@ async def _read_log(
         await reader.close()
 
 
-def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> list[Chunk]:
-    """The verified frames of one read that begin below ``end``, in chunks, as views of what was read."""
+def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
+    """The verified frames of one read that begin below ``end``, in chunks, as views of what was read; and the first."""
     run = scanner.feed(data)
     chunks: list[Chunk] = []
     first = 0
@@ -163,7 +175,7 @@ def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> list[C
             first = i + 1
     if scanner.next_offset >= end:
         scanner.stop()
-    return chunks
+    return chunks, frames[0].frame if frames else None
 
 
 async def _ahead(produce: Callable[[], Awaitable[T | None]]) -> AsyncGenerator[T, None]:

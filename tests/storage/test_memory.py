@@ -1,0 +1,66 @@
+"""Storage in memory fails the way a machine and its disk do."""
+
+import random
+
+import pytest
+
+from seaweedmq.errors import StorageFailed
+from seaweedmq.storage.memory import MemorySegmentStore, StorageOp
+from tests.support.segments import NAME, begin_log, make_preamble
+
+
+def make_store() -> MemorySegmentStore:
+    return MemorySegmentStore(lambda: 1_000)
+
+
+async def test_a_crash_loses_what_was_not_synced() -> None:
+    store = make_store()
+    log = await begin_log(store, 0)
+    await log.append([b"synced"])
+    await log.sync()
+    await log.append([b"lost"])
+    store.crash()
+    assert bytes(store.files[log.path].data) == make_preamble(0) + b"synced"
+    with pytest.raises(StorageFailed):
+        await log.append([b"from the grave"])
+    with pytest.raises(StorageFailed):
+        await log.sync()
+
+
+async def test_a_file_never_synced_vanishes_with_its_machine_only() -> None:
+    store = make_store()
+    await begin_log(store, 0, writer="b-1")
+    await begin_log(store, 0, writer="b-2")
+    store.crash("b-1")
+    assert [f.writer for f in await store.list_files(NAME, 0)] == ["b-2"]
+
+
+async def test_a_crash_may_tear_the_last_write() -> None:
+    kept = set()
+    for seed in range(50):
+        store = make_store()
+        log = await begin_log(store, 0)
+        await log.sync()
+        await log.append([b"0123456789"])
+        store.crash(rng=random.Random(seed))
+        data = bytes(store.files[log.path].data)[len(make_preamble(0)) :]
+        assert b"0123456789".startswith(data)
+        kept.add(len(data))
+    assert len(kept) > 5
+
+
+async def test_a_failing_append_poisons_the_writer_and_may_leave_a_part() -> None:
+    store = make_store()
+    store.tear = random.Random(1)
+    log = await begin_log(store, 0)
+
+    async def full(op: StorageOp, path: str) -> None:
+        if op is StorageOp.APPEND:
+            raise StorageFailed(f"{path} is full")
+
+    store.fault = full
+    with pytest.raises(StorageFailed, match="full"):
+        await log.append([b"0123456789"])
+    assert len(store.files[log.path].data) <= len(make_preamble(0)) + 10
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.append([b"more"])

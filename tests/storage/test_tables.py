@@ -1,0 +1,187 @@
+"""Log files become Parquet tables: every record once, whatever overlaps, tears or breaks."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seaweedmq.codec.batch import schema_to_bytes
+from seaweedmq.codec.paths import segment_dir
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.files import FileSegmentStore
+from seaweedmq.storage.table_files import convert_files
+from tests.support.segments import (
+    NAME,
+    T0,
+    logs_of,
+    make_frame,
+    make_preamble,
+    make_topic,
+    tables_of,
+    value_of,
+    write_log,
+)
+
+TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("price", pa.float64())])
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+def convert(
+    store: FileSegmentStore,
+    logs: list[SegmentFile],
+    end_offset: int | None = None,
+    topic: Topic | None = None,
+    row_group_bytes: int = 500,
+) -> list[tuple[int, int | None]]:
+    made = convert_files(store.root, topic or make_topic(), logs, end_offset, row_group_bytes)
+    return [(t.base_offset, t.end_offset) for t in made]
+
+
+def offsets(store: FileSegmentStore) -> list[int]:
+    """Of all rows a reader of the table folder finds."""
+    folder = store.root / segment_dir(NAME, 0, "table")
+    return sorted(o for p in folder.glob("*.parquet") for o in pq.read_table(p)["_offset"].to_pylist())
+
+
+async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> None:
+    log = await write_log(
+        store, 0, [make_frame(0, 3, keys=True), make_frame(3, 40), make_frame(43, 2, stamps=True, headers=True)]
+    )
+    assert convert(store, [log]) == [(0, 45)]
+    (table,) = await tables_of(store)
+    file = pq.ParquetFile(store.root / table.path)
+    assert file.schema_arrow.names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
+    assert file.num_row_groups > 1
+    rows = file.read().to_pylist()
+    assert [r["_offset"] for r in rows] == list(range(45))
+    assert [r["_value"] for r in rows] == [value_of(o) for o in range(45)]
+    assert {r["_segment"] for r in rows} == {0}
+    assert [r["_key"] for r in rows[1:4]] == [b"key-1", b"key-2", None]
+    assert rows[44]["_headers"] == [("h", b"44")]
+    assert rows[43]["_headers"] == [("h", b"43")]
+    stamps = pq.read_table(store.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
+    assert stamps[:4] == [T0, T0, T0, T0 + 3_000_000]
+    assert stamps[44] == T0 + 44_000_000
+
+
+async def test_doing_it_again_changes_nothing(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    convert(store, [log])
+    before = await tables_of(store)
+    assert convert(store, [log]) == [(0, 10)]
+    assert await tables_of(store) == before
+
+
+async def test_logs_that_follow_one_another_share_a_table(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 10)])
+    await write_log(store, 10, [make_frame(10, 5)])
+    assert convert(store, await logs_of(store)) == [(0, 15)]
+
+
+async def test_logs_of_several_writers_that_overlap_are_one(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
+    await write_log(store, 0, [*frames[:3], frames[3][:50]], writer="b-1")
+    await write_log(store, 10, frames[1:5], writer="b-2")
+    await write_log(store, 20, frames[2:6], writer="b-3")
+    await write_log(store, 20, frames[2:4], writer="b-4")
+    assert convert(store, await logs_of(store)) == [(0, 60)]
+    assert offsets(store) == list(range(60))
+
+
+async def test_what_a_table_holds_already_is_left_out(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
+    early = await write_log(store, 0, frames[:2], writer="b-1")
+    assert convert(store, [early]) == [(0, 20)]
+    longer = await write_log(store, 10, frames[1:], writer="b-2")
+    assert convert(store, [longer]) == [(0, 20), (20, 60)]
+    assert offsets(store) == list(range(60))
+
+
+async def test_records_beyond_the_end_of_the_segment_are_cut_off(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+    assert convert(store, [log], end_offset=14) == [(0, 14)]
+    assert offsets(store) == list(range(14))
+
+
+async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSegmentStore) -> None:
+    topic = make_topic(schema_to_bytes(TYPED))
+    log = await write_log(store, 0, [make_frame(0, 5), make_frame(5, 5, schema=TYPED), make_frame(10, 5)])
+    assert convert(store, [log], topic=topic) == [(0, 5), (5, 10), (10, 15)]
+    typed = pq.read_table(store.root / (await tables_of(store))[1].path)
+    assert typed.column_names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "id", "price"]
+    assert typed["id"].to_pylist() == [5, 6, 7, 8, 9]
+
+
+async def test_a_torn_tail_is_no_error(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
+    assert convert(store, [log]) == [(0, 10)]
+
+
+async def test_a_log_without_records_makes_no_table(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [])
+    assert convert(store, [log]) == []
+    assert await tables_of(store) == []
+
+
+async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_was(store: FileSegmentStore) -> None:
+    broken = bytearray(make_frame(10, 10))
+    broken[200] ^= 1
+    log = await write_log(store, 0, [make_frame(0, 10), bytes(broken), make_frame(20, 10)])
+    at = len(make_preamble(0)) + len(make_frame(0, 10))
+    with pytest.raises(Corrupt, match=rf"{log.path} is damaged at byte {at}, offset 10"):
+        convert(store, [log])
+    assert list((store.root / segment_dir(NAME, 0, "table")).iterdir()) == []
+    assert await logs_of(store) == [log]
+
+
+async def test_damage_that_another_log_makes_good(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 50, 10)]
+    broken = bytearray(frames[2])
+    broken[200] ^= 1
+    await write_log(store, 0, [*frames[:2], bytes(broken), *frames[3:]], writer="b-1")
+    await write_log(store, 10, frames[1:], writer="b-1.1")
+    assert convert(store, await logs_of(store)) == [(0, 50)]
+    assert offsets(store) == list(range(50))
+
+
+async def test_a_log_cut_short_is_noticed_by_the_next_one(store: FileSegmentStore) -> None:
+    cut = await write_log(store, 0, [make_frame(0, 10)])
+    await write_log(store, 20, [make_frame(20, 10)])
+    with pytest.raises(Corrupt, match="ends with offset 10, but records up to 20 were stored"):
+        convert(store, [cut])
+    with pytest.raises(Corrupt, match="ends with offset 10"):
+        convert(store, await logs_of(store))
+
+
+async def test_a_log_cut_short_is_noticed_by_the_end_of_the_segment(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
+    with pytest.raises(Corrupt, match="records up to 20 were stored"):
+        convert(store, [log], end_offset=20)
+
+
+async def test_a_log_of_an_earlier_topic_of_the_name_is_not_mixed_in(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 10)], uid=6, writer="zombie")
+    await write_log(store, 0, [make_frame(0, 4)])
+    assert convert(store, await logs_of(store)) == [(0, 4)]
+
+
+async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seaweedmq.storage.tables.TABLE_BYTES_MAX", 3_000)
+    for base in range(0, 40, 10):
+        await write_log(store, base, [make_frame(base, 10, size=100)])
+    assert convert(store, await logs_of(store)) == [(0, 10), (10, 20), (20, 30), (30, 40)] or offsets(store) == list(
+        range(40)
+    )
+    assert len(await tables_of(store)) > 1
