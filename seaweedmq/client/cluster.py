@@ -172,8 +172,8 @@ class TopicView:
     def know(self, description: TopicDescription) -> None:
         """Take in a description, unless it comes from a broker whose view lags: segments never go away, so one that has
         fewer is older, and a publisher that believed it would begin to number a segment's records anew."""
-        known, told = self._description and self._description.topic, description.topic
-        if known is not None and known.uid == told.uid and told.next_segment < known.next_segment:
+        known, told = self._description, description.topic
+        if known is not None and known.topic.uid == told.uid and told.next_segment < known.topic.next_segment:
             return
         self._description = description
         self._on_change(description)
