@@ -26,8 +26,6 @@ from seaweedmq.rpc.server import serve
 from seaweedmq.storage.converter import ProcessTableConverter
 from seaweedmq.storage.files import open_store
 
-ETCD_TIMEOUT_S = 30.0
-"""How long a starting broker waits for etcd."""
 STOP_GRACE_S = 2.0
 """How long open calls may end by themselves when the broker stops."""
 WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
@@ -45,6 +43,9 @@ def broker(
         float | None,
         typer.Option(metavar="S", min=1, help="Seconds after which a silent broker is gone (5).", show_default=False),
     ] = None,
+    etcd_timeout: Annotated[
+        float, typer.Option(metavar="S", min=1, help="Seconds to wait for etcd at the start.")
+    ] = 30,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="TOML file of settings.", exists=True, dir_okay=False, show_default=False),
@@ -61,7 +62,9 @@ def broker(
     tune()
     settings = read_config(config, lease_ttl_s=lease_ttl)
     address = parse_address(listen)
-    asyncio.run(until_signal(run_broker(etcd, storage, address, _reachable(address, advertise), settings)))
+    asyncio.run(
+        until_signal(run_broker(etcd, etcd_timeout, storage, address, _reachable(address, advertise), settings))
+    )
 
 
 def _reachable(listen: Address, advertise: str | None) -> str:
@@ -72,7 +75,9 @@ def _reachable(listen: Address, advertise: str | None) -> str:
     return str(listen)
 
 
-async def run_broker(etcd: str, storage: str, listen: Address, address: str, config: BrokerConfig) -> None:
+async def run_broker(
+    etcd: str, etcd_timeout_s: float, storage: str, listen: Address, address: str, config: BrokerConfig
+) -> None:
     """Serve until cancelled.
 
     Raises:
@@ -86,11 +91,10 @@ async def run_broker(etcd: str, storage: str, listen: Address, address: str, con
         await store.check()
         meta = EtcdMetaStore(etcd)
         stack.push_async_callback(meta.close)
-        await _wait_for_etcd(meta, etcd)
+        await _wait_for_etcd(meta, etcd, etcd_timeout_s)
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
         converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes)
-        stack.push_async_callback(converter.close)
         one = Broker(
             config=config,
             env=Environment(wall_us=lambda: time.time_ns() // 1000, rng=random.Random(secrets.randbits(64))),
@@ -104,25 +108,24 @@ async def run_broker(etcd: str, storage: str, listen: Address, address: str, con
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()
-        note(f"broker {one.id} serves {address}")
-        await one.ended()
+        await one.failed
 
 
-async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str) -> None:
+async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float) -> None:
     said = False
 
     def say(_: tenacity.RetryCallState) -> None:
         nonlocal said
         if not said:
             said = True
-            note(f"waiting for etcd at {endpoints} (at most {ETCD_TIMEOUT_S:.0f} s)")
+            note(f"waiting for etcd at {endpoints} (at most {timeout_s:g} s)")
 
     try:
-        async with asyncio.timeout(ETCD_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             async for attempt in tenacity.AsyncRetrying(
                 retry=tenacity.retry_if_exception_type(Unavailable),
                 wait=tenacity.wait_random_exponential(multiplier=0.1, max=1.0),
-                stop=tenacity.stop_after_delay(ETCD_TIMEOUT_S),
+                stop=tenacity.stop_after_delay(timeout_s),
                 before_sleep=say,
                 reraise=True,
             ):
@@ -130,5 +133,5 @@ async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str) -> None:
                     await meta.get(LEADER)
     except (TimeoutError, Unavailable) as error:
         raise Unavailable(
-            f"etcd at {endpoints} did not answer within {ETCD_TIMEOUT_S:.0f} s: start it or correct --etcd"
+            f"etcd at {endpoints} did not answer within {timeout_s:g} s: start it or correct --etcd"
         ) from error

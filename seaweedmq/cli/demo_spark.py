@@ -92,7 +92,7 @@ def spark_means(storage: str, topic: str) -> dict[str, Any]:
 
     import seaweedmq.spark
 
-    builder = SparkSession.builder.master("local[2]").appName("seaweedmq demo")  # type: ignore[attr-defined]
+    builder = SparkSession.builder.master("local[2]").appName("seaweedmq demo")
     spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         seaweedmq.spark.register(spark)

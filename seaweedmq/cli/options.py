@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -88,15 +88,17 @@ def size_bytes(text: str) -> int:
     return int(match[1]) * _SIZE_BYTES[match[2] or ""]
 
 
-def start_of(text: str) -> str | int | datetime:
+def start_of(text: str) -> Literal["earliest", "latest"] | int | datetime:
     """``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601`` as the client takes it; a time without zone is UTC.
 
     Raises:
         typer.BadParameter: it is none of these.
     """
     kind, _, value = text.partition(":")
-    if text in {"earliest", "latest"}:
-        return text
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
     if kind == "offset" and value.isascii() and value.isdigit():
         return int(value)
     if kind == "time":

@@ -76,14 +76,14 @@ def test_a_data_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
 def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "data") as cluster:
         etcd = next(p for p in cluster.family if p.name() == "etcd")
-        endpoint = next(c.laddr for c in etcd.net_connections() if c.status == psutil.CONN_LISTEN)
-        options = ["--etcd", f"127.0.0.1:{endpoint.port}", "--storage", str(tmp_path / "data" / "storage")]
+        url = next(a for a in etcd.cmdline() if a.startswith("--listen-client-urls="))
+        options = ["--etcd", url.rpartition("/")[2], "--storage", str(tmp_path / "data" / "storage")]
         same = run("broker", *options, "--listen", f"127.0.0.1:{free_ports(1)}", "--advertise", cluster.addresses)
         assert same.status == 1
-        assert cluster.addresses in same.stderr.splitlines()[-1]
+        assert cluster.addresses in same.error
         port = run("broker", *options, "--listen", cluster.addresses)
         assert port.status == 1
-        assert cluster.addresses in port.stderr.splitlines()[-1]
+        assert f"port {cluster.addresses.rpartition(':')[2]} at 127.0.0.1 is in use" in port.error
 
 
 def test_the_data_folder_is_said(tmp_path: Path) -> None:
