@@ -47,6 +47,8 @@ class OpenFile:
     synced: int
     opened_at: float
     """Event loop time, seconds."""
+    appending: bool = False
+    """A write is under way: even a complete file is not closed before it is done and fsynced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,16 +178,20 @@ class OpenSegment:
         async for attempt in self._persistently():
             with attempt:
                 file = await self._file_for(self.log.written)
+                file.appending = True
                 try:
                     await file.writer.append(chunks)
                 except StorageFailed:
                     await self._give_up(file)
                     raise
+                finally:
+                    file.appending = False
         self._write_failure = None
         file.written = end
         self.log.on_written(end, size)
         self._drained.fire()
-        self._context.group_sync.request(self, urgent=self.log.durability is Durability.STORED)
+        retired = file is not self._active  # while it was written to: it waits for this to be fsynced and closed
+        self._context.group_sync.request(self, urgent=retired or self.log.durability is Durability.STORED)
         self._commit()
 
     def _persistently(self) -> AsyncRetrying:
@@ -270,7 +276,7 @@ class OpenSegment:
                         break
                     file.synced = end
                     self.log.on_synced(end)
-                if file is not self._active and file.synced == file.written:
+                if file is not self._active and not file.appending and file.synced == file.written:
                     await self._seal(file)
         self._commit()
 
