@@ -234,9 +234,7 @@ class SimLoop(asyncio.BaseEventLoop):
         for task in self._all_tasks:
             if task.done() or (task.owner is not None and task.owner.state is OwnerState.DEAD):
                 continue
-            stack = task.get_stack(limit=1)
-            where = f"{stack[0].f_code.co_filename.rpartition('/')[2]}:{stack[0].f_lineno}" if stack else "?"
-            lines.append(f"{task.owner.name if task.owner else 'sim'}:{task.get_name()} at {where}")
+            lines.append(f"{task.owner.name if task.owner else 'sim'}:{task.get_name()} at {_waits_at(task)}")
         return f"{len(lines)} tasks: " + "; ".join(lines[:limit])
 
     def failures(self) -> list[str]:
@@ -273,6 +271,18 @@ def place_of(error: BaseException) -> str:
     """Where an error was raised, innermost first, in one line."""
     frames = traceback.extract_tb(error.__traceback__)[-8:]
     return " < ".join(f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames))
+
+
+def _waits_at(task: asyncio.Task[Any]) -> str:
+    """The innermost lines of the coroutines and generators that the task is suspended in."""
+    places: list[str] = []
+    at: Any = task.get_coro()
+    while at is not None:
+        frame = getattr(at, "cr_frame", None) or getattr(at, "ag_frame", None) or getattr(at, "gi_frame", None)
+        if frame is not None:
+            places.append(f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}")
+        at = getattr(at, "cr_await", None) or getattr(at, "ag_await", None) or getattr(at, "gi_yieldfrom", None)
+    return " < ".join(places[:-4:-1]) or "?"
 
 
 def _is_expected(error: BaseException) -> bool:
