@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -246,26 +246,25 @@ class Sent(Future[Receipt]):
     __slots__ = ("_batch", "_index")
     _batch: Batch
     _index: int
-    _PENDING: ClassVar[str] = "PENDING"
-    _FINISHED: ClassVar[str] = "FINISHED"
 
     def __init__(self, batch: Batch, index: int) -> None:
         # Future.__init__ makes a condition and two lists, 2 us a record; the batch has them for all its records.
         self._batch = batch
         self._index = index
 
-    # concurrent.futures.wait and as_completed read these three
-    @property
-    def _state(self) -> str:  # type: ignore[override]
-        return self._PENDING if self._batch.state(self._index) == _NOT_YET else self._FINISHED
+    if not TYPE_CHECKING:  # attributes of Future, which concurrent.futures.wait and as_completed read
 
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        return self._batch.condition()
+        @property
+        def _state(self) -> str:
+            return "PENDING" if self._batch.state(self._index) == _NOT_YET else "FINISHED"
 
-    @property
-    def _waiters(self) -> list[Any]:  # type: ignore[override]
-        return self._batch.waiters(self, self._index)
+        @property
+        def _condition(self) -> threading.Condition:
+            return self._batch.condition()
+
+        @property
+        def _waiters(self) -> list[Any]:
+            return self._batch.waiters(self, self._index)
 
     def done(self) -> bool:
         return self._batch.state(self._index) != _NOT_YET

@@ -126,6 +126,13 @@ class FakeCluster:
         for stream in self.streams:
             stream.wake()
 
+    async def until_stored(self, topic: str, count: int, segment: int = 0) -> None:
+        """Return when the segment ends at ``count`` or above."""
+        stream = self.open_stream()
+        while self.stored(topic, segment).end < count:
+            await stream.news()
+        self.streams.discard(stream)
+
     def release_acks(self) -> None:
         self.holds_acks = False
         self.wake()

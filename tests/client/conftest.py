@@ -1,0 +1,30 @@
+"""A client over an in-memory cluster, with seeded randomness and short times."""
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.client.client import Client
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.ports import Environment
+from tests.client.fake_broker import FakeCluster
+
+NOW_US = 1_700_000_000_000_000
+QUICK = ClientConfig(backoff_s_min=0.001, backoff_s_max=0.01, connect_timeout_s=0.3, admin_timeout_s=0.5)
+
+
+def environment(seed: int = 1) -> Environment:
+    return Environment(wall_us=lambda: NOW_US, rng=random.Random(seed))
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster(brokers=3)
+
+
+@pytest.fixture
+async def client(cluster: FakeCluster) -> AsyncIterator[Client]:
+    async with aio.connect("fake:9000,fake:9001", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+        yield client

@@ -1,0 +1,172 @@
+"""The window of one publish stream, as transcripts."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from seaweedmq.client.window import OutFrame, Window
+from seaweedmq.codec.frame import FrameHeader, decode_header, encode_header
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.protocol import FrameAck, PublishReady, PublishSealed
+
+
+@dataclass(eq=False)
+class Quiet:
+    """An outcome nobody looks at."""
+
+    deadline: float = 100.0
+
+    def acked(self, rows: object, segment: int, base_offset: int | None) -> None: ...
+
+    def failed(self, rows: object, error: Exception) -> None: ...
+
+
+def frame_bytes(first_sequence: int, count: int, size: int = 200) -> bytes:
+    header = FrameHeader(
+        encoding=1,
+        flags=0,
+        record_count=count,
+        payload_length=size - 144,
+        payload_checksum=0,
+        timestamp_min=0,
+        timestamp_max=0,
+        producer_id=7,
+        first_sequence=first_sequence,
+        producer_epoch=0,
+        slot_min=0,
+        slot_max=0,
+        histogram=(0,) * 16,
+    )
+    return encode_header(header) + bytes(size - 144)
+
+
+def add(window: Window, count: int, deadline: float = 100.0) -> bytes:
+    data = frame_bytes(window.next_sequence, count)
+    window.add(data, range(count), Quiet(deadline))
+    return data
+
+
+def ready(next_sequence: int = 0, frames: int = 16, size: int = 1 << 20) -> PublishReady:
+    return PublishReady(
+        next_sequence=next_sequence, frame_bytes_max=1 << 20, in_flight_frames_max=frames, in_flight_bytes_max=size
+    )
+
+
+def sequences(frames: list[bytes] | list[OutFrame]) -> list[int]:
+    return [decode_header(f.data if isinstance(f, OutFrame) else f).first_sequence for f in frames]
+
+
+def test_frames_go_out_in_order_within_the_brokers_limits_and_leave_when_acknowledged() -> None:
+    window = Window()
+    first, second, third = add(window, 10), add(window, 5), add(window, 1)
+    assert window.take(1 << 20) == []  # no stream yet
+    window.opened(ready(frames=2))
+    assert window.take(1 << 20) == [first, second]
+    assert window.take(1 << 20) == []
+    assert window.acked(FrameAck(0, 10, 100)).first_sequence == 0
+    assert window.take(1 << 20) == [third]
+    assert (len(window), window.out, window.waiting_bytes) == (2, 2, 0)
+
+
+def test_a_frame_larger_than_the_byte_limit_goes_out_alone() -> None:
+    window = Window()
+    add(window, 1)
+    add(window, 1)
+    window.opened(ready(size=10))
+    assert len(window.take(1 << 20)) == 1
+    assert window.take(1 << 20) == []
+
+
+def test_small_frames_share_a_message_up_to_its_size() -> None:
+    window = Window()
+    for _ in range(5):
+        add(window, 1)
+    window.opened(ready())
+    assert [len(window.take(450)) for _ in range(3)] == [2, 2, 1]
+
+
+def test_after_a_lost_stream_the_same_bytes_go_out_again() -> None:
+    window = Window()
+    data = [add(window, 3), add(window, 3)]
+    window.opened(ready())
+    assert window.take(1 << 20) == data
+    window.lost()
+    window.opened(ready(next_sequence=6))  # both are stored, only the acknowledgements were lost
+    assert window.take(1 << 20) == data
+
+
+@pytest.mark.parametrize("ack", [FrameAck(3, 3, 0), FrameAck(0, 2, 0)])
+def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck) -> None:
+    window = Window()
+    add(window, 3)
+    add(window, 3)
+    window.opened(ready())
+    window.take(1 << 20)
+    with pytest.raises(Corrupt, match="0 \\+ 3 is next"):
+        window.acked(ack)
+
+
+def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
+    window = Window()
+    add(window, 3)
+    with pytest.raises(Corrupt, match="another producer uses the same id"):
+        window.opened(ready(next_sequence=4))
+
+
+def test_a_broker_that_forgot_the_producer_gets_the_queue_numbered_from_where_it_is() -> None:
+    window = Window()
+    add(window, 3)
+    window.opened(ready())
+    window.take(1 << 20)
+    window.acked(FrameAck(0, 3, 0))
+    add(window, 2)
+    add(window, 4)
+    window.opened(ready(next_sequence=0))
+    assert sequences(window.take(1 << 20)) == [0, 2]
+    assert window.next_sequence == 6
+
+
+def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:
+    window = Window()
+    for count in (3, 4, 5):
+        add(window, count)
+    window.opened(ready())
+    window.take(1 << 20)
+    committed, rest = window.sealed(
+        PublishSealed(end_offset=50, next_sequence=7, recent=(FrameAck(3, 4, 46),), successors=(1,))
+    )
+    assert [(f.first_sequence, base) for f, base in committed] == [(0, None), (3, 46)]
+    assert sequences(rest) == [7]
+    assert len(window) == 0
+
+
+def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_stored_after_all() -> None:
+    for stored, expected in ((0, [0, 4]), (3, [3, 7])):
+        window = Window()
+        add(window, 3, deadline=10.0)
+        add(window, 4)
+        add(window, 5)
+        window.opened(ready())
+        window.take(1 << 20)
+        overdue, was_out = window.expire(10.0)
+        assert (sequences(overdue), was_out) == ([0], True)
+        window.opened(ready(next_sequence=stored))
+        assert sequences(window.take(1 << 20)) == expected
+
+
+def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
+    window = Window()
+    for _ in range(3):
+        add(window, 1)
+    window.opened(ready())
+    window.take(1 << 20)
+    assert window.suspect() is None  # three were out: whose fault it is, is not known
+    window.opened(ready())
+    assert sequences(window.take(1 << 20)) == [0]
+    window.acked(FrameAck(0, 1, 0))
+    assert sequences(window.take(1 << 20)) == [1]
+    culprit = window.suspect()
+    assert culprit is not None
+    assert culprit.first_sequence == 1
+    window.opened(ready(next_sequence=1))
+    assert sequences(window.take(1 << 20)) == [1]  # the third, numbered anew
