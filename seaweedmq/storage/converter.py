@@ -114,7 +114,8 @@ class ProcessTableConverter:
         finally:
             if not answered and self._child is child:
                 self._child = None
-                await _end(child, now=True)
+                # After EOF it is ending already, and its own exit status tells why.
+                await _end(child, now=not child.stdout.at_eof())
         if not answered:
             raise Unavailable(
                 f"the table worker {child.pid} died with status {child.returncode} (its reason is on stderr; by the "

@@ -58,12 +58,13 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
         if offset >= end:
             raise error  # no other file gets further
     tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
+    end = max(end, segment.start_offset)
     if logs and end < tables_end:
         raise Corrupt(
             f"{topic.name}#{segment.id}: a table holds records up to offset {tables_end}, but the log files it was "
-            f"made of end with {max(end, 0)}; {logs[-1].path} was damaged or cut, restore it from a copy"
+            f"made of end with {end}; {logs[-1].path} was damaged or cut, restore it from a copy"
         )
-    return Recovered(end_offset=max(end, tables_end, segment.start_offset), producers=tuple(producers.values()))
+    return Recovered(end_offset=max(end, tables_end), producers=tuple(producers.values()))
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:

@@ -1,0 +1,136 @@
+"""The child process that converts: started when needed, restarted when it dies, gone when idle or orphaned."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seaweedmq.errors import Corrupt, DeadlineExceeded
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.converter import ProcessTableConverter
+from seaweedmq.storage.files import FileSegmentStore
+from tests.support.segments import make_frame, make_topic, tables_of, write_log
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def log(store: FileSegmentStore) -> SegmentFile:
+    return await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.01)
+
+
+async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
+    store: FileSegmentStore, log: SegmentFile
+) -> None:
+    converter = ProcessTableConverter(store.root, row_group_bytes=1_000)
+    made = await converter.convert(make_topic(), [log], None)
+    assert made == await tables_of(store)
+    assert [(t.base_offset, t.end_offset) for t in made] == [(0, 20)]
+    child = converter.pid
+    assert child is not None
+    assert psutil.Process(child).nice() > 0
+    assert await converter.convert(make_topic(), [log], None) == made
+    assert converter.pid == child
+    await converter.close()
+    assert not psutil.pid_exists(child)
+
+
+async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
+    store: FileSegmentStore, log: SegmentFile
+) -> None:
+    cut = await write_log(store, 20, [make_frame(20, 10)])
+    converter = ProcessTableConverter(store.root)
+    with pytest.raises(Corrupt, match=f"{cut.path} ends with offset 30"):
+        await converter.convert(make_topic(), [cut], 40)
+    child = converter.pid
+    assert len(await converter.convert(make_topic(), [log, cut], 30)) == 1
+    assert converter.pid == child
+    await converter.close()
+
+
+async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root)
+    await converter.convert(make_topic(), [log], None)
+    first = converter.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    assert converter.pid != first
+    await converter.close()
+
+
+async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root, idle_s=0.05)
+    await converter.convert(make_topic(), [log], None)
+    await until(lambda: converter.pid is None)
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    await converter.close()
+
+
+async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root, timeout_s=10)
+    await converter.convert(make_topic(), [log], None)
+    child = converter.pid
+    assert child is not None
+    os.kill(child, signal.SIGSTOP)
+    converter._timeout_s = 0.1
+    with pytest.raises(DeadlineExceeded):
+        await converter.convert(make_topic(), [log], None)
+    assert not psutil.pid_exists(child)
+    await converter.close()
+
+
+async def test_a_cancelled_request_does_not_answer_the_next_one(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root)
+    request = asyncio.create_task(converter.convert(make_topic(), [log], None))
+    await until(lambda: converter.pid is not None)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    await converter.close()
+
+
+async def test_the_child_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import asyncio, sys; from pathlib import Path\n"
+        "from tests.support.segments import *\n"
+        "from seaweedmq.storage.files import FileSegmentStore\n"
+        "from seaweedmq.storage.converter import ProcessTableConverter\n"
+        "async def main():\n"
+        "    store = FileSegmentStore(sys.argv[1])\n"
+        "    log = await write_log(store, 0, [make_frame(0, 1)])\n"
+        "    converter = ProcessTableConverter(store.root)\n"
+        "    await converter.convert(make_topic(), [log], None)\n"
+        "    print(converter.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n",
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    await until(lambda: not psutil.pid_exists(child))
