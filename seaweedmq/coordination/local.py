@@ -111,8 +111,11 @@ class LocalEtcd:
             await self._process.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP: it holds its connections and answers nothing."""
+        """SIGSTOP: on return it holds its connections and answers nothing more."""
         self._signal(signal.SIGSTOP)
+        if self.pid is not None and hasattr(os, "waitid"):
+            # The signal is on its way; its threads may run on for a moment.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """SIGCONT after :meth:`freeze`."""

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from seaweedmq.coordination.etcd import LIST_PAGE_KEYS
+from seaweedmq.coordination.etcd_watch import PROBE_AFTER_S
 from seaweedmq.coordination.limits import TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, MetaStore, Put
-from tests.support.meta import Backend
+from tests.support.meta import CALL_TIMEOUT_S, Backend
 
 TTL_S = 1.0
 GIVE_UP_S = 6.0
@@ -332,6 +333,23 @@ async def test_a_frozen_store_is_noticed_and_serves_again_when_thawed(backend: B
     assert await store.get("/k") is not None
     async with contextlib.aclosing(store.watch("/k", revision)) as again:  # type: ignore[type-var]
         assert [c.revision for c in await take(again, 1)] == [revision]
+
+
+async def test_a_watch_notices_by_itself_that_nobody_is_there(backend: Backend) -> None:
+    loop = asyncio.get_running_loop()
+    store = backend.client()
+    revision = await put(store, "/k")
+    waiting = asyncio.create_task(anext(store.watch("/k", revision + 1)))
+    await asyncio.sleep(0.2)
+    frozen = loop.time()
+    backend.freeze()
+    try:
+        async with asyncio.timeout(GIVE_UP_S):
+            with pytest.raises(Unavailable):
+                await waiting
+    finally:
+        backend.thaw()
+    assert loop.time() - frozen < PROBE_AFTER_S + CALL_TIMEOUT_S + 1.5
 
 
 async def test_a_closed_store_refuses_and_ends_its_watches(backend: Backend) -> None:

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec import keys
@@ -125,6 +125,20 @@ async def test_a_lost_lease_ends_the_campaign(server: MemoryMetaServer, store: M
     await session.close()
 
 
+async def test_a_closed_session_never_leaves_a_lock_that_outlives_it(store: MemoryMetaStore) -> None:
+    session = Session(store, 0.5)
+    await session.open(INFO)
+    election = Election(store, session, "b1", random.Random(1))
+    running = asyncio.create_task(election.run())
+    await election.wait_leading()
+
+    await session.close()
+
+    async with asyncio.timeout(1):
+        await running
+    assert await store.get(keys.LEADER) is None
+
+
 async def test_a_compaction_between_list_and_watch_is_survived(server: MemoryMetaServer) -> None:
     class Racing(MemoryMetaStore):
         watches = 0
@@ -197,6 +211,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_after_any_trouble_the_view_is_what_the_store_holds(steps: list[tuple[str, int, int]]) -> None:
     asyncio.run(_follow_through(steps))

@@ -18,6 +18,8 @@ class CuttableStore:
     def __init__(self, store: MetaStore) -> None:
         self._store = store
         self.is_cut = False
+        self.is_deaf = False
+        """Watches swallow what they hear."""
 
     def _check(self) -> None:
         if self.is_cut:
@@ -39,7 +41,8 @@ class CuttableStore:
         self._check()
         async for changes in self._store.watch(prefix, from_revision):
             self._check()
-            yield changes
+            if not self.is_deaf:
+                yield changes
 
     async def grant_lease(self, ttl_s: float) -> int:
         self._check()
