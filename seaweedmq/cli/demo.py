@@ -15,12 +15,13 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo_flights import KEY, DemoFailed, check, flights_path, read_flights, verify
+from seaweedmq.cli.demo_flights import COUNT, KEY, DemoFailed, check, flights_path, read_flights, verify
 from seaweedmq.cli.demo_spark import compare_means
 from seaweedmq.cli.output import Bar, Output, one_line_errors, progress, say, show_rows
 
@@ -31,6 +32,9 @@ SLICE_ROWS = 4_096
 START_TIMEOUT_S = 60.0
 STREAM_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+TABLES_TIMEOUT_S = 30.0
+STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, fsynced", "subscribe, live", "Spark: read, group, mean"
+TABLES = f"topics/{TOPIC}/table/*/*.parquet"
 
 BROKER_SETTINGS = """
 # Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
@@ -73,14 +77,14 @@ async def demo() -> None:
             batches = await stream(addresses, flights, rates)
             planes = verify(flights, batches)
             say(f"every flight arrived once and unchanged, in order for each of {planes:,} planes")
-            say("reading the brokers' files with Spark (it takes a while to start)")
-            rates.add(
-                "Spark: read, group, mean", flights, await compare_means(Path(folder) / "data" / "storage", TOPIC, path)
-            )
+            storage = Path(folder) / "data" / "storage"
+            await until_parquet(storage)
+            say("reading the Parquet files with Spark (it takes a while to start)")
+            rates.add(SPARK, flights, await compare_means(storage, TOPIC, path))
             say("Spark and the CSV agree")
     check(not psutil.Process().children(recursive=True), "a process was left behind")
     say("")
-    show_rows(rates.rows, list(rates.rows[0]), Output.TABLE)
+    show_rows(sorted(rates.rows, key=lambda row: STEPS.index(row["step"])), list(rates.rows[0]), Output.TABLE)
     say(f"\neverything in {time.monotonic() - began_s:.1f} s\ndemo: OK")
 
 
@@ -157,7 +161,7 @@ async def _publish(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, 
             await publisher.send_table(flights.slice(at, SLICE_ROWS), key=KEY)
             bar.at(min(at + SLICE_ROWS, flights.num_rows))
         await publisher.flush(timeout=STREAM_TIMEOUT_S)
-    rates.add("publish, fsynced", flights, time.monotonic() - began_s)
+    rates.add(PUBLISH, flights, time.monotonic() - began_s)
 
 
 async def _subscribe(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, rates: Rates) -> list[pa.RecordBatch]:
@@ -168,8 +172,42 @@ async def _subscribe(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar
             batches.append(batch)
             records += batch.num_rows
             bar.at(records)
-    rates.add("subscribe, live", flights, time.monotonic() - began_s)
+    rates.add(SUBSCRIBE, flights, time.monotonic() - began_s)
     return batches
+
+
+async def until_parquet(storage: Path) -> None:
+    """Return when the brokers have turned all log files into Parquet.
+
+    Raises:
+        DemoFailed: they did not in time.
+    """
+    with progress("flights") as bars:
+        bar = bars.add("logs to Parquet", COUNT)
+        files = await asyncio.to_thread(_tables, storage)
+        try:
+            async with asyncio.timeout(TABLES_TIMEOUT_S):
+                while (records := sum(file.records for file in files)) < COUNT:
+                    bar.at(records)
+                    await asyncio.sleep(0.1)
+                    files = await asyncio.to_thread(_tables, storage)
+        except TimeoutError:
+            raise DemoFailed(f"the log files did not all become Parquet within {TABLES_TIMEOUT_S:.0f} s") from None
+    say(f"the brokers made {len(files)} Parquet files of them, {sum(file.size_bytes for file in files) / 1e6:.1f} MB")
+
+
+class _Table(NamedTuple):
+    records: int
+    size_bytes: int
+
+
+def _tables(storage: Path) -> list[_Table]:
+    """The Parquet files that are complete; their names say what they hold."""
+    found = []
+    for path in storage.glob(TABLES):
+        base, _, end = path.stem.partition("-")
+        found.append(_Table(int(end) - int(base), path.stat().st_size))
+    return found
 
 
 if __name__ == "__main__":
