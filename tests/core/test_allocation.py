@@ -1,0 +1,105 @@
+"""Where new segments go, as properties over any cluster."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, maintainer, place
+from seaweedmq.errors import InvalidArgument
+
+loads = st.floats(0, 4, allow_nan=False)
+brokers = st.lists(
+    st.builds(
+        Candidate,
+        broker=st.integers(0, 99).map(lambda n: f"b-{n}"),
+        segments=st.integers(0, 50),
+        cpu_share=loads,
+        bytes_per_s=st.floats(0, 1e9),
+    ),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda c: c.broker,
+)
+
+
+def ties(seed: int = 0) -> Callable[[], float]:
+    return random.Random(seed).random
+
+
+def idle(count: int) -> list[Candidate]:
+    return [Candidate(broker=f"b-{n}") for n in range(count)]
+
+
+@given(candidates=brokers, segments=st.integers(0, 40), data=st.data())
+def test_each_segment_gets_its_replicas_on_different_live_brokers(
+    candidates: list[Candidate], segments: int, data: st.DataObject
+) -> None:
+    replicas = data.draw(st.integers(1, len(candidates)))
+    placed = place(candidates, segments=segments, replicas=replicas, tie=ties())
+    assert len(placed) == segments
+    for chosen in placed:
+        assert len(chosen) == len(set(chosen)) == replicas
+        assert set(chosen) <= {c.broker for c in candidates}
+
+
+@given(brokers=st.integers(1, 10), segments=st.integers(0, 60), seed=st.integers())
+def test_idle_brokers_get_the_same_number_of_segments_but_for_one(brokers: int, segments: int, seed: int) -> None:
+    placed = place(idle(brokers), segments=segments, replicas=1, tie=ties(seed))
+    counts = Counter(primary for (primary,) in placed)
+    each = [counts[c.broker] for c in idle(brokers)]
+    assert max(each) - min(each) <= 1
+
+
+@given(candidates=brokers, seed=st.integers())
+def test_one_segment_goes_to_a_least_loaded_broker(candidates: list[Candidate], seed: int) -> None:
+    ((chosen,),) = place(candidates, segments=1, replicas=1, tie=ties(seed))
+    cost = {c.broker: c.cost for c in candidates}
+    assert cost[chosen] == min(cost.values())
+
+
+@given(candidates=brokers, segments=st.integers(0, 20), seed=st.integers())
+def test_the_same_ties_give_the_same_placement(candidates: list[Candidate], segments: int, seed: int) -> None:
+    assert place(candidates, segments=segments, replicas=1, tie=ties(seed)) == place(
+        candidates, segments=segments, replicas=1, tie=ties(seed)
+    )
+
+
+def test_equal_brokers_are_chosen_at_random() -> None:
+    firsts = {place(idle(3), segments=1, replicas=1, tie=ties(seed))[0][0] for seed in range(40)}
+    assert firsts == {"b-0", "b-1", "b-2"}
+
+
+def test_a_busy_broker_gets_nothing_until_the_others_carry_as_much() -> None:
+    busy = Candidate(broker="busy", cpu_share=3 * SEGMENT_COST)
+    placed = place([busy, Candidate(broker="free")], segments=3, replicas=1, tie=ties())
+    assert placed == [("free",)] * 3
+
+
+def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
+    assert Candidate(broker="b", bytes_per_s=RATE_COST_BYTES).cost == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(0, 1), (2, 3), (2, 0)])
+def test_more_replicas_than_brokers_are_refused(brokers: int, replicas: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"{replicas} replicas asked for, but {brokers} brokers are live"):
+        place(idle(brokers), segments=1, replicas=replicas, tie=ties())
+
+
+@given(live=st.lists(st.text(min_size=1), min_size=2, unique=True), weights=st.integers(), data=st.data())
+def test_one_broker_looks_after_a_sealed_segment_and_few_move_when_another_goes(
+    live: list[str], weights: int, data: st.DataObject
+) -> None:
+    def weight(broker: str) -> int:
+        return xxhash.xxh3_64_intdigest(f"{weights}/{broker}".encode("utf-8", "surrogatepass"))
+
+    mine = maintainer("gone", live, weight)
+    assert mine in live
+    assert maintainer("gone", list(reversed(live)), weight) == mine
+    leaving = data.draw(st.sampled_from([b for b in live if b != mine]))
+    assert maintainer("gone", [b for b in live if b != leaving], weight) == mine
+    assert maintainer(leaving, live, weight) == leaving
