@@ -1,7 +1,6 @@
 """Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-999``."""
 
 import argparse
-import logging
 import sys
 import time
 
@@ -28,7 +27,6 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="play on after a seed failed")
     parser.add_argument("--digest", action="store_true", help="print the digest of the event log only")
     args = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     if args.seed is not None:
         report = simulate(args.seed)
         if args.digest:

@@ -3,8 +3,10 @@
 import asyncio
 import contextvars
 import hashlib
+import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from seaweedmq.broker.server import Broker
@@ -14,7 +16,7 @@ from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic
-from tests.sim.loop import Owner, SimError, SimLoop, place_of
+from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
 from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
@@ -199,12 +201,41 @@ class World:
         )
 
 
+class _IntoEventLog(logging.Handler):
+    """What the processes log goes into the event log: half of a diagnosis, and more for the digest to compare."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        owner = OWNER.get()
+        who = "sim" if owner is None else owner.name
+        self._world.note(who, f"{record.levelname.lower()} {record.name.rpartition('.')[2]}: {record.getMessage()}")
+
+
+@contextmanager
+def _logging_into(world: World) -> Iterator[None]:
+    logger = logging.getLogger("seaweedmq")
+    level, propagate, handler = logger.level, logger.propagate, _IntoEventLog(world)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
+
+
 def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Callable[..., Broker] = Broker) -> Report:
     """Play one seed from beginning to end."""
     with deterministic(seed):
         world = World(seed, scenario or Scenario.of(seed), broker_class)
         try:
-            world.loop.run_until_complete(world.run())
+            with _logging_into(world):
+                world.loop.run_until_complete(world.run())
         except (SimError, SeaweedMQError, TimeoutError) as error:
             world.violations.append(Violation("the run broke off", f"{error!r}; {place_of(error)}"))
             world.note("sim", f"broke off, waiting: {world.loop.describe_pending()}")

@@ -68,6 +68,11 @@ class History:
         return [p for p in self.polled if p.reader == reader]
 
 
+def _short(value: bytes) -> str:
+    """Enough of a value to find it in a log."""
+    return repr(value) if len(value) <= 24 else f"{value[:24]!r}..."
+
+
 def check(history: History, *, complete: Iterable[str] = ()) -> list[Violation]:
     """All rules. ``complete`` names the readers that read from the earliest record to the end, after all was sent."""
     rules = (
@@ -100,7 +105,7 @@ def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violatio
             if s.offset in offsets:
                 continue
             if reader in whole or (offsets and min(offsets) < s.offset < max(offsets)):
-                yield Violation("lost", f"{reader} never got {s.value!r}, acknowledged at {s.segment}:{s.offset}")
+                yield Violation("lost", f"{reader} never got {_short(s.value)}, acknowledged at {s.segment}:{s.offset}")
 
 
 def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
@@ -111,10 +116,10 @@ def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
         place = places.setdefault(p.value, (p.segment, p.offset))
         if place != (p.segment, p.offset):
             yield Violation(
-                "duplicated", f"{p.value!r} is stored at {place[0]}:{place[1]} and at {p.segment}:{p.offset}"
+                "duplicated", f"{_short(p.value)} is stored at {place[0]}:{place[1]} and at {p.segment}:{p.offset}"
             )
         if (p.reader, p.value) in got:
-            yield Violation("duplicated", f"{p.reader} got {p.value!r} twice, again at {p.segment}:{p.offset}")
+            yield Violation("duplicated", f"{p.reader} got {_short(p.value)} twice, again at {p.segment}:{p.offset}")
         got.add((p.reader, p.value))
 
 
@@ -126,7 +131,7 @@ def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
         if (first.key, first.value) != (p.key, p.value):
             yield Violation(
                 "one value per offset",
-                f"{p.segment}:{p.offset} is {first.value!r} for {first.reader} and {p.value!r} for {p.reader}",
+                f"{p.segment}:{p.offset} is {_short(first.value)} for {first.reader}, {_short(p.value)} for {p.reader}",
             )
 
 
@@ -140,7 +145,7 @@ def reordered(history: History) -> Iterator[Violation]:
             continue
         before = last.get((p.reader, p.key))
         if before is not None and before[0] >= sequence:
-            yield Violation("reordered", f"{p.reader} got {p.value!r} after {before[1].value!r}")
+            yield Violation("reordered", f"{p.reader} got {_short(p.value)} after {_short(before[1].value)}")
         if before is not None and before[1].offset >= p.offset:
             yield Violation(
                 "offsets fall",
@@ -164,7 +169,9 @@ def unknown_values(history: History) -> Iterator[Violation]:
     key_of = {s.value: s.key for s in history.sent}
     for p in history.polled:
         if key_of.get(p.value) != p.key:
-            yield Violation("never sent", f"{p.reader} got {p.value!r} of key {p.key!r} at {p.segment}:{p.offset}")
+            yield Violation(
+                "never sent", f"{p.reader} got {_short(p.value)} of key {p.key!r} at {p.segment}:{p.offset}"
+            )
 
 
 def refused_and_read(history: History) -> Iterator[Violation]:
@@ -172,7 +179,7 @@ def refused_and_read(history: History) -> Iterator[Violation]:
     refused = {s.value for s in history.sent if s.outcome is Outcome.REFUSED}
     for p in history.polled:
         if p.value in refused:
-            yield Violation("refused and read", f"{p.reader} got {p.value!r} at {p.segment}:{p.offset}")
+            yield Violation("refused and read", f"{p.reader} got {_short(p.value)} at {p.segment}:{p.offset}")
 
 
 def elsewhere(history: History) -> Iterator[Violation]:
@@ -185,5 +192,5 @@ def elsewhere(history: History) -> Iterator[Violation]:
         if receipt is not None and receipt != (p.segment, p.offset):
             yield Violation(
                 "elsewhere",
-                f"{p.value!r} was acknowledged at {receipt[0]}:{receipt[1]}, read at {p.segment}:{p.offset}",
+                f"{_short(p.value)} was acknowledged at {receipt[0]}:{receipt[1]}, read at {p.segment}:{p.offset}",
             )
