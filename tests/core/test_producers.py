@@ -144,7 +144,7 @@ def test_a_file_that_begins_anywhere_above_the_floor_counts_exactly_what_is_belo
     """Whoever recovers from the snapshot and reads the rest of the log ends where the live table is."""
     told = Told()
     bases, nexts = [], dict.fromkeys((1, 2, 3), 0)
-    flush_index = int(flushed_at * len(sends))
+    flush_index = int(flushed_at * (len(sends) - 1))
     before: list[dict[int, int]] = []
     for index, (producer, count) in enumerate(sends):
         if index == flush_index:
