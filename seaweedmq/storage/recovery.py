@@ -1,6 +1,7 @@
 """What the files alone tell of a segment: how far it goes, what its producers stored, and where a time begins."""
 
 import asyncio
+import math
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
         Corrupt: damage that is not a torn tail, or files that contradict each other; names file and position.
     """
     files = await store.list_files(topic.name, segment.id)
-    logs = [f for f in files if f.kind is FileKind.LOG]
+    # A broker that was frozen may have written on after its segment was sealed: that does not belong to it.
+    limit = math.inf if segment.end_offset is None else segment.end_offset
+    logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset <= limit]
     end = -1
     producers: OrderedDict[int, ProducerState] = OrderedDict()
     damage: list[tuple[int, Corrupt]] = []
@@ -48,10 +51,13 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
         if log.base_offset > end:
             producers, end = _producers_of(preamble), log.base_offset
         try:
-            async for found in _frames(store, topic, log, end):
-                check_joins(log, found, end)
-                _record(producers, found.frame.header)
-                end = found.frame.header.end_offset
+            async for frames in _frames(store, topic, log, end):
+                for found in frames:
+                    if found.frame.header.end_offset > limit:
+                        break
+                    check_joins(log, found, end)
+                    _record(producers, found.frame.header)
+                    end = found.frame.header.end_offset
         except Corrupt as e:
             damage.append((end, e))
     for offset, error in damage:
@@ -130,15 +136,14 @@ def _producers_of(preamble: LogPreamble) -> OrderedDict[int, ProducerState]:
 
 async def _frames(
     store: SegmentStore, topic: Topic, log: SegmentFile, skip_below: int
-) -> AsyncGenerator[LogFrame, None]:
-    """Verified frames that end above ``skip_below``."""
+) -> AsyncGenerator[Sequence[LogFrame], None]:
+    """Verified frames that end above ``skip_below``, those of one read at a time."""
     scanner = LogScanner(topic, log, skip_below=skip_below)
     reader = await store.open(log)
     try:
         while (wanted := scanner.wants()) is not None:
             run = await asyncio.to_thread(scanner.feed, await reader.read(*wanted))
-            for found in run.frames:
-                yield found
+            yield run.frames
     finally:
         await reader.close()
 

@@ -102,6 +102,17 @@ async def test_the_longest_of_several_writers_wins(store: FileSegmentStore) -> N
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 40
 
 
+async def test_what_a_frozen_broker_wrote_after_the_seal_is_nobodys(store: FileSegmentStore) -> None:
+    frames = [make_frame(0, 3, producer=1, first_sequence=0), make_frame(3, 2, producer=1, first_sequence=3)]
+    await write_log(store, 0, frames)
+    late = ProducerRecord(producer_id=1, producer_epoch=0, next_sequence=5, recent=(FrameAck(3, 2, 3),))
+    await write_log(store, 5, [make_frame(5, 2, producer=1, first_sequence=5)], producers=[late])
+    sealed = make_segment(end_offset=3)
+    assert await recover_segment(store, make_topic(), sealed) == Recovered(
+        end_offset=3, producers=(producer(3, (0, 3, 0)),)
+    )
+
+
 async def test_damage_in_the_middle_is_an_error_unless_another_file_gets_further(store: FileSegmentStore) -> None:
     frames = [make_frame(b, 10) for b in range(0, 50, 10)]
     broken = bytearray(frames[1])
