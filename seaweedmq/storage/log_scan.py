@@ -96,7 +96,8 @@ class LogScanner:
         return at - seen, seen + max(self._read_bytes, self._needed_bytes - len(self._rest))
 
     def stop(self) -> None:
-        """The caller has all it needs."""
+        """The caller has all it needs; damage behind that is not its business."""
+        self._damage = None
         self._done = True
 
     def feed(self, data: bytes) -> Run:

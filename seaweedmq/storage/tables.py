@@ -146,6 +146,8 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
     """Offset where a log could not be read on, and why: an error unless another log gets further."""
     scanned: list[SegmentFile] = []
     for log in sorted(job.logs, key=lambda f: (f.base_offset, f.writer)):
+        if job.end_offset is not None and log.base_offset >= job.end_offset:
+            break  # what a late writer left is nobody's
         if damage is not None and log.base_offset > _covered_up_to(tables, position):
             raise damage[1]
         position = max(position, log.base_offset)

@@ -185,3 +185,11 @@ async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
         range(40)
     )
     assert len(await tables_of(store)) > 1
+
+
+async def test_what_lies_behind_the_end_of_the_segment_is_not_even_read(store: FileSegmentStore) -> None:
+    broken = bytearray(make_frame(20, 10))
+    broken[200] ^= 1
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), bytes(broken), make_frame(30, 10)])
+    await write_log(store, 40, [bytes(broken), make_frame(30, 10)], writer="zombie")
+    assert convert(store, await logs_of(store), end_offset=20) == [(0, 20)]
