@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli.local_cluster import local_cluster
 from seaweedmq.cli.output import note, say
 from seaweedmq.cli.process import die_with_parent, until_signal
 
@@ -39,6 +38,9 @@ def up(
     options = ["--log-level", log_level]
     if config is not None:
         options += ["--config", str(config)]
+
+    # Here, so that commands that only talk to brokers do not load etcd's client.
+    from seaweedmq.cli.local_cluster import local_cluster
 
     async def run() -> None:
         note(f"starting {brokers} broker{'s' if brokers > 1 else ''}, data in {data.absolute()}")

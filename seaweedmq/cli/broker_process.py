@@ -1,0 +1,87 @@
+"""One broker process, put together from its parts."""
+
+import asyncio
+import contextlib
+import random
+import secrets
+import time
+
+import tenacity
+
+from seaweedmq.broker.server import Broker
+from seaweedmq.cli.output import note
+from seaweedmq.codec.keys import LEADER
+from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import Environment
+from seaweedmq.rpc.address import Address
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.storage.converter import ProcessTableConverter
+from seaweedmq.storage.files import open_store
+
+STOP_GRACE_S = 2.0
+"""How long open calls may end by themselves when the broker stops."""
+
+
+async def run_broker(
+    etcd: str, etcd_timeout_s: float, storage: str, listen: Address, address: str, config: BrokerConfig
+) -> None:
+    """Serve until cancelled.
+
+    Raises:
+        StorageFailed: the storage can not be written.
+        Unavailable: etcd did not answer in time.
+        AlreadyExists: the port or the address is taken.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        store = open_store(storage)
+        stack.push_async_callback(store.close)
+        await store.check()
+        meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4))
+        stack.push_async_callback(meta.close)
+        await _wait_for_etcd(meta, etcd, etcd_timeout_s)
+        dialer = GrpcDialer()
+        stack.push_async_callback(dialer.close)
+        converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes)
+        one = Broker(
+            config=config,
+            env=Environment(wall_us=lambda: time.time_ns() // 1000, rng=random.Random(secrets.randbits(64))),
+            store=store,
+            meta=meta,
+            dialer=dialer,
+            converter=converter,
+            address=address,
+        )
+        server = await serve(one, str(listen), config)
+        stack.push_async_callback(server.stop, STOP_GRACE_S)
+        stack.push_async_callback(one.stop)
+        await one.start()
+        await one.failed
+
+
+async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float) -> None:
+    said = False
+
+    def say(_: tenacity.RetryCallState) -> None:
+        nonlocal said
+        if not said:
+            said = True
+            note(f"waiting for etcd at {endpoints} (at most {timeout_s:g} s)")
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for attempt in tenacity.AsyncRetrying(
+                retry=tenacity.retry_if_exception_type(Unavailable),
+                wait=tenacity.wait_random_exponential(multiplier=0.1, max=1.0),
+                stop=tenacity.stop_after_delay(timeout_s),
+                before_sleep=say,
+                reraise=True,
+            ):
+                with attempt:
+                    await meta.get(LEADER)
+    except (TimeoutError, Unavailable) as error:
+        raise Unavailable(
+            f"etcd at {endpoints} did not answer within {timeout_s:g} s: start it or correct --etcd"
+        ) from error
