@@ -35,6 +35,15 @@ _new_sent = Sent.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
 
+class NoRoom(DeadlineExceeded):
+    """A callback of a future sent a record when there was no room, and may not wait: it runs in the client's thread."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("there is no room to send now, and a callback may not wait for it: send from another thread")
+        self.size = size
+        """Bytes that room is needed for."""
+
+
 class RecordBuffer:
     """Open batch and finished work of one publisher.
 
@@ -69,6 +78,7 @@ class RecordBuffer:
         self._on_open = on_open
         self._on_work = on_work
         self._on_settled = on_settled
+        self._loop_thread = threading.get_ident()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._threads_waiting = 0
@@ -88,54 +98,91 @@ class RecordBuffer:
     def append(
         self,
         value: bytes,
+        *,
         key: bytes | None = None,
         headers: Headers | None = None,
         timestamp: Timestamp | None = None,
-    ) -> Sent | None:
-        """Take a record in; None if there is no room now (see :meth:`wait` and :meth:`wait_async`).
+        timeout: float | None = None,
+    ) -> Sent:
+        """Take a record in, blocking up to ``timeout`` seconds while there is no room.
 
         Raises:
             InvalidArgument: an argument has the wrong type.
+            DeadlineExceeded: there was no room in time.
+            NoRoom: there is none now, and this is the loop's thread: a task awaits :meth:`room` and tries again.
             Closed: the publisher was closed.
         """
-        if value.__class__ is not bytes:
+        if type(value) is not bytes:
             value = _bytes("value", value)
         size = len(value) + RECORD_OVERHEAD_BYTES
         if key is not None:
-            if key.__class__ is not bytes:
+            if type(key) is not bytes:
                 key = _bytes("key", key)
             size += len(key)
-        plain = headers is None and timestamp is None
-        if not plain:
-            headers, headers_bytes = _headers(headers)
-            size += headers_bytes
-            timestamp = None if timestamp is None else to_us(timestamp)
+        if headers is not None or timestamp is not None:
+            return self._append_extras(value, key, headers, timestamp, size, timeout)
         with self._lock:
             batch = self._batch
             total = batch.size + size
-            if total > batch.limit:
-                if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
-                    return self._refused(size - RECORD_OVERHEAD_BYTES)
-                opened = self._next_batch(size)
-                if opened is None:
-                    return None
-                batch = opened
-                total = size
-            batch.size = total
-            values = batch.values
-            index = len(values)
-            values.append(value)
-            keys = batch.keys
-            if keys is not None:
-                keys.append(key)
-            elif key is not None:
-                batch.keys = [*[None] * index, key]
-            if not plain or batch.headers is not None or batch.timestamps is not None:
-                batch.put_extras(index, headers, timestamp)  # type: ignore[arg-type]  # to_us made it an int
-        sent = _new_sent(Sent)
-        sent._batch = batch
-        sent._index = index
-        return sent
+            fits = total <= batch.limit
+            if fits:
+                batch.size = total
+                values = batch.values
+                index = len(values)
+                values.append(value)
+                keys = batch.keys
+                if keys is not None:
+                    keys.append(key)
+                elif key is not None:
+                    batch.keys = [*[None] * index, key]
+                if batch.has_extras:
+                    batch.put_extras(index, None, None)
+        if fits:
+            sent = _new_sent(Sent)
+            sent._batch = batch
+            sent._index = index
+            return sent
+        return self._append_first(value, key, None, None, size, timeout)
+
+    def _append_extras(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp: Timestamp | None,
+        size: int,
+        timeout: float | None,
+    ) -> Sent:
+        checked, headers_bytes = _headers(headers)
+        time_us = None if timestamp is None else to_us(timestamp)
+        size += headers_bytes
+        with self._lock:
+            batch = self._batch
+            if batch.size + size <= batch.limit:
+                return _put(batch, value, key, checked, time_us, size)
+        return self._append_first(value, key, checked, time_us, size, timeout)
+
+    def _append_first(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: dict[str, bytes] | None,
+        time_us: int | None,
+        size: int,
+        timeout: float | None,
+    ) -> Sent:
+        if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
+            return self._refused(size - RECORD_OVERHEAD_BYTES)
+        while True:
+            with self._lock:
+                batch = self._batch
+                if batch.size + size > batch.limit:
+                    opened = self._next_batch(size)
+                    if opened is not None:
+                        return _put(opened, value, key, headers, time_us, size)
+                else:
+                    return _put(batch, value, key, headers, time_us, size)
+            self.wait(size, timeout)
 
     def add_table(self, job: TableJob) -> bool:
         """Put a table behind the records sent before it; False if there is no room now. A table over the whole bound
@@ -193,7 +240,10 @@ class RecordBuffer:
 
         Raises:
             DeadlineExceeded: it did not within ``timeout_s``; nothing was sent.
+            NoRoom: this is the loop's own thread, which would wait for itself.
         """
+        if threading.get_ident() == self._loop_thread:
+            raise NoRoom(size)
         with self._room:
             self._threads_waiting += 1
             try:
@@ -205,7 +255,7 @@ class RecordBuffer:
             finally:
                 self._threads_waiting -= 1
 
-    async def wait_async(self, size: int) -> None:
+    async def room(self, size: int) -> None:
         """As :meth:`wait`, for tasks of the loop; bound it with ``asyncio.timeout``."""
         while not self._may_pass(size):
             waiting = asyncio.get_running_loop().create_future()
@@ -272,6 +322,22 @@ class RecordBuffer:
         batch.cut()
         batch.failed(range(1), error)
         return Sent(batch, 0)
+
+
+def _put(
+    batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
+) -> Sent:
+    """Requires the lock."""
+    batch.size += size
+    index = len(batch.values)
+    batch.values.append(value)
+    if batch.keys is not None:
+        batch.keys.append(key)
+    elif key is not None:
+        batch.keys = [*[None] * index, key]
+    if batch.has_extras or headers is not None or time_us is not None:
+        batch.put_extras(index, headers, time_us)
+    return Sent(batch, index)
 
 
 def to_us(timestamp: Timestamp) -> int:

@@ -71,6 +71,7 @@ class Batch:
         "_waiters",
         "count",
         "deadline",
+        "has_extras",
         "headers",
         "keys",
         "limit",
@@ -93,6 +94,8 @@ class Batch:
         self.keys: list[bytes | None] | None = None
         self.headers: list[dict[str, bytes] | None] | None = None
         self.timestamps: list[int | None] | None = None
+        self.has_extras = False
+        """Some record brought headers or a timestamp, so every later one is put with ``put_extras``."""
         self.count = 0
         self.pending = 0
         self._on_settled = on_settled
@@ -108,6 +111,7 @@ class Batch:
 
     def put_extras(self, index: int, headers: dict[str, bytes] | None, timestamp: int | None) -> None:
         """Headers and timestamp of record ``index``; records before it had none unless they were put here too."""
+        self.has_extras = True
         if headers is not None and self.headers is None:
             self.headers = [None] * index
         if self.headers is not None:

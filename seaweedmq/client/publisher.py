@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from seaweedmq.client.buffer import Headers, RecordBuffer, Timestamp, Work
+from seaweedmq.client.buffer import Headers, NoRoom, RecordBuffer, Timestamp, Work
 from seaweedmq.client.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent, SentTable
@@ -115,9 +115,11 @@ class Publisher:
             InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
             Closed: the publisher is closed.
         """
-        while (sent := self.buffer.append(value, key, headers, timestamp)) is None:
-            await self.buffer.wait_async(len(value))
-        return sent
+        while True:
+            try:
+                return self.buffer.append(value, key=key, headers=headers, timestamp=timestamp)
+            except NoRoom as full:
+                await self.buffer.room(full.size)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
@@ -136,7 +138,7 @@ class Publisher:
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
-            await self.buffer.wait_async(job.size)
+            await self.buffer.room(job.size)
         return job.future
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -18,7 +18,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent, SentTable
 from seaweedmq.client.messages import Message
 from seaweedmq.client.subscriber import StartAt
-from seaweedmq.errors import Closed, InvalidArgument, SeaweedMQError
+from seaweedmq.errors import Closed, SeaweedMQError
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
@@ -50,7 +50,7 @@ class Publisher(_Context):
     def __init__(self, core: aio_publisher.Publisher, background: Background) -> None:
         self._core = core
         self._background = background
-        self._append = core.buffer.append
+        self.send = core.buffer.append  # type: ignore[method-assign]  # one call less a record than the method below
 
     @property
     def topic(self) -> str:
@@ -78,11 +78,7 @@ class Publisher(_Context):
             DeadlineExceeded: there was no room within ``timeout``; the record was not sent.
             Closed: the publisher is closed.
         """
-        sent = self._append(value, key, headers, timestamp)
-        while sent is None:
-            self._wait(len(value), timeout)
-            sent = self._append(value, key, headers, timestamp)
-        return sent
+        return self._core.buffer.append(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
 
     def send_table(
         self,
@@ -107,7 +103,7 @@ class Publisher(_Context):
         """
         job = self._background.run(self._core.prepare(table, key, timestamp))
         while not self._core.buffer.add_table(job):
-            self._wait(job.size, timeout)
+            self._core.buffer.wait(job.size, timeout)
         return job.future
 
     def flush(self, timeout: float | None = None) -> None:
@@ -130,11 +126,6 @@ class Publisher(_Context):
         """
         if not self._core.is_closed:
             self._background.run(self._core.close(timeout))
-
-    def _wait(self, size: int, timeout: float | None) -> None:
-        if self._background.is_current_thread():
-            raise InvalidArgument("a callback of a future may not wait for room to send: send from another thread")
-        self._core.buffer.wait(size, timeout)
 
 
 class Subscriber(_Context):

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from seaweedmq.codec.batch import schema_from_bytes, validate_payload
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
@@ -245,7 +246,7 @@ class FakeCluster:
 
 
 class FakeBroker:
-    """One broker: a ``BrokerApi``."""
+    """One broker: the part of ``BrokerApi`` that clients use."""
 
     def __init__(self, cluster: FakeCluster, id: str, address: str) -> None:  # noqa: A002
         self.cluster = cluster
@@ -497,14 +498,6 @@ class FakeBroker:
             raise OutOfRange(f"offset {value} of {stored.meta} is beyond {stored.end}")
         return max(value, first)
 
-    # --- between brokers ---------------------------------------------------------------------------------------------
-
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        return await self.topic_stats(name)
-
-    async def report_load(self, reports: AsyncIterator[object]) -> None:
-        raise StaleMetadata("not the leader")
-
 
 class FakeDialer:
     """A ``Dialer`` into the cluster."""
@@ -518,7 +511,7 @@ class FakeDialer:
             raise Closed("the dialer is closed")
         if address not in self._brokers:
             raise Unavailable(f"connection to {address} refused")
-        return self._brokers[address]
+        return cast(BrokerApi, self._brokers[address])  # the part of it that clients use
 
     async def close(self) -> None:
         self.is_closed = True
