@@ -18,6 +18,15 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
     TopicDescription,
 )
+from seaweedmq.model.replication import (
+    FenceReply,
+    Progress,
+    ReplicateReply,
+    ReplicateRequest,
+    SealedLog,
+    SegmentRef,
+    Suspicion,
+)
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 
 # --- the environment ------------------------------------------------------------------------------------------------
@@ -231,10 +240,31 @@ class BrokerApi(Protocol):
 
     async def cluster_status(self) -> ClusterStatus: ...
 
+    async def drain_broker(self, broker: str) -> None:
+        """Move every segment away from a broker, by id or address, and give it no new ones."""
+
     # between brokers
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """Of the open segments whose primary this broker is."""
+
+    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        """Primary to follower: see ``model.replication``."""
+
+    async def progress(self, progress: Progress) -> None:
+        """Primary to follower: what is flushed may be forgotten. Fenced: the epoch is over."""
+
+    async def fence(self, ref: SegmentRef) -> FenceReply:
+        """Leader to follower: take nothing of an epoch below ``ref.epoch`` any more."""
+
+    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+        """Leader to a fenced follower: write what it holds to the storage and fsync it."""
+
+    async def seal(self, ref: SegmentRef) -> SealedLog:
+        """Leader to primary: take nothing more, write and fsync everything, say where it ends."""
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """To the leader: a replica can not reach another one; it decides whether to seal."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """Until the stream ends, or StaleMetadata when this broker is not the leader."""

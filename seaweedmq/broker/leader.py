@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from seaweedmq.broker.sealer import Sealer
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
@@ -19,9 +20,11 @@ from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.allocation import Candidate, place
+from seaweedmq.core.sealing import must_move
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic, succeed
 from seaweedmq.errors import (
     AlreadyExists,
+    Fenced,
     InvalidArgument,
     NotFound,
     SeaweedMQError,
@@ -30,10 +33,10 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.replication import SealedLog, Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.ports import Compare, Delete, Put, SegmentStore
-from seaweedmq.storage.recovery import Recovered, recover_segment
+from seaweedmq.ports import BrokerApi, Compare, Delete, Put, SegmentStore
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ RECOVERIES_AT_ONCE = 8
 RETRY_S = 0.5
 """How soon the leader looks again after something it has to do failed."""
 CONFLICT_TIMEOUT_S = 10.0
+SUSPECT_S = 5.0
 
 
 class Leader:
@@ -55,6 +59,7 @@ class Leader:
         store: SegmentStore,
         rng: random.Random,
         wall_us: Callable[[], int],
+        dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
     ) -> None:
         self._view = view
@@ -64,6 +69,10 @@ class Leader:
         self._wall_us = wall_us
         self._stats = stats
         self._loads: dict[str, BrokerLoad] = {}
+        self._suspects: dict[str, float] = {}
+        """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
+        self._suspected = asyncio.Event()
+        self._sealer = Sealer(view, store, dial)
         self._documents_due: set[TopicName] = set()
         """Topics whose ``topic.json`` and ``lineage.json`` are not known to be up to date."""
         self._complained: set[str] = set()
@@ -98,25 +107,34 @@ class Leader:
         self._documents_due = set(self._view.topics)
         while True:
             seen = self._view.changes
+            self._suspected.clear()
             replaced = await self._replace_orphans()
             written = await self._write_due_documents()
-            if replaced and written:
-                await self._view.wait_change(seen)
-            else:
-                await asyncio.sleep(RETRY_S)
+            await self._something_to_do(seen, None if replaced and written else RETRY_S)
+
+    async def _something_to_do(self, seen: int, timeout_s: float | None) -> None:
+        """Until the metadata has changed, somebody is suspected, or the time is up."""
+        waiting = {
+            asyncio.create_task(self._view.wait_change(seen), name="leader waits for a change"),
+            asyncio.create_task(self._suspected.wait(), name="leader waits for a suspicion"),
+        }
+        try:
+            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
 
     async def _replace_orphans(self) -> bool:
-        """Seal the open segments of brokers that are gone, and open successors on living ones. Whether all is done.
-
-        A broker's key goes with its lease, and the broker counts its lease shorter than etcd does: it has stopped
-        acknowledging before anything here begins.
-        """
+        """Seal the open segments that lost a replica, and open successors. Whether all is done."""
+        self._forget_old_suspicions()
+        live, shunned = self._view.brokers, self._shunned()
         orphans = [
             segment
             for name, segments in self._view.segments.items()
             if name in self._view.topics
             for segment in segments.values()
-            if segment.is_open and segment.primary not in self._view.brokers
+            if segment.is_open and must_move(segment, live, shunned)
         ]
         limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
         done = await asyncio.gather(*(self._replace_orphan(segment, limit) for segment in orphans))
@@ -125,38 +143,65 @@ class Leader:
     async def _replace_orphan(self, segment: Segment, limit: asyncio.Semaphore) -> bool:
         async with limit:
             try:
-                topic = self._view.topics[segment.topic]
-                recovered = await recover_segment(self._store, topic, segment)
-                await self._seal(segment, recovered)
-            except (SeaweedMQError, KeyError) as error:
+                if not self._placement(self._topic(segment.topic)):
+                    return False  # nowhere to go: it stays where it is until a broker comes
+                sealed = await self._sealer.seal(self._topic(segment.topic), segment, self._suspects)
+                if sealed is None:
+                    return self._failed(f"sealing {segment}", Unavailable("a replica lives but does not answer"))
+                await self._succeed(segment, *sealed)
+            except SeaweedMQError as error:
                 return self._failed(f"replacing {segment}", error)
         return True
 
-    async def _seal(self, segment: Segment, recovered: Recovered) -> None:
+    async def _succeed(self, segment: Segment, epoch: int, sealed: SealedLog) -> None:
         async for attempt in self._on_conflict():
             with attempt:
                 topic = self._topic(segment.topic)
-                change = succeed(
-                    topic,
-                    segment,
-                    end_offset=recovered.end_offset,
-                    sequences=[p.sequence for p in reversed(recovered.producers)],
-                    ranges=[segment.slots],
-                    placement=place(self._candidates(), segments=1, replicas=topic.replicas, tie=self._rng.random),
-                )
-                segment_key = keys.segment_key(segment.topic, segment.id)
                 known = self._view.segments.get(segment.topic, {}).get(segment.id)
                 if known is None or not known.is_open:
                     return
+                change = succeed(
+                    topic,
+                    segment,
+                    end_offset=sealed.end_offset,
+                    epoch=epoch,
+                    sequences=tuple(reversed(sealed.sequences)),
+                    ranges=[segment.slots],
+                    placement=self._placement(topic),
+                )
                 revision = self._view.segment_revision(segment.topic, segment.id)
-                await self._write(change, [Compare(segment_key, mod_revision=revision)])
-        log.info(
-            "sealed %s at offset %d, its broker %s is gone; %s follows",
-            segment,
-            recovered.end_offset,
-            segment.primary,
-            ", ".join(f"{s} on {s.primary}" for s in change.segments[1:]),
-        )
+                await self._write(change, [Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)])
+        log.info("sealed %s at offset %d", segment, sealed.end_offset)
+
+    def _placement(self, topic: Topic) -> list[tuple[str, ...]]:
+        """Replicas of one new segment; fewer than the topic wants rather than none, when brokers are missing."""
+        shunned = self._shunned()
+        candidates = [c for c in self._candidates() if c.broker not in shunned]
+        if not candidates:
+            return []
+        return place(candidates, segments=1, replicas=min(topic.replicas, len(candidates)), tie=self._rng.random)
+
+    def _shunned(self) -> set[str]:
+        """Brokers that get nothing new: suspected, or being drained."""
+        return {b.id for b in self._view.brokers.values() if b.draining} | set(self._suspects)
+
+    def _forget_old_suspicions(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for broker, until in list(self._suspects.items()):
+            if until <= now or broker not in self._view.brokers:
+                del self._suspects[broker]
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
+        ref = suspicion.ref
+        segment = self._view.segments.get(ref.topic, {}).get(ref.segment)
+        if segment is None or not segment.is_open or segment.epoch != ref.epoch:
+            raise Fenced(f"{ref.topic}#{ref.segment}: epoch {ref.epoch} is over already")
+        if suspicion.suspect not in segment.replicas:
+            raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
+        log.warning("%s: %s is suspected: %s", segment, suspicion.suspect, suspicion.reason)
+        self._suspects[suspicion.suspect] = asyncio.get_running_loop().time() + SUSPECT_S
+        self._suspected.set()
 
     def _failed(self, what: str, error: Exception) -> bool:
         complaint = f"{what}: {error}"
@@ -195,7 +240,8 @@ class Leader:
         if spec.name in self._view.topics:
             raise _taken(spec.name)
         await self._store.check()
-        placement = place(self._candidates(), segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
+        candidates = [c for c in self._candidates() if not self._view.brokers[c.broker].draining]
+        placement = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
         change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
         absent = Compare(key, create_revision=0)

@@ -6,30 +6,34 @@ in memory, so that a failed file costs nobody an acknowledged record.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
+from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.broker.meter import Meter
+from seaweedmq.broker.replicate import FollowerLink
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import Frame, stamp
-from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
 from seaweedmq.core.producers import ProducerTable
 from seaweedmq.core.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, Topic
-from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import BrokerApi, FileKind, LogWriter, SegmentFile, SegmentStore
 
 log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
+UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
+"""Followers hold what is not fsynced: beyond this an fsync does not wait for the flush interval."""
 BASES_REMEMBERED = 64
 RETRY_SYNC_S = 0.5
 LEASE_CHECK_S = 0.05
@@ -63,6 +67,10 @@ class SegmentContext:
     lease_alive: Callable[[], bool]
     """Whether this broker surely still owns its segments."""
     wall_us: Callable[[], int]
+    dial: Callable[[str], BrokerApi]
+    """Another broker by id; Unavailable if it is gone."""
+    suspect: Callable[[Suspicion], Awaitable[None]]
+    """Tell the leader, until it has heard."""
 
 
 class OpenSegment:
@@ -75,8 +83,10 @@ class OpenSegment:
             start_offset=segment.start_offset,
             durability=topic.durability,
             producers=ProducerTable(context.config.producers_per_segment_max),
+            followers=len(segment.replicas) > 1,
         )
         self.committed_changed = Signal()
+        self.appended = Signal()
         self.meter = Meter()
         self.closed: SeaweedMQError | None = None
         """Why this broker no longer serves the segment; set once."""
@@ -85,6 +95,12 @@ class OpenSegment:
         self._context = context
         self.closed_hard = False
         """Nothing is committed any more."""
+        self._frozen = False
+        """The segment is being sealed: what is not committed is not going to be acknowledged by this broker."""
+        self._sealed: SealedLog | None = None
+        self._links: list[FollowerLink] = []
+        self._link_tasks: list[asyncio.Task[None]] = []
+        self._unsynced_bytes = 0
         self._write_failure: SeaweedMQError | None = None
         self._sync_failure: SeaweedMQError | None = None
         self._lease_failure: SeaweedMQError | None = None
@@ -105,6 +121,44 @@ class OpenSegment:
     def failure(self) -> SeaweedMQError | None:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
         return self._lease_failure or self._write_failure or self._sync_failure
+
+    # --- followers ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open a replicate stream to every follower."""
+        opening = ReplicateOpen(
+            topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch, primary=self.segment.primary
+        )
+        for follower in self.segment.replicas[1:]:
+            link = FollowerLink(
+                follower=follower,
+                dial=self._context.dial,
+                opening=opening,
+                log=self.log,
+                appended=self.appended,
+                on_held=self._on_held,
+                timeout_s=self._context.config.replica_timeout_s,
+            )
+            self._links.append(link)
+            name = f"replicate {self.segment} to {follower}"
+            self._link_tasks.append(self._loop.create_task(self._replicate(link), name=name))
+
+    async def _replicate(self, link: FollowerLink) -> None:
+        """Nothing is committed once a follower is lost: the leader seals the segment, and it goes on elsewhere."""
+        try:
+            await link.run()
+        except Fenced as error:
+            log.warning("%s: %s", self.segment, error)
+        except SeaweedMQError as error:
+            log.warning("%s: lost follower %s: %s", self.segment, link.follower, error)
+            ref = SegmentRef(topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch)
+            await self._context.suspect(Suspicion(ref=ref, suspect=link.follower, reason=str(error)))
+
+    def _on_held(self) -> None:
+        held = min(link.held for link in self._links)
+        if held > self.log.replicated and not self._frozen:
+            self.log.on_replicated(held)
+            self._work.set()
 
     # --- publishers ---------------------------------------------------------------------------------------------------
 
@@ -136,6 +190,7 @@ class OpenSegment:
         if self._writer_task is None:
             self._writer_task = self._loop.create_task(self._write_loop(), name=f"write {self.segment}")
         self._work.set()
+        self.appended.fire()
         return ack
 
     def release(self, size_bytes: int) -> None:
@@ -191,7 +246,10 @@ class OpenSegment:
         self.log.on_written(end, size)
         self._drained.fire()
         retired = file is not self._active  # while it was written to: it waits for this to be fsynced and closed
-        self._context.group_sync.request(self, urgent=retired or self.log.durability is Durability.STORED)
+        self._unsynced_bytes += size
+        crowded = bool(self._links) and self._unsynced_bytes >= UNSYNCED_BYTES_MAX
+        urgent = retired or crowded or self.log.durability is Durability.STORED
+        self._context.group_sync.request(self, urgent=urgent)
         self._commit()
 
     def _persistently(self) -> AsyncRetrying:
@@ -227,26 +285,10 @@ class OpenSegment:
         # After a failure another file may begin at the same offset, and needs a name of its own.
         repeats = self._bases.count(base)
         writer_id = context.writer_id if not repeats else f"{context.writer_id}.{repeats}"
-        preamble = encode_preamble(
-            LogPreamble(
-                topic=self.topic.name,
-                topic_uid=self.topic.uid,
-                segment=self.segment.id,
-                base_offset=base,
-                writer=writer_id,
-                producers=tuple(
-                    ProducerRecord(
-                        producer_id=p.producer_id,
-                        producer_epoch=p.producer_epoch,
-                        next_sequence=p.next_sequence,
-                        recent=p.recent,
-                    )
-                    for p in self.log.producers_below(base)
-                ),
-            )
-        )
         self._bases = [*self._bases[-BASES_REMEMBERED:], base]  # before the attempt: it may fail half done
-        writer = await context.store.create_log(self.topic.name, self.segment.id, base, writer_id, preamble)
+        writer = await create_log_file(
+            context.store, self.topic, self.segment, base, writer_id, self.log.producers_below(base)
+        )
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self._files.append(file)
         return file
@@ -266,6 +308,7 @@ class OpenSegment:
     async def sync(self) -> None:
         """Fsync what is written, close files that are complete. See ``flush.Syncable``."""
         async with self._sync_lock:
+            self._unsynced_bytes = 0
             for file in list(self._files):
                 end = file.written
                 if file.synced < end:
@@ -344,7 +387,7 @@ class OpenSegment:
         between the two must not acknowledge what its successor may not have."""
         self._commit_timer = None
         target = self.log.committable
-        if target <= self.log.committed or self.closed_hard:
+        if target <= self.log.committed or self.closed_hard or self._frozen:
             return
         if not self._context.lease_alive():
             if self._lease_failure is None:
@@ -362,9 +405,47 @@ class OpenSegment:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
+    async def seal(self) -> SealedLog:
+        """Take nothing more, acknowledge nothing more, have everything written and fsynced. Again is no error.
+
+        What is not acknowledged yet becomes part of the segment all the same: its publishers learn that from the
+        sealed segment, and do not send it again.
+        """
+        if self._sealed is None:
+            self._frozen = True
+            self.closed = StaleMetadata(f"{self.segment} is being sealed: go on in its successors")
+            self._stop_replicating()
+            self.log.without_followers()
+            self._work.set()
+            self._drained.fire()
+            while self.log.written < self.log.end:
+                await self._drained.wait()
+                self._check_alive()
+            self._active = None
+            while self.log.flushed < self.log.end:
+                await self.sync()
+                self._check_alive()
+                if self._sync_failure:
+                    raise self._sync_failure
+            self._sealed = SealedLog(
+                end_offset=self.log.end, sequences=tuple(p.sequence for p in self.log.producers.snapshot())
+            )
+        return self._sealed
+
+    def _check_alive(self) -> None:
+        if self.closed_hard and self.closed:
+            raise self.closed
+
+    def _stop_replicating(self) -> None:
+        for task in self._link_tasks:
+            task.cancel()
+
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, store and commit what is there, close the files. What is not done in time is left to
         the recovery from files; nobody was told it is kept."""
+        if self._frozen:  # sealed for its successors already
+            await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+            return
         self.closed = Unavailable(f"{self.segment}: broker is shutting down; the segment moves to another one")
         self._drained.fire()
         try:
@@ -387,6 +468,9 @@ class OpenSegment:
         self.closed_hard = True
         if self._commit_timer:
             self._commit_timer.cancel()
+        self._stop_replicating()
+        if self._link_tasks:
+            await asyncio.wait(self._link_tasks)
         if self._writer_task:
             self._writer_task.cancel()
             await asyncio.wait({self._writer_task})

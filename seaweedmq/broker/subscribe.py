@@ -72,10 +72,10 @@ class SubscribeService:
             if segment and position >= segment.log.cache_start:
                 entries = segment.log.read(position, min(self._config.read_chunk_bytes, credit.bytes))
                 if entries:
-                    data = pack_frames([part for e in entries for part in (e.header, e.payload)])
+                    packed = pack_frames([part for e in entries for part in (e.header, e.payload)])
                     position = entries[-1].end_offset
-                    credit.spend(len(data))
-                    yield SubscribeFrames(data)
+                    credit.spend(len(packed))
+                    yield SubscribeFrames(packed)
                 continue
             until = end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
             async with aclosing(self._from_files(found, position, until)) as chunks:

@@ -67,6 +67,7 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
         "started_us": info.started_us,
         "pid": info.pid,
         "version": info.version,
+        "draining": info.draining,
     }
 
 
@@ -136,6 +137,7 @@ def broker_from_json(data: bytes) -> BrokerInfo:
         started_us=fields.uint("started_us"),
         pid=fields.uint("pid"),
         version=fields.text("version"),
+        draining=fields.flag("draining"),
     )
 
 
@@ -190,6 +192,10 @@ class _Fields:
 
     def text(self, field: str) -> str:
         return self._as_text(field, self._values.get(field))
+
+    def flag(self, field: str) -> bool:
+        """False if absent: older brokers do not write it."""
+        return self._values.get(field) is True
 
     def texts(self, field: str) -> tuple[str, ...]:
         return tuple(self._as_text(field, item) for item in self._items(field))

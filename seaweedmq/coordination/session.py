@@ -70,6 +70,10 @@ class Session:
             await self.close()
             raise
 
+    async def update(self, info: BrokerInfo) -> None:
+        """Replace what is registered. Unavailable: it may or may not have happened."""
+        await self._store.transact([], [Put(broker_key(info.id), broker_to_json(info), self.lease)])
+
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""
         if self._keeping is not None:

@@ -1,15 +1,17 @@
 """The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
 
-A frame goes through ``append`` (offset assigned, held in memory), ``on_written`` (in the log file), ``on_synced``
-(fsynced) and ``on_committed`` (visible and acknowledged). The shell does the work between and reports it here.
+A frame goes through ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it),
+``on_written`` (in the log file), ``on_synced`` (fsynced) and ``on_committed`` (visible and acknowledged). It is written
+only once all followers hold it, so that whatever the file has survives with any of them. The shell does
+the work between and reports it here.
 
 Invariants, checked at every step::
 
-    cache_start <= committed <= written <= end          flushed <= written <= end
+    cache_start <= committed <= written <= replicated <= end          flushed <= written
     entries are contiguous from cache_start to end      nothing above committed is ever read
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from seaweedmq.core.producers import ProducerState, ProducerTable
@@ -35,12 +37,16 @@ class LogEntry:
 class SegmentLog:
     """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
 
-    def __init__(self, *, start_offset: int, durability: Durability, producers: ProducerTable) -> None:
+    def __init__(
+        self, *, start_offset: int, durability: Durability, producers: ProducerTable, followers: bool = False
+    ) -> None:
         self.durability = durability
+        self._followers = followers
         self.producers = producers
         self.producers.floor = start_offset
         self.end = start_offset
         """Next offset to assign."""
+        self._replicated = start_offset
         self.written = start_offset
         self.flushed = start_offset
         self.committed = start_offset
@@ -64,6 +70,21 @@ class SegmentLog:
         """The acknowledgement of an earlier copy, or None for a new frame; raises as ProducerTable.find_repeat."""
         return self.producers.find_repeat(producer_id, producer_epoch, first_sequence, count)
 
+    @property
+    def replicated(self) -> int:
+        """Every follower holds what is below."""
+        return self._replicated if self._followers else self.end
+
+    def on_replicated(self, end_offset: int) -> None:
+        """Every follower holds what is below ``end_offset``."""
+        assert self._followers
+        assert self._replicated <= end_offset <= self.end, f"replicated {self._replicated} -> {end_offset}"
+        self._replicated = end_offset
+
+    def without_followers(self) -> None:
+        """The segment is being sealed with what the primary holds: followers no longer count."""
+        self._followers = False
+
     def append(self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry) -> FrameAck:
         """Hold a new frame whose header was stamped with ``end``."""
         assert entry.base_offset == self.end, f"frame stamped {entry.base_offset}, expected {self.end}"
@@ -82,6 +103,18 @@ class SegmentLog:
         assert self.flushed <= offset <= self.end
         return self.producers.snapshot(below=offset)
 
+    def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
+        """Entries from the one that begins at ``offset`` on, committed or not, for a follower; empty at the end."""
+        found: list[LogEntry] = []
+        size = 0
+        index = bisect_left(self._bases, offset)
+        while index < len(self._entries) and (not found or size < bytes_max):
+            found.append(self._entries[index])
+            size += self._entries[index].size_bytes
+            index += 1
+        assert not found or found[0].base_offset == offset, f"offset {offset} is not held any more"
+        return found
+
     def written_entries(self, offset: int) -> list[LogEntry]:
         """Entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
         return [e for e in self._entries[self._first :] if offset <= e.base_offset < self.written]
@@ -90,8 +123,11 @@ class SegmentLog:
         """The next entries to write, at least one if there is any, at most about ``bytes_max`` bytes."""
         taken: list[LogEntry] = []
         size = 0
+        replicated = self.replicated
         while self._unwritten < len(self._entries) and (not taken or size < bytes_max):
             entry = self._entries[self._unwritten]
+            if entry.end_offset > replicated:
+                break
             taken.append(entry)
             size += entry.size_bytes
             self._unwritten += 1

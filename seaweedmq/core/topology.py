@@ -82,20 +82,23 @@ def succeed(
     parent: Segment,
     *,
     end_offset: int,
+    epoch: int,
     sequences: Sequence[ProducerSequence],
     ranges: Sequence[KeyRange],
     placement: Sequence[tuple[str, ...]],
 ) -> Change:
     """Seal ``parent`` at ``end_offset`` and open a successor for each of ``ranges``, which must partition its own.
 
+    ``epoch`` is the one its replicas were fenced with, or its own if nobody had to be fenced.
     ``sequences`` come the most recently active first.
     """
     assert parent.is_open, f"{parent} is sealed already"
     assert end_offset >= parent.start_offset, (
         f"{parent} can not end at {end_offset}, it starts at {parent.start_offset}"
     )
-    assert ranges[0].lo == parent.slots.lo and ranges[-1].hi == parent.slots.hi
-    assert all(a.hi == b.lo for a, b in zip(ranges, ranges[1:], strict=False))
+    assert ranges[0].lo == parent.slots.lo
+    assert ranges[-1].hi == parent.slots.hi
+    assert all(a.hi == b.lo for a, b in pairwise(ranges))
     if topic.next_segment + len(ranges) >= 10**8:
         raise ResourceExhausted(f"{topic.name} has used up its 100,000,000 segment ids: create a new topic")
     children = tuple(
@@ -114,6 +117,7 @@ def succeed(
     sealed = replace(
         parent,
         state=SegmentState.SEALED,
+        epoch=epoch,
         end_offset=end_offset,
         sequences=tuple(sequences)[:SEALED_SEQUENCES_MAX],
         successors=tuple(child.id for child in children),

@@ -16,6 +16,8 @@ class BrokerInfo:
     started_us: int
     pid: int
     version: str
+    draining: bool = False
+    """It hands its segments over and gets no new ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ class BrokerConfig:
     stream_in_flight_frames_max: int = 16
     read_chunk_bytes: int = 1 * MIB
     """Frames are read from files and sent to subscribers in runs of about this size."""
+    replica_timeout_s: float = 3.0
+    """A follower that holds back everything for so long is given up, and the segment goes on without it."""
     log_roll_bytes: int = 128 * MIB
     """A log file is sealed when it reaches this size ..."""
     log_roll_age_s: float = 60.0

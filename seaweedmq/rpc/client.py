@@ -16,13 +16,22 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
     TopicDescription,
 )
+from seaweedmq.model.replication import (
+    FenceReply,
+    Progress,
+    ReplicateReply,
+    ReplicateRequest,
+    SealedLog,
+    SegmentRef,
+    Suspicion,
+)
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import methods, wire
+from seaweedmq.rpc import methods, replication, wire
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.methods import Unary
-from seaweedmq.rpc.transport import PROTOCOL_KEY, PUBLISH, REPORT_LOAD, SUBSCRIBE, client_options
+from seaweedmq.rpc.transport import PROTOCOL_KEY, PUBLISH, REPLICATE, REPORT_LOAD, SUBSCRIBE, client_options
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -72,6 +81,10 @@ class GrpcDialer:
             await broker.close()
 
 
+DRAIN_TIMEOUT_S = 120.0
+"""Moving every segment of a broker is paced, and takes its time."""
+
+
 class _GrpcBroker:
     """A remote broker. Streams are async generators: nothing happens before the first reply is asked for, requests are
     pulled only as the network takes them, and closing the generator cancels the call and closes the requests."""
@@ -82,6 +95,7 @@ class _GrpcBroker:
         self._timeout_s = timeout_s
         self._publish: Any = channel.stream_stream(PUBLISH, None, None)
         self._subscribe: Any = channel.stream_stream(SUBSCRIBE, None, None)
+        self._replicate: Any = channel.stream_stream(REPLICATE, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
@@ -92,6 +106,15 @@ class _GrpcBroker:
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
             "Subscribe", self._subscribe, requests, wire.encode_subscribe_request, wire.decode_subscribe_reply
+        )
+
+    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        return self._peer.stream(
+            "Replicate",
+            self._replicate,
+            requests,
+            replication.encode_replicate_request,
+            replication.decode_replicate_reply,
         )
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
@@ -124,16 +147,34 @@ class _GrpcBroker:
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         return await self._unary(methods.LOCAL_STATS, name)
 
+    async def drain_broker(self, broker: str) -> None:
+        await self._unary(methods.DRAIN_BROKER, broker, DRAIN_TIMEOUT_S)
+
+    async def progress(self, progress: Progress) -> None:
+        await self._unary(replication.NOTE_PROGRESS, progress)
+
+    async def fence(self, ref: SegmentRef) -> FenceReply:
+        return await self._unary(replication.FENCE, ref)
+
+    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+        return await self._unary(replication.WRITE_OUT, (ref, end_offset))
+
+    async def seal(self, ref: SegmentRef) -> SealedLog:
+        return await self._unary(replication.SEAL, ref)
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        await self._unary(replication.SUSPECT, suspicion)
+
     async def close(self) -> None:
         """Cancel what is under way and drop the connection."""
         self._peer.closed = True
         await self._channel.close(None)
 
-    async def _unary(self, method: Unary[Q, R], request: Q) -> R:
+    async def _unary(self, method: Unary[Q, R], request: Q, timeout_s: float | None = None) -> R:
         data = await self._peer.unary(
             method.name,
             self._channel.unary_unary(method.path, None, None),
             method.encode_request(request),
-            self._timeout_s,
+            timeout_s or self._timeout_s,
         )
         return method.decode_reply(data)

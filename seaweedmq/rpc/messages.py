@@ -4,7 +4,7 @@ Reading trusts nothing: the values check themselves (InvalidArgument), and an en
 Unsupported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
@@ -165,6 +165,22 @@ def _set_policies(
 # --- segments -------------------------------------------------------------------------------------------------------
 
 
+def write_sequences(sequences: Iterable[ProducerSequence]) -> list[types_pb2.ProducerSequence]:
+    return [
+        types_pb2.ProducerSequence(
+            producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
+        )
+        for s in sequences
+    ]
+
+
+def read_sequences(sequences: Iterable[types_pb2.ProducerSequence]) -> tuple[ProducerSequence, ...]:
+    return tuple(
+        ProducerSequence(producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence)
+        for s in sequences
+    )
+
+
 def write_segment(segment: Segment) -> types_pb2.Segment:
     """The topic's name is left out: a segment travels inside its topic's description."""
     return types_pb2.Segment(
@@ -177,12 +193,7 @@ def write_segment(segment: Segment) -> types_pb2.Segment:
         successors=segment.successors,
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
-        sequences=[
-            types_pb2.ProducerSequence(
-                producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
-            )
-            for s in segment.sequences
-        ],
+        sequences=write_sequences(segment.sequences),
     )
 
 
@@ -198,10 +209,7 @@ def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
         successors=tuple(message.successors),
         start_offset=message.start_offset,
         end_offset=message.end_offset if message.HasField("end_offset") else None,
-        sequences=tuple(
-            ProducerSequence(producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence)
-            for s in message.sequences
-        ),
+        sequences=read_sequences(message.sequences),
     )
 
 
@@ -306,6 +314,7 @@ def write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply:
                     started_us=b.info.started_us,
                     pid=b.info.pid,
                     version=b.info.version,
+                    draining=b.info.draining,
                 ),
                 load=None if b.load is None else write_load(b.load),
                 open_segments=b.open_segments,
@@ -329,6 +338,7 @@ def read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus:
                     started_us=b.info.started_us,
                     pid=b.info.pid,
                     version=b.info.version,
+                    draining=b.info.draining,
                 ),
                 load=read_load(b.load) if b.HasField("load") else None,
                 open_segments=b.open_segments,

@@ -146,6 +146,16 @@ CLUSTER_STATUS: Unary[None, ClusterStatus] = Unary(
     write_reply=messages.write_cluster_status,
     read_reply=messages.read_cluster_status,
 )
+DRAIN_BROKER: Unary[str, None] = Unary(
+    service=ADMIN_SERVICE,
+    name="DrainBroker",
+    request=admin_pb2.DrainBrokerRequest,
+    reply=admin_pb2.DrainBrokerReply,
+    write_request=lambda broker: admin_pb2.DrainBrokerRequest(broker=broker),
+    read_request=lambda message: str(message.broker),
+    write_reply=lambda _: admin_pb2.DrainBrokerReply(),
+    read_reply=_read_nothing,
+)
 LOCAL_STATS: Unary[TopicName, tuple[SegmentStats, ...]] = Unary(
     service=CLUSTER_SERVICE,
     name="LocalStats",

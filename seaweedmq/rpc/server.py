@@ -19,7 +19,7 @@ from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, 
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import PROTOCOL_VERSION
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import methods, status, wire
+from seaweedmq.rpc import methods, replication, status, wire
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.closing import closing
 from seaweedmq.rpc.methods import Unary
@@ -118,7 +118,13 @@ class _Handlers:
             (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
             (methods.TOPIC_STATS, api.topic_stats),
             (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
+            (methods.DRAIN_BROKER, api.drain_broker),
             (methods.LOCAL_STATS, api.local_stats),
+            (replication.NOTE_PROGRESS, api.progress),
+            (replication.FENCE, api.fence),
+            (replication.WRITE_OUT, lambda request: api.write_out(*request)),
+            (replication.SEAL, api.seal),
+            (replication.SUSPECT, api.suspect),
         ]
         services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
         for method, call in unary:
@@ -132,6 +138,11 @@ class _Handlers:
             self._stream("Subscribe", api.subscribe),
             request_deserializer=wire.decode_subscribe_request,
             response_serializer=wire.encode_subscribe_reply,
+        )
+        services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Replicate", api.replicate),
+            request_deserializer=replication.decode_replicate_request,
+            response_serializer=replication.encode_replicate_reply,
         )
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=wire.decode_load

@@ -24,6 +24,7 @@ SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE)
 
 PUBLISH: Final = f"/{DATA_SERVICE}/Publish"
 SUBSCRIBE: Final = f"/{DATA_SERVICE}/Subscribe"
+REPLICATE: Final = f"/{CLUSTER_SERVICE}/Replicate"
 REPORT_LOAD: Final = f"/{CLUSTER_SERVICE}/ReportLoad"
 
 PROTOCOL_KEY: Final = "seaweedmq-protocol"

@@ -60,7 +60,8 @@ def _prefix(remaining: int) -> bytes:
     return bytes(prefix)
 
 
-def _write_frames(data: Frames) -> bytes:
+def write_frames(data: Frames) -> bytes:
+    """A message whose only field is number 2, of bytes: ``frames`` in every message that has it."""
     prefix = _prefix(len(data))
     whole = data.obj if isinstance(data, memoryview) else None
     if (
@@ -74,7 +75,7 @@ def _write_frames(data: Frames) -> bytes:
     return b"".join((prefix, data))
 
 
-def _read_frames(message: bytes) -> memoryview | None:
+def read_frames(message: bytes) -> memoryview | None:
     """The payload if the message is one ``frames`` field and nothing else, else None."""
     if not message or message[0] != _FRAMES_TAG:
         return None
@@ -90,7 +91,7 @@ def _read_frames(message: bytes) -> memoryview | None:
 def encode_publish_request(request: PublishRequest) -> bytes:
     """Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, PublishFrames):
-        return _write_frames(request.data)
+        return write_frames(request.data)
     try:
         message = data_pb2.PublishRequest(
             open=data_pb2.PublishOpen(
@@ -108,7 +109,7 @@ def encode_publish_request(request: PublishRequest) -> bytes:
 
 def decode_publish_request(data: bytes) -> PublishRequest:
     """``PublishFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
-    frames = _read_frames(data)
+    frames = read_frames(data)
     if frames is not None:
         return PublishFrames(frames)
     message = messages.parse(data_pb2.PublishRequest, data)
@@ -223,7 +224,7 @@ def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
     """Protobuf bytes of a ``seaweedmq.v1.SubscribeReply``."""
     match reply:
         case SubscribeFrames():
-            return _write_frames(reply.data)
+            return write_frames(reply.data)
         case SubscribeReady():
             message = data_pb2.SubscribeReply(
                 ready=data_pb2.SubscribeReady(start_offset=reply.start_offset, high_watermark=reply.high_watermark)
@@ -237,7 +238,7 @@ def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
 
 def decode_subscribe_reply(data: bytes) -> SubscribeReply:
     """``SubscribeFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
-    frames = _read_frames(data)
+    frames = read_frames(data)
     if frames is not None:
         return SubscribeFrames(frames)
     message = messages.parse(data_pb2.SubscribeReply, data)

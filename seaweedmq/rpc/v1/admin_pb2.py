@@ -25,39 +25,43 @@ _sym_db = _symbol_database.Default()
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"\xbc\x02\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytes\"\xd3\x01\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytes\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"x\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x32\x91\x05\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"$\n\x12\x44rainBrokerRequest\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\"\x12\n\x10\x44rainBrokerReply\"\xbc\x02\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytes\"\xd3\x01\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytes\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"$\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"x\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\x32\xe2\x05\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12O\n\x0b\x44rainBroker\x12 .seaweedmq.v1.DrainBrokerRequest\x1a\x1e.seaweedmq.v1.DrainBrokerReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seaweedmq.rpc.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATETOPICREQUEST']._serialized_start=69
-  _globals['_CREATETOPICREQUEST']._serialized_end=385
-  _globals['_ALTERTOPICREQUEST']._serialized_start=388
-  _globals['_ALTERTOPICREQUEST']._serialized_end=599
-  _globals['_DELETETOPICREQUEST']._serialized_start=601
-  _globals['_DELETETOPICREQUEST']._serialized_end=635
-  _globals['_DELETETOPICREPLY']._serialized_start=637
-  _globals['_DELETETOPICREPLY']._serialized_end=655
-  _globals['_LISTTOPICSREQUEST']._serialized_start=657
-  _globals['_LISTTOPICSREQUEST']._serialized_end=676
-  _globals['_LISTTOPICSREPLY']._serialized_start=678
-  _globals['_LISTTOPICSREPLY']._serialized_end=732
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=734
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=770
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=772
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=822
-  _globals['_TOPICSTATSREQUEST']._serialized_start=824
-  _globals['_TOPICSTATSREQUEST']._serialized_end=857
-  _globals['_TOPICSTATSREPLY']._serialized_start=859
-  _globals['_TOPICSTATSREPLY']._serialized_end=922
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=924
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=946
-  _globals['_CLUSTERSTATUSREPLY']._serialized_start=948
-  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1068
-  _globals['_BROKERSTATUS']._serialized_start=1071
-  _globals['_BROKERSTATUS']._serialized_end=1207
-  _globals['_ADMIN']._serialized_start=1210
-  _globals['_ADMIN']._serialized_end=1867
+  _globals['_DRAINBROKERREQUEST']._serialized_start=68
+  _globals['_DRAINBROKERREQUEST']._serialized_end=104
+  _globals['_DRAINBROKERREPLY']._serialized_start=106
+  _globals['_DRAINBROKERREPLY']._serialized_end=124
+  _globals['_CREATETOPICREQUEST']._serialized_start=127
+  _globals['_CREATETOPICREQUEST']._serialized_end=443
+  _globals['_ALTERTOPICREQUEST']._serialized_start=446
+  _globals['_ALTERTOPICREQUEST']._serialized_end=657
+  _globals['_DELETETOPICREQUEST']._serialized_start=659
+  _globals['_DELETETOPICREQUEST']._serialized_end=693
+  _globals['_DELETETOPICREPLY']._serialized_start=695
+  _globals['_DELETETOPICREPLY']._serialized_end=713
+  _globals['_LISTTOPICSREQUEST']._serialized_start=715
+  _globals['_LISTTOPICSREQUEST']._serialized_end=734
+  _globals['_LISTTOPICSREPLY']._serialized_start=736
+  _globals['_LISTTOPICSREPLY']._serialized_end=790
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=792
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=828
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=830
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=880
+  _globals['_TOPICSTATSREQUEST']._serialized_start=882
+  _globals['_TOPICSTATSREQUEST']._serialized_end=915
+  _globals['_TOPICSTATSREPLY']._serialized_start=917
+  _globals['_TOPICSTATSREPLY']._serialized_end=980
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=982
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1004
+  _globals['_CLUSTERSTATUSREPLY']._serialized_start=1006
+  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1126
+  _globals['_BROKERSTATUS']._serialized_start=1129
+  _globals['_BROKERSTATUS']._serialized_end=1265
+  _globals['_ADMIN']._serialized_start=1268
+  _globals['_ADMIN']._serialized_end=2006
 # @@protoc_insertion_point(module_scope)

@@ -390,6 +390,7 @@ class BrokerInfo(_message.Message):
     STARTED_US_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     address: _builtins.str
     """host:port"""
@@ -397,6 +398,8 @@ class BrokerInfo(_message.Message):
     pid: _builtins.int
     version: _builtins.str
     """Of the software, for people."""
+    draining: _builtins.bool
+    """It is handing its segments over and gets no new ones."""
     def __init__(
         self,
         *,
@@ -405,10 +408,11 @@ class BrokerInfo(_message.Message):
         started_us: _builtins.int = ...,
         pid: _builtins.int = ...,
         version: _builtins.str = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "id", b"id", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

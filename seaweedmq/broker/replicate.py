@@ -1,0 +1,117 @@
+"""The primary's side of replication: one stream to each follower, and how far each of them is."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from seaweedmq.broker.signal import Signal
+from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, Unavailable
+from seaweedmq.model.replication import (
+    Progress,
+    ReplicateFrames,
+    ReplicateOpen,
+    ReplicateRequest,
+    SegmentRef,
+)
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc.wire import pack_frames
+
+SEND_BYTES = 1024 * 1024
+TELL_INTERVAL_S = 0.1
+
+
+class FollowerLink:
+    """One follower of one segment, as its primary sees it."""
+
+    def __init__(
+        self,
+        *,
+        follower: str,
+        dial: Callable[[str], BrokerApi],
+        opening: ReplicateOpen,
+        log: SegmentLog,
+        appended: Signal,
+        on_held: Callable[[], None],
+        timeout_s: float,
+    ) -> None:
+        self.follower = follower
+        """Broker id."""
+        self.held = log.committed
+        """The follower holds everything below."""
+        self.connected = False
+        """It has answered."""
+        self._dial = dial
+        self._opening = opening
+        self._log = log
+        self._appended = appended
+        self._on_held = on_held
+        self._timeout_s = timeout_s
+
+    async def run(self) -> None:
+        """Replicate until cancelled.
+
+        Raises:
+            Unavailable: the stream broke.
+            DeadlineExceeded: the follower held something back for longer than the timeout.
+            Fenced: the segment is being sealed.
+        """
+        tasks = {
+            asyncio.create_task(work, name=f"{name} {self.follower}")
+            for work, name in ((self._replicate(), "replicate to"), (self._watch(), "watch"), (self._tell(), "tell"))
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _replicate(self) -> None:
+        async with aclosing(self._requests()) as requests:
+            async for reply in self._dial(self.follower).replicate(requests):
+                if not self.held <= reply.end_offset <= self._log.end:
+                    raise InvalidArgument(
+                        f"follower {self.follower} says it holds offsets up to {reply.end_offset}, "
+                        f"after {self.held} and of {self._log.end}: it broke the protocol"
+                    )
+                self.held = reply.end_offset
+                self.connected = True
+                self._on_held()
+        raise Unavailable(f"follower {self.follower} ended the replicate stream")
+
+    async def _watch(self) -> None:
+        """A follower that makes no progress although there is something to hold is given up after the timeout."""
+        while True:
+            held, end = self.held, self._log.end
+            await asyncio.sleep(self._timeout_s)
+            if held < end and self.held == held:
+                raise DeadlineExceeded(
+                    f"follower {self.follower} held nothing beyond offset {held} for {self._timeout_s:.1f} s"
+                )
+
+    async def _tell(self) -> None:
+        """Let the follower forget what is flushed."""
+        told = self._log.flushed
+        while True:
+            flushed = min(self._log.flushed, self._log.committed)
+            if flushed > told:
+                ref = SegmentRef(topic=self._opening.topic, segment=self._opening.segment, epoch=self._opening.epoch)
+                await self._dial(self.follower).progress(
+                    Progress(ref=ref, committed=self._log.committed, flushed=flushed)
+                )
+                told = flushed
+            await asyncio.sleep(TELL_INTERVAL_S)
+
+    async def _requests(self) -> AsyncGenerator[ReplicateRequest, None]:
+        yield self._opening
+        sent = self.held
+        while True:
+            entries = self._log.entries_from(sent, SEND_BYTES)
+            if entries:
+                sent = entries[-1].end_offset
+                yield ReplicateFrames(pack_frames([part for e in entries for part in (e.header, e.payload)]))
+            else:
+                await self._appended.wait()

@@ -1,0 +1,84 @@
+"""Carries out ``core.sealing``: ask the primary, else fence the followers, else believe the files."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.sealing import longest_first, whom_to_ask
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.storage.recovery import recover_segment
+
+log = logging.getLogger(__name__)
+
+SEAL_TIMEOUT_S = 5.0
+SUSPECT_SEAL_TIMEOUT_S = 0.3
+"""A suspected primary is asked all the same: it may be well, and only its connection to a follower broken."""
+FENCE_TIMEOUT_S = 1.0
+WRITE_OUT_TIMEOUT_S = 10.0
+
+
+class Sealer:
+    """Brings the log of an open segment to its end, whoever is left to do it. Every step may be done twice."""
+
+    def __init__(self, view: ClusterView, store: SegmentStore, dial: Callable[[str], BrokerApi]) -> None:
+        self._view = view
+        self._store = store
+        self._dial = dial
+
+    async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
+        """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
+
+        Raises:
+            SeaweedMQError: the storage failed, or the files are damaged.
+        """
+        whom = whom_to_ask(segment, self._view.brokers)
+        if whom.files:
+            recovered = await recover_segment(self._store, topic, segment)
+            sequences = tuple(p.sequence for p in recovered.producers)
+            return segment.epoch, SealedLog(end_offset=recovered.end_offset, sequences=sequences)
+        if whom.primary is not None:
+            timeout_s = SUSPECT_SEAL_TIMEOUT_S if whom.primary in suspects else SEAL_TIMEOUT_S
+            sealed = await self._by_primary(segment, whom.primary, timeout_s)
+            if sealed is not None:
+                return segment.epoch, sealed
+        if whom.followers:
+            sealed = await self._by_followers(segment, whom.followers)
+            if sealed is not None:
+                return segment.epoch + 1, sealed
+        return None
+
+    async def _by_primary(self, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
+        ref = SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._dial(primary).seal(ref)
+        except (SeaweedMQError, TimeoutError) as error:
+            log.info("%s: its primary %s does not seal it: %s", segment, primary, error or "no answer in time")
+            return None
+
+    async def _by_followers(self, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
+        ref = SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch + 1)
+        answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
+        ends = {follower: end for follower, (fenced, end) in zip(followers, answers, strict=True) if fenced}
+        for follower, end in longest_first(ends):
+            if end is None:
+                return SealedLog(end_offset=segment.start_offset, sequences=())
+            try:
+                async with asyncio.timeout(WRITE_OUT_TIMEOUT_S):
+                    return await self._dial(follower).write_out(ref, end)
+            except (SeaweedMQError, TimeoutError) as error:
+                log.warning("%s: follower %s did not write it out: %s", segment, follower, error or "no answer in time")
+        return None
+
+    async def _fence(self, follower: str, ref: SegmentRef) -> tuple[bool, int | None]:
+        try:
+            async with asyncio.timeout(FENCE_TIMEOUT_S):
+                return True, (await self._dial(follower).fence(ref)).end_offset
+        except (SeaweedMQError, TimeoutError) as error:
+            log.warning("%s#%d: follower %s is not fenced: %s", ref.topic, ref.segment, follower, error or "no answer")
+            return False, None

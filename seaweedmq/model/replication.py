@@ -1,0 +1,89 @@
+"""What the replicas of a segment and the leader say to each other.
+
+A replicate stream goes from the primary to one follower and serves one segment and epoch. It begins at the segment's
+start offset and is never resumed: a stream that breaks means the segment is sealed and goes on elsewhere.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from seaweedmq.model.protocol import Frames
+from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.topic import TopicName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateOpen:
+    """Who speaks, and for which segment."""
+
+    topic: TopicName
+    segment: int
+    epoch: int
+    primary: str
+    """Broker id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateFrames:
+    """Stamped frames, back to back, where the last ones ended."""
+
+    data: Frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateHeld:
+    """The follower holds everything below ``end_offset``."""
+
+    end_offset: int
+
+
+ReplicateRequest: TypeAlias = ReplicateOpen | ReplicateFrames
+ReplicateReply: TypeAlias = ReplicateHeld
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRef:
+    """A segment at an epoch. A call that names an older epoch than the called broker knows is refused with Fenced."""
+
+    topic: TopicName
+    segment: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a primary is: its followers may forget what is flushed.
+
+    It does not travel on the replicate stream: there it would wait behind frames that wait for the memory it frees.
+    """
+
+    ref: SegmentRef
+    committed: int
+    flushed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceReply:
+    """A follower's answer to a fence: it takes no frames of an older epoch from now on."""
+
+    end_offset: int | None
+    """Where the follower's log ends; None if the primary never reached it, so nothing was ever committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedLog:
+    """A log that is complete in the files, fsynced, and takes nothing more."""
+
+    end_offset: int
+    sequences: tuple[ProducerSequence, ...]
+    """The longest idle producer first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """A replica that another one can not reach."""
+
+    ref: SegmentRef
+    suspect: str
+    """Broker id."""
+    reason: str
