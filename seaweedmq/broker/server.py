@@ -4,15 +4,17 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import psutil
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
+from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.leader import Leader
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
@@ -24,6 +26,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import (
+    Fenced,
     InvalidArgument,
     NotFound,
     SeaweedMQError,
@@ -40,6 +43,15 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
     TopicDescription,
 )
+from seaweedmq.model.replication import (
+    FenceReply,
+    Progress,
+    ReplicateReply,
+    ReplicateRequest,
+    SealedLog,
+    SegmentRef,
+    Suspicion,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
@@ -48,6 +60,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DRAIN_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 15.0
+SUSPICION_TIMEOUT_S = 30.0
 TRANSIT_BYTES = 96 * MIB
 """Set aside of the memory bound for what the runtime holds: messages in gRPC's hands, reads of files."""
 BUFFER_BYTES_MIN = 32 * MIB
@@ -80,7 +94,10 @@ class Broker:
         self._converter = converter
         self._view = ClusterView(meta, env.rng)
         self._owned: dict[tuple[TopicName, int], OpenSegment] = {}
-        self._budget = MemoryBudget(_buffer_bytes(config))
+        buffers = _buffer_bytes(config)
+        # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
+        self._replica_budget = MemoryBudget(buffers // 3)
+        self._budget = MemoryBudget(buffers - buffers // 3)
         self._group_sync = GroupSync(config.flush_interval_s)
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
@@ -88,6 +105,7 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._term: _Term | None = None
         self._stopping = False
+        self._draining = False
 
     @property
     def id(self) -> str:
@@ -112,6 +130,12 @@ class Broker:
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
+        self._draining = True
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                await self._drain_self()
+        except (SeaweedMQError, TimeoutError) as error:
+            log.warning("leaving with segments that others have to recover: %s", error or "no time left")
         self._stopping = True
         await asyncio.gather(*(segment.drain(DRAIN_TIMEOUT_S) for segment in self._owned.values()))
         self._owned.clear()
@@ -136,10 +160,11 @@ class Broker:
             started_us=self._env.wall_us(),
             pid=os.getpid(),
             version=version("seaweedmq"),
+            draining=self._draining,
         )
         await session.open(info)
         log.info("broker %s at %s", broker_id, self.address)
-        self._term = _Term(self, broker_id, session)
+        self._term = _Term(self, info, session)
         return self._term
 
     async def _terms(self, term: "_Term") -> None:
@@ -151,6 +176,7 @@ class Broker:
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
             await asyncio.gather(*(segment.close(gone) for segment in self._owned.values()))
             self._owned.clear()
+            term.followers.close()
             await term.end()
             rejoining = AsyncRetrying(
                 retry=retry_if_exception(_is_retryable),
@@ -168,6 +194,7 @@ class Broker:
     async def _reconcile(self) -> None:
         if self._stopping or self._term is None:
             return
+        self._term.followers.forget_sealed()
         for key, owned in list(self._owned.items()):
             segment = self._view.segments.get(key[0], {}).get(key[1])
             topic = self._view.topics.get(key[0])
@@ -199,8 +226,11 @@ class Broker:
             writer_id=self._term.id,
             lease_alive=self._term.session.alive,
             wall_us=self._env.wall_us,
+            dial=self._dial,
+            suspect=self._report_suspicion,
         )
-        self._owned[segment.topic, segment.id] = OpenSegment(topic, segment, context)
+        owned = self._owned[segment.topic, segment.id] = OpenSegment(topic, segment, context)
+        owned.start()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, *, may_end: bool = False) -> asyncio.Task[None]:
         """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why.
@@ -231,6 +261,58 @@ class Broker:
         """See ``ports.BrokerApi``."""
         return self._subscribe.subscribe(requests)
 
+    # --- replication --------------------------------------------------------------------------------------------------
+
+    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        """See ``ports.BrokerApi``."""
+        return self._member().followers.replicate(requests)
+
+    async def progress(self, progress: Progress) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._member().followers.progress(progress)
+
+    async def fence(self, ref: SegmentRef) -> FenceReply:
+        """See ``ports.BrokerApi``."""
+        return await self._member().followers.fence(ref)
+
+    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+        """See ``ports.BrokerApi``."""
+        return await self._member().followers.write_out(ref, end_offset)
+
+    async def seal(self, ref: SegmentRef) -> SealedLog:
+        """See ``ports.BrokerApi``."""
+        owned = self._owned.get((ref.topic, ref.segment))
+        if owned is None:
+            raise NotFound(f"{ref.topic}#{ref.segment}: this broker is not its primary, or not yet")
+        if owned.segment.epoch != ref.epoch:
+            raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
+        return await owned.seal()
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
+
+    async def _report_suspicion(self, suspicion: Suspicion) -> None:
+        """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
+        reporting = AsyncRetrying(
+            retry=retry_if_exception(_is_retryable),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            stop=stop_after_delay(SUSPICION_TIMEOUT_S),
+        )
+        try:
+            await reporting(self.suspect, suspicion)
+        except (SeaweedMQError, RetryError) as error:
+            log.info("suspicion of %s about %s is void: %s", suspicion.suspect, suspicion.ref, error)
+
+    def _dial(self, broker_id: str) -> BrokerApi:
+        """A broker by id; Unavailable if it is gone."""
+        if broker_id == self.id:
+            return self
+        info = self._view.brokers.get(broker_id)
+        if info is None:
+            raise Unavailable(f"broker {broker_id} is gone")
+        return self._dialer.dial(info.address)
+
     # --- administration: answered by the leader, forwarded by everybody else ------------------------------------------
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription:
@@ -252,6 +334,35 @@ class Broker:
         return await self._by_leader(
             lambda leader: leader.adopt_schema(name, schema), lambda api: api.adopt_schema(name, schema)
         )
+
+    async def drain_broker(self, broker: str) -> None:
+        """See ``ports.BrokerApi``."""
+        named = [b for b in self._view.brokers.values() if broker in (b.id, b.address)]
+        if not named:
+            known = ", ".join(sorted(b.address for b in self._view.brokers.values()))
+            raise NotFound(f"there is no broker {broker}: the cluster has {known}")
+        if named[0].id != self.id:
+            await self._dialer.dial(named[0].address).drain_broker(named[0].id)
+            return
+        if not any(b.id != self.id and not b.draining for b in self._view.brokers.values()):
+            raise InvalidArgument(f"{self.address} is the last broker that is not being drained: add another one first")
+        self._draining = True
+        await self._drain_self()
+
+    async def _drain_self(self) -> None:
+        """Say that this broker is leaving, and wait until the leader has moved everything away."""
+        term = self._member()
+        others = [b for b in self._view.brokers.values() if b.id != term.id and not b.draining]
+        if not others:
+            return
+        await term.announce_draining()
+        while any(
+            segment.is_open and term.id in segment.replicas
+            for segments in self._view.segments.values()
+            for segment in segments.values()
+        ):
+            seen = self._view.changes
+            await self._view.wait_change(seen)
 
     async def cluster_status(self) -> ClusterStatus:
         """See ``ports.BrokerApi``."""
@@ -304,10 +415,13 @@ class Broker:
         )
         return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
 
-    def _leader(self) -> Leader:
+    def _member(self) -> "_Term":
         if self._term is None:
             raise Unavailable(f"broker {self.address} is not in the cluster at the moment: try another one")
-        return self._term.leader
+        return self._term
+
+    def _leader(self) -> Leader:
+        return self._member().leader
 
     async def _by_leader(
         self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[BrokerApi], Coroutine[Any, Any, T]]
@@ -340,7 +454,19 @@ class Broker:
             store=self._store,
             rng=self._env.rng,
             wall_us=self._env.wall_us,
+            dial=self._dial,
             stats=self.topic_stats,
+        )
+
+    def followers_of(self, term: "_Term") -> FollowerService:
+        """What this broker follows during one term."""
+        return FollowerService(
+            config=self._config,
+            view=self._view,
+            store=self._store,
+            budget=self._replica_budget,
+            broker_id=term.id,
+            suspect=self._report_suspicion,
         )
 
     def duties_of(self, term: "_Term") -> list[asyncio.Task[None]]:
@@ -378,17 +504,24 @@ class Broker:
 class _Term:
     """One stay in the cluster: a lease, the id that goes with it, and what runs under it."""
 
-    def __init__(self, broker: Broker, broker_id: str, session: Session) -> None:
-        self.id = broker_id
+    def __init__(self, broker: Broker, info: BrokerInfo, session: Session) -> None:
+        self.id = info.id
         self.session = session
-        self.election = broker.make_election(session, broker_id)
+        self.election = broker.make_election(session, info.id)
         self.leader = broker.leader_of(self, self.election)
+        self.followers = broker.followers_of(self)
+        self._info = info
         self._broker = broker
         self._duties: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
         """Start the duties."""
         self._duties = self._broker.duties_of(self)
+
+    async def announce_draining(self) -> None:
+        """Register as draining, under the same lease."""
+        self._info = replace(self._info, draining=True)
+        await self.session.update(self._info)
 
     async def end(self) -> None:
         """Stop the duties and give the lease back."""
