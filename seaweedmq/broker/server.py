@@ -192,7 +192,7 @@ class Broker:
             await self._view.wait_change(seen)
 
     async def _reconcile(self) -> None:
-        if self._stopping or self._term is None:
+        if self._term is None or not self._may_own():
             return
         self._term.followers.forget_sealed()
         for key, owned in list(self._owned.items()):
@@ -206,12 +206,19 @@ class Broker:
                 await owned.close(StaleMetadata(f"segment {segment} was sealed: go on in its successors"))
             elif owned.topic is not topic:
                 owned.update(topic)
+        if not self._may_own():
+            return
         for name, segments in self._view.segments.items():
             topic = self._view.topics.get(name)
             for segment in segments.values() if topic else ():
                 if segment.is_open and segment.primary == self._term.id and (name, segment.id) not in self._owned:
                     assert topic is not None
                     self._own(topic, segment)
+
+    def _may_own(self) -> bool:
+        """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
+        view shows it sealed."""
+        return not self._stopping and self._term is not None and not self._term.session.lost.is_set()
 
     def _own(self, topic: Topic, segment: Segment) -> None:
         assert self._term is not None
