@@ -6,8 +6,9 @@ in memory, so that a failed file costs nobody an acknowledged record.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
@@ -67,6 +68,8 @@ class SegmentContext:
     lease_alive: Callable[[], bool]
     """Whether this broker surely still owns its segments."""
     wall_us: Callable[[], int]
+    spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+    """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
     suspect: Callable[[Suspicion], Awaitable[None]]
@@ -140,8 +143,9 @@ class OpenSegment:
                 timeout_s=self._context.config.replica_timeout_s,
             )
             self._links.append(link)
-            name = f"replicate {self.segment} to {follower}"
-            self._link_tasks.append(self._loop.create_task(self._replicate(link), name=name))
+            self._link_tasks.append(
+                self._context.spawn(self._replicate(link), f"replicate {self.segment} to {follower}")
+            )
 
     async def _replicate(self, link: FollowerLink) -> None:
         """Nothing is committed once a follower is lost: the leader seals the segment, and it goes on elsewhere."""
@@ -188,7 +192,7 @@ class OpenSegment:
         ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
         self.meter.add(self._loop.time(), entry.size_bytes, header.record_count, header.histogram)
         if self._writer_task is None:
-            self._writer_task = self._loop.create_task(self._write_loop(), name=f"write {self.segment}")
+            self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
         self._work.set()
         self.appended.fire()
         return ack

@@ -233,6 +233,7 @@ class Broker:
             writer_id=self._term.id,
             lease_alive=self._term.session.alive,
             wall_us=self._env.wall_us,
+            spawn=partial(self._spawn, may_end=True),
             dial=self._dial,
             suspect=self._report_suspicion,
         )

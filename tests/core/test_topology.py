@@ -88,6 +88,7 @@ def test_successors_partition_what_their_parent_had_and_begin_where_it_ends(
         change.topic,
         parent,
         end_offset=10 + grown,
+        epoch=1,
         sequences=[],
         ranges=ranges,
         placement=[("b-2",)] * len(ranges),
@@ -107,10 +108,10 @@ def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
     parent = replace(change.segments[0], start_offset=10)
     rest = {"sequences": [], "ranges": [parent.slots], "placement": [("b",)]}
     with pytest.raises(AssertionError):
-        succeed(change.topic, parent, end_offset=9, **rest)  # type: ignore[arg-type]
-    sealed = succeed(change.topic, parent, end_offset=10, **rest).segments[0]  # type: ignore[arg-type]
+        succeed(change.topic, parent, end_offset=9, epoch=1, **rest)  # type: ignore[arg-type]
+    sealed = succeed(change.topic, parent, end_offset=10, epoch=1, **rest).segments[0]  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
-        succeed(change.topic, sealed, end_offset=10, **rest)  # type: ignore[arg-type]
+        succeed(change.topic, sealed, end_offset=10, epoch=1, **rest)  # type: ignore[arg-type]
 
 
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
@@ -120,6 +121,7 @@ def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_pro
         change.topic,
         change.segments[0],
         end_offset=5_000,
+        epoch=1,
         sequences=sequences,
         ranges=[change.segments[0].slots],
         placement=[("b",)],
@@ -134,6 +136,7 @@ def test_segment_ids_run_out_with_a_clear_error() -> None:
             replace(change.topic, next_segment=10**8 - 1),
             change.segments[0],
             end_offset=0,
+            epoch=1,
             sequences=[],
             ranges=[change.segments[0].slots],
             placement=[("b",)],
