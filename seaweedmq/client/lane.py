@@ -122,7 +122,11 @@ class Lane:
             NotFound: the topic was deleted.
             SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
         """
-        description = await self._owner.description(self._refresh)
+        try:
+            description = await self._owner.description(self._refresh)
+        except SeaweedMQError as error:
+            self.last_error = error
+            raise
         self._refresh = True
         found = next((s for s in description.segments if s.id == self.segment.id), None)
         if found is None:
