@@ -1,7 +1,7 @@
 """`seaweedmq cluster ...`: what the leader knows of the cluster."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -43,6 +43,20 @@ def leader(context: typer.Context, bootstrap: BootstrapOption = None, output: Ou
     found = _status(common)
     address = next((b.info.address for b in found.brokers if b.info.id == found.leader), None)
     show_fields({"leader": found.leader, "address": address}, common.output)
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="Id, or HOST:PORT.")],
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Move every segment away from a broker, so that it can be stopped."""
+    common = Common.of(context, bootstrap, output)
+    with common.connect() as client:
+        client.admin.drain(broker)
+    say(f"drained {broker}: it holds no segments and gets no new ones until it is restarted")
 
 
 def _status(common: Common) -> ClusterStatus:

@@ -11,6 +11,8 @@ from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 
+DRAIN_TIMEOUT_S = 120.0
+
 
 def topic_name(topic: "str | TopicName") -> TopicName:
     """``"namespace/name"`` as a name. Raises InvalidArgument."""
@@ -119,3 +121,13 @@ class Admin:
     async def cluster_status(self) -> ClusterStatus:
         """Brokers, leader and load."""
         return await self._cluster.call("read the cluster's status", lambda api: api.cluster_status())
+
+    async def drain(self, broker: str, timeout: float = DRAIN_TIMEOUT_S) -> None:
+        """Move every segment away from a broker (id or host:port), which gets no new ones, and wait until it is done.
+
+        Raises:
+            NotFound: no such broker.
+            InvalidArgument: it is the last one.
+            Unavailable: not done within ``timeout`` seconds; asking again goes on.
+        """
+        await self._cluster.call(f"drain broker {broker}", lambda api: api.drain_broker(broker), timeout)

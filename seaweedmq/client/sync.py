@@ -257,6 +257,16 @@ class Admin:
         """Brokers, leader and load."""
         return self._background.run(self._core.cluster_status())
 
+    def drain(self, broker: str, timeout: float = aio_admin.DRAIN_TIMEOUT_S) -> None:
+        """Move every segment away from a broker (id or host:port), which gets no new ones, and wait until it is done.
+
+        Raises:
+            NotFound: no such broker.
+            InvalidArgument: it is the last one.
+            Unavailable: not done within ``timeout`` seconds; asking again goes on.
+        """
+        self._background.run(self._core.drain(broker, timeout))
+
 
 class Client(_Context):
     """A connection to a cluster, made by ``seaweedmq.connect``. Safe for any number of threads.
