@@ -136,9 +136,21 @@ class Leader:
             for segment in segments.values()
             if segment.is_open and must_move(segment, live, shunned)
         ]
+        thin = [] if orphans else self._under_replicated()
         limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
-        done = await asyncio.gather(*(self._replace_orphan(segment, limit) for segment in orphans))
-        return all(done)
+        done = await asyncio.gather(*(self._replace_orphan(segment, limit) for segment in [*orphans, *thin[:1]]))
+        return all(done) and not thin  # one repair a turn: the others stay readable and writable meanwhile
+
+    def _under_replicated(self) -> list[Segment]:
+        """Open segments that were opened when brokers were missing, and could have more replicas now."""
+        available = len(self._view.brokers.keys() - self._shunned())
+        return [
+            segment
+            for name, segments in self._view.segments.items()
+            if name in self._view.topics
+            for segment in segments.values()
+            if segment.is_open and len(segment.replicas) < min(self._view.topics[name].replicas, available)
+        ]
 
     async def _replace_orphan(self, segment: Segment, limit: asyncio.Semaphore) -> bool:
         async with limit:
