@@ -34,6 +34,9 @@ class LogEntry:
         return len(self.header) + len(self.payload)
 
 
+_EVICTED = LogEntry(0, 0, 0, b"", b"")
+
+
 class SegmentLog:
     """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
 
@@ -182,6 +185,7 @@ class SegmentLog:
             if entry.end_offset > self.committed:
                 break
             freed += entry.size_bytes
+            self._entries[self._first] = _EVICTED  # the lists are compacted later, the bytes go now
             self._first += 1
         self.cached_bytes -= freed
         if self._first and self._first * 2 >= len(self._entries):
