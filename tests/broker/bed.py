@@ -1,0 +1,441 @@
+"""A test bed: real brokers in virtual time, over one storage, one etcd and one network, all in memory.
+
+A test is a coroutine function that takes a ``Bed`` and is decorated with :func:`story`. Times are virtual: waiting
+for a lease costs nothing.
+"""
+
+import asyncio
+import functools
+import inspect
+import random
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pyarrow as pa
+
+from seaweedmq.broker.server import Broker
+from seaweedmq.codec.batch import decode_frame, encode_frame, payload_schema
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.errors import SeaweedMQError, StorageFailed
+from seaweedmq.model.config import KIB, BrokerConfig
+from seaweedmq.model.protocol import (
+    EARLIEST,
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    Start,
+    SubscribeCredit,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    TopicDescription,
+)
+from seaweedmq.model.topic import TopicName, TopicSpec
+from seaweedmq.ports import Environment, FileKind, SegmentFile
+from seaweedmq.storage.memory import MemorySegmentStore, StorageOp
+from seaweedmq.storage.memory_converter import MemoryTableConverter
+from tests.sim.determinism import WALL_START_US, deterministic
+from tests.sim.loop import Owner, OwnerState, SimLoop
+from tests.sim.meta import SimEtcd
+from tests.sim.network import Network
+
+NAME = TopicName("test", "topic")
+TTL_S = 2.0
+CONFIG = BrokerConfig(
+    lease_ttl_s=TTL_S,
+    frame_bytes_max=64 * KIB,
+    stream_in_flight_bytes_max=256 * KIB,
+    segment_buffer_bytes_max=256 * KIB,
+    read_chunk_bytes=4 * KIB,
+    flush_interval_s=1.0,
+    maintenance_interval_s=2.0,
+    log_roll_age_s=60.0,
+    rpc_timeout_s=5.0,
+)
+PATIENCE_S = 60.0
+"""Virtual: nothing that will happen at all takes longer."""
+
+
+def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run the test in a deterministic loop; what tasks raised and nobody heard of fails it."""
+
+    @functools.wraps(test)
+    def run(**parameters: Any) -> None:
+        with deterministic(1):
+            loop = SimLoop(time_s_max=3_000, steps_max=3_000_000)
+            bed = Bed(loop)
+            try:
+                loop.run_until_complete(_run(test, bed, parameters))
+                assert not bed.network.unexpected, bed.network.unexpected
+                assert not loop.failures(), loop.failures()
+                assert not bed.etcd.unguarded, bed.etcd.unguarded
+            finally:
+                loop.close()
+
+    signature = inspect.signature(test)
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[p for name, p in signature.parameters.items() if name != "bed"], return_annotation=None
+    )
+    return run
+
+
+async def _run(test: Callable[..., Awaitable[None]], bed: "Bed", parameters: dict[str, Any]) -> None:
+    try:
+        await test(bed, **parameters)
+    finally:
+        await bed.close()
+
+
+class Faults:
+    """The storage's fault hook: counts operations, and fails or holds those it is told to."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[StorageOp] = Counter()
+        self.failing: dict[StorageOp, str] = {}
+        """Operation -> why it fails."""
+        self.failing_paths = ""
+        """Only paths that contain this fail."""
+        self.held: dict[StorageOp, asyncio.Event] = {}
+        """Operation -> event that lets it pass."""
+
+    async def __call__(self, op: StorageOp, path: str) -> None:
+        self.counts[op] += 1
+        if op in self.held:
+            await self.held[op].wait()
+        await asyncio.sleep(0.0005)
+        if op in self.failing and self.failing_paths in path:
+            raise StorageFailed(f"can not {op} {path}: {self.failing[op]}")
+
+    def hold(self, op: StorageOp) -> asyncio.Event:
+        """Let nothing of the kind happen until the returned event is set."""
+        event = self.held[op] = asyncio.Event()
+        return event
+
+
+class Bed:
+    """Everything a broker needs, and the brokers."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.etcd = SimEtcd(loop, random.Random(1))
+        self.network = Network(loop, random.Random(2))
+        self.faults = Faults()
+        self.store = MemorySegmentStore(self.wall_us, self.faults)
+        self.hosts: list[Host] = []
+        self.streams: list[Streaming] = []
+
+    def wall_us(self) -> int:
+        return WALL_START_US + int(self.loop.time() * 1e6)
+
+    async def start(self, config: BrokerConfig = CONFIG, address: str | None = None) -> "Host":
+        """One more broker."""
+        host = Host(self, config, address or f"broker-{len(self.hosts)}:7777", len(self.hosts))
+        self.hosts.append(host)
+        await self.network.spawn(host.owner, host.broker.start())
+        return host
+
+    async def cluster(self, count: int, config: BrokerConfig = CONFIG) -> list["Host"]:
+        """So many brokers, each knowing all the others and who leads."""
+        hosts = [await self.start(config) for _ in range(count)]
+        await self.until(lambda: all(len(h.broker._view.brokers) == count and h.broker._view.leader for h in hosts))
+        return hosts
+
+    def leader(self) -> "Host":
+        """Who leads; fails if nobody does."""
+        return next(h for h in self.hosts if h.lives and h.broker._leader().leading)
+
+    async def topic(self, host: "Host", name: TopicName = NAME, **settings: Any) -> TopicDescription:
+        return await host.api.create_topic(TopicSpec(name=name, **settings))
+
+    async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
+        """Who serves the segment."""
+        description = await host.api.describe_topic(name)
+        found = next(s for s in description.segments if s.id == segment)
+        return next(h for h in self.hosts if h.broker.id == found.primary)
+
+    def files(self, kind: FileKind, name: TopicName = NAME, segment: int = 0) -> list[SegmentFile]:
+        found = [self.store._described(path, file) for path, file in self.store.files.items()]
+        return sorted(
+            (f for f in found if f and f.kind is kind and f.topic == name and f.segment == segment),
+            key=lambda f: f.base_offset,
+        )
+
+    async def until(self, condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+        """Wait until it holds."""
+        async with asyncio.timeout(patience_s):
+            while not condition():  # noqa: ASYNC110 - conditions are of any kind, and time is virtual
+                await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        for stream in self.streams:
+            await stream.close()
+        for host in self.hosts:
+            if host.lives:
+                await host.stop()
+
+
+class Host:
+    """One broker process."""
+
+    def __init__(self, bed: Bed, config: BrokerConfig, address: str, number: int) -> None:
+        self.bed = bed
+        self.address = address
+        self.owner = Owner(f"broker-{number}")
+        self.meta = bed.etcd.client(self.owner)
+        self.broker = Broker(
+            config=config,
+            env=Environment(bed.wall_us, random.Random(f"broker {number}")),
+            store=bed.store,
+            meta=self.meta,
+            dialer=bed.network.dialer(self.owner),
+            converter=MemoryTableConverter(bed.store, row_group_bytes=64 * KIB),
+            address=address,
+        )
+        bed.network.serve(address, self.owner, self.broker)
+
+    @property
+    def api(self) -> Any:
+        """The broker through the network."""
+        return self.bed.network.dialer(None).dial(self.address)
+
+    @property
+    def lives(self) -> bool:
+        return self.owner.state is not OwnerState.DEAD
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the broker gave up."""
+        return self.broker.failed.done() and not self.broker.failed.cancelled()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.owner.state = OwnerState.DEAD
+        self.bed.network.break_owner(self.owner, silently=False)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.owner.state = OwnerState.FROZEN
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.bed.loop.thaw(self.owner)
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        await self.bed.network.spawn(self.owner, self.broker.stop())
+        assert not self.has_failed, self.broker.failed.exception()
+        self.owner.state = OwnerState.DEAD
+        self.bed.network.break_owner(self.owner, silently=False)
+
+    async def publisher(
+        self, producer: int = 1, *, epoch: int = 0, name: TopicName = NAME, segment: int = 0, segment_epoch: int = 1
+    ) -> "Publishing":
+        """An open publish stream whose ``PublishReady`` has come."""
+        stream = self.publish_stream()
+        await stream.send(
+            PublishOpen(topic=name, segment=segment, epoch=segment_epoch, producer_id=producer, producer_epoch=epoch)
+        )
+        publishing = Publishing(stream, producer, epoch)
+        ready = await stream.receive()
+        assert isinstance(ready, PublishReady), ready
+        publishing.ready, publishing.next = ready, ready.next_sequence
+        return publishing
+
+    def publish_stream(self) -> "Streaming":
+        return Streaming(self.bed, self.api.publish)
+
+    async def subscriber(
+        self, start: Start = EARLIEST, *, credit: int = 1 << 20, name: TopicName = NAME, segment: int = 0
+    ) -> "Subscribing":
+        """An open subscribe stream whose ``SubscribeReady`` has come."""
+        stream = Streaming(self.bed, self.api.subscribe)
+        await stream.send(SubscribeOpen(topic=name, segment=segment, start=start, credit_bytes=credit))
+        ready = await stream.receive()
+        assert isinstance(ready, SubscribeReady), ready
+        return Subscribing(stream, ready)
+
+
+class Streaming:
+    """The client's side of one stream. Replies are collected as they come."""
+
+    def __init__(self, bed: Bed, call: Callable[[AsyncIterator[Any]], AsyncIterator[Any]]) -> None:
+        self.bed = bed
+        self.replies: deque[Any] = deque()
+        self.ended = False
+        self.error: SeaweedMQError | None = None
+        self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self._pump = asyncio.create_task(self._collect(call))
+        bed.streams.append(self)
+
+    async def send(self, request: Any) -> None:
+        self._requests.put_nowait(request)
+
+    async def half_close(self) -> None:
+        self._requests.put_nowait(None)
+
+    async def receive(self) -> Any:
+        """The next reply. Raises what ended the stream; EOFError if it just ended."""
+        await self.bed.until(lambda: self.replies or self.ended)
+        if self.replies:
+            return self.replies.popleft()
+        if self.error is not None:
+            raise self.error
+        raise EOFError
+
+    async def failure(self) -> SeaweedMQError | None:
+        """What the stream ended with, in the end."""
+        await self.bed.until(lambda: self.ended)
+        return self.error
+
+    async def close(self) -> None:
+        """Go away without a word."""
+        self._pump.cancel()
+        await asyncio.wait({self._pump})
+
+    async def _requested(self) -> AsyncIterator[Any]:
+        while (request := await self._requests.get()) is not None:
+            yield request
+
+    async def _collect(self, call: Callable[[AsyncIterator[Any]], AsyncIterator[Any]]) -> None:
+        replies = call(self._requested())
+        try:
+            async for reply in replies:
+                self.replies.append(reply)
+        except SeaweedMQError as error:
+            self.error = error
+        finally:
+            self.ended = True
+            await replies.aclose()  # type: ignore[attr-defined]
+
+
+class Publishing:
+    """A publish stream that knows its sequences. Values say who sent them: ``b"<producer>:<sequence>"``."""
+
+    def __init__(self, stream: Streaming, producer: int, epoch: int) -> None:
+        self.stream = stream
+        self.producer = producer
+        self.epoch = epoch
+        self.next = 0
+        self.ready: PublishReady
+        self.sent: list[int] = []
+        """First sequences of frames whose acknowledgement is awaited."""
+
+    def frame(self, count: int = 1, first: int | None = None, **more: Any) -> bytes:
+        """The next frame, or one of other sequences."""
+        if first is None:
+            first, self.next = self.next, self.next + count
+        return frame(count, producer=self.producer, epoch=self.epoch, first=first, **more)
+
+    async def send(self, count: int = 1, **more: Any) -> None:
+        await self.stream.send(PublishFrames(self.frame(count, **more)))
+
+    async def acks(self, frames: int = 1) -> list[tuple[int, int]]:
+        """``(first_sequence, base_offset)`` of the next so many acknowledged frames."""
+        got: list[tuple[int, int]] = []
+        while len(got) < frames:
+            reply = await self.stream.receive()
+            assert isinstance(reply, PublishAck), reply
+            got += [(a.first_sequence, a.base_offset) for a in reply.frames]
+        return got
+
+    async def store(self, frames: int = 1, count: int = 1, **more: Any) -> None:
+        """Send so many frames of ``count`` records and see them acknowledged."""
+        for _ in range(frames):
+            await self.send(count, **more)
+            await self.acks(1)
+
+    async def quiet(self, seconds: float) -> bool:
+        """Whether nothing at all comes in this time."""
+        await asyncio.sleep(seconds)
+        return not self.stream.replies and not self.stream.ended
+
+
+class Subscribing:
+    """A subscribe stream that knows what it got."""
+
+    def __init__(self, stream: Streaming, ready: SubscribeReady) -> None:
+        self.stream = stream
+        self.ready = ready
+        self.next_offset = ready.start_offset
+        self.values: list[bytes] = []
+        self.received_bytes = 0
+        self.end: SubscribeEnd | None = None
+
+    async def credit(self, size_bytes: int) -> None:
+        await self.stream.send(SubscribeCredit(size_bytes))
+
+    def take(self) -> None:
+        """Take in what arrived, checking that offsets leave no gap and repeat nothing."""
+        while self.stream.replies:
+            reply = self.stream.replies.popleft()
+            if isinstance(reply, SubscribeEnd):
+                self.end = reply
+                continue
+            assert isinstance(reply, SubscribeFrames), reply
+            self.received_bytes += len(reply.data)
+            for got in split_frames(reply.data):
+                values = decode_frame(got, None).column("_value").to_pylist()
+                base, end = got.header.base_offset, got.header.end_offset
+                assert base <= self.next_offset < end, f"[{base}, {end}) after {self.next_offset}"
+                self.values += values[self.next_offset - base :]
+                self.next_offset = end
+
+    async def until(self, records: int) -> list[bytes]:
+        """All values so far, once there are so many."""
+
+        def enough() -> bool:
+            self.take()
+            return len(self.values) >= records or self.stream.ended
+
+        await self.stream.bed.until(enough)
+        if len(self.values) < records and self.stream.error:
+            raise self.stream.error
+        return self.values
+
+    async def ending(self) -> SubscribeEnd:
+        """How the segment ended."""
+        await self.stream.bed.until(lambda: self.stream.ended)
+        self.take()
+        if self.stream.error is not None:
+            raise self.stream.error
+        assert self.end is not None
+        return self.end
+
+
+def frame(
+    count: int = 1,
+    *,
+    producer: int = 1,
+    epoch: int = 0,
+    first: int = 0,
+    size: int = 0,
+    slots: tuple[int, int] = (0, 0),
+    timestamp: int = WALL_START_US,
+) -> bytes:
+    """A frame of plain records; values are padded to ``size`` bytes each, with bytes that do not compress."""
+    noise = random.Random(first).randbytes(size)
+    values = [(b"%d:%d" % (producer, first + i) + b" " + noise)[: max(size, 24)].rstrip() for i in range(count)]
+    return encode_frame(
+        pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=payload_schema(0, None)),
+        flags=0,
+        producer_id=producer,
+        producer_epoch=epoch,
+        first_sequence=first,
+        timestamp_min=timestamp,
+        timestamp_max=timestamp,
+        slot_min=slots[0],
+        slot_max=slots[1],
+        histogram=(count,) + (0,) * 15,
+    )
+
+
+def value(producer: int, sequence: int) -> bytes:
+    """What a record of :func:`frame` without ``size`` holds."""
+    return b"%d:%d" % (producer, sequence)
+
+
+def values(producer: int, count: int, start: int = 0) -> list[bytes]:
+    return [value(producer, s) for s in range(start, start + count)]
