@@ -6,6 +6,7 @@ in memory, so that a failed file costs nobody an acknowledged record.
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +36,8 @@ WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 """Followers hold what is not fsynced: beyond this an fsync does not wait for the flush interval."""
-BASES_REMEMBERED = 64
-RETRY_SYNC_S = 0.5
+RETRY_S_MAX = 10.0
+"""Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
 LEASE_CHECK_S = 0.05
 """How soon a commit that waits for the lease is tried again."""
 
@@ -116,8 +117,11 @@ class OpenSegment:
         self._sync_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._commit_timer: asyncio.TimerHandle | None = None
-        self._bases: list[int] = []
-        """Base offsets of the last files."""
+        self._begun: dict[int, int] = {}
+        """Base offset -> how many files were begun there, of the offsets where another one may have to begin."""
+        self._leftovers: list[tuple[int, SegmentFile]] = []
+        """Files of failed writes, with the end of what they may hold in part."""
+        self._failed_rewrites = 0
         self._writer_task: asyncio.Task[None] | None = None
 
     @property
@@ -241,7 +245,7 @@ class OpenSegment:
                 try:
                     await file.writer.append(chunks)
                 except StorageFailed:
-                    await self._give_up(file)
+                    await self._give_up(file, end)
                     raise
                 finally:
                     file.appending = False
@@ -270,7 +274,7 @@ class OpenSegment:
 
         return AsyncRetrying(
             retry=retry_if_exception_type(StorageFailed),
-            wait=wait_random_exponential(multiplier=0.1, max=2),
+            wait=wait_random_exponential(multiplier=0.1, max=RETRY_S_MAX),
             stop=lambda _: self.closed_hard,
             before_sleep=note,
             reraise=True,
@@ -287,9 +291,10 @@ class OpenSegment:
     async def _create_file(self, base: int) -> OpenFile:
         context = self._context
         # After a failure another file may begin at the same offset, and needs a name of its own.
-        repeats = self._bases.count(base)
+        repeats = self._begun.get(base, 0)
         writer_id = context.writer_id if not repeats else f"{context.writer_id}.{repeats}"
-        self._bases = [*self._bases[-BASES_REMEMBERED:], base]  # before the attempt: it may fail half done
+        self._begun = {b: count for b, count in self._begun.items() if b >= self.log.flushed}
+        self._begun[base] = repeats + 1  # before the attempt: it may fail half done
         writer = await create_log_file(
             context.store, self.topic, self.segment, base, writer_id, self.log.producers_below(base)
         )
@@ -325,25 +330,27 @@ class OpenSegment:
                     self.log.on_synced(end)
                 if file is not self._active and not file.appending and file.synced == file.written:
                     await self._seal(file)
+            await self._delete_leftovers()
         self._commit()
 
     async def _seal(self, file: OpenFile) -> None:
         await file.writer.close()
         self._files.remove(file)
         if file.written > file.base:
-            self.sealed_logs.append(
-                SegmentFile(
-                    topic=self.topic.name,
-                    segment=self.segment.id,
-                    kind=FileKind.LOG,
-                    base_offset=file.base,
-                    end_offset=None,
-                    writer=file.writer_id,
-                    size_bytes=file.writer.size_bytes,
-                    path=file.writer.path,
-                    modified_us=self._context.wall_us(),
-                )
-            )
+            self.sealed_logs.append(self._described(file))
+
+    def _described(self, file: OpenFile) -> SegmentFile:
+        return SegmentFile(
+            topic=self.topic.name,
+            segment=self.segment.id,
+            kind=FileKind.LOG,
+            base_offset=file.base,
+            end_offset=None,
+            writer=file.writer_id,
+            size_bytes=file.writer.size_bytes,
+            path=file.writer.path,
+            modified_us=self._context.wall_us(),
+        )
 
     async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:
         """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
@@ -356,25 +363,53 @@ class OpenSegment:
         entries = self.log.written_entries(base)
         try:
             if entries:
-                copy = await self._create_file(base)
-                await copy.writer.append([part for e in entries for part in (e.header, e.payload)])
-                await copy.writer.sync()
-                copy.written = copy.synced = entries[-1].end_offset
-                self.log.on_synced(copy.synced)
-                await self._seal(copy)
+                await self._write_copy(base, entries)
             await self._close_quietly(failed)
             self._sync_failure = None
+            self._failed_rewrites = 0
         except StorageFailed as again:
             self._sync_failure = again
             self.committed_changed.fire()
-            self._loop.call_later(RETRY_SYNC_S, lambda: self._context.group_sync.request(self, urgent=True))
+            pause_s = random.uniform(0, min(0.5 * 2**self._failed_rewrites, RETRY_S_MAX))
+            self._failed_rewrites = min(self._failed_rewrites + 1, 10)
+            self._loop.call_later(pause_s, lambda: self._context.group_sync.request(self, urgent=True))
 
-    async def _give_up(self, file: OpenFile) -> None:
-        """After a failed append: what was written before it is still to be fsynced, nothing is added."""
+    async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
+        copy = await self._create_file(base)
+        end = entries[-1].end_offset
+        try:
+            await copy.writer.append([part for e in entries for part in (e.header, e.payload)])
+            await copy.writer.sync()
+        except StorageFailed:
+            await self._leave(copy, end)
+            raise
+        copy.written = copy.synced = end
+        self.log.on_synced(end)
+        await self._seal(copy)
+
+    async def _give_up(self, file: OpenFile, end: int) -> None:
+        """After a failed append of what ends at ``end``: what was written before it is still to be fsynced, nothing
+        is added."""
         if self._active is file:
             self._active = None
         if file.written == file.base:
-            await self._close_quietly(file)
+            await self._leave(file, end)
+
+    async def _leave(self, file: OpenFile, end: int) -> None:
+        """Close a file that counts for nothing. It may hold whole frames all the same, which a successor of this
+        broker may have found: it is deleted only when all of that is fsynced in another file."""
+        self._leftovers.append((end, self._described(file)))
+        await self._close_quietly(file)
+
+    async def _delete_leftovers(self) -> None:
+        useless = [file for end, file in self._leftovers if end <= self.log.flushed]
+        if not useless:
+            return
+        self._leftovers = [entry for entry in self._leftovers if entry[0] > self.log.flushed]
+        try:
+            await self._context.store.delete(useless)
+        except StorageFailed as error:
+            log.warning("%s: %d files of failed writes stay: %s", self.segment, len(useless), error)
 
     async def _close_quietly(self, file: OpenFile) -> None:
         if file in self._files:
