@@ -244,6 +244,8 @@ class OpenSegment:
                 file.appending = True
                 try:
                     await file.writer.append(chunks)
+                    if file not in self._files:
+                        raise StorageFailed(f"{file.writer.path} was given up under a write: its fsync failed")
                 except StorageFailed:
                     await self._give_up(file, end)
                     raise
@@ -319,6 +321,8 @@ class OpenSegment:
         async with self._sync_lock:
             self._unsynced_bytes = 0
             for file in list(self._files):
+                if file not in self._files:
+                    continue  # given up meanwhile
                 end = file.written
                 if file.synced < end:
                     try:
@@ -367,6 +371,7 @@ class OpenSegment:
             await self._close_quietly(failed)
             self._sync_failure = None
             self._failed_rewrites = 0
+            self._context.group_sync.request(self, urgent=True)  # files behind the failed one were not looked at
         except StorageFailed as again:
             self._sync_failure = again
             self.committed_changed.fire()
@@ -392,7 +397,7 @@ class OpenSegment:
         is added."""
         if self._active is file:
             self._active = None
-        if file.written == file.base:
+        if file.written == file.base and file in self._files:
             await self._leave(file, end)
 
     async def _leave(self, file: OpenFile, end: int) -> None:
