@@ -210,6 +210,7 @@ class OpenSegment:
         self.topic = topic
         self.log.durability = topic.durability
         self._context.group_sync.request(self, urgent=topic.durability is Durability.STORED)
+        self._commit()
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
@@ -429,7 +430,9 @@ class OpenSegment:
     def _commit(self) -> None:
         """Make visible what is durable, if the lease lives now, after the durable step: a broker that was frozen
         between the two must not acknowledge what its successor may not have."""
-        self._commit_timer = None
+        if self._commit_timer:
+            self._commit_timer.cancel()
+            self._commit_timer = None
         target = self.log.committable
         if target <= self.log.committed or self.closed_hard or self._frozen:
             return
