@@ -38,6 +38,8 @@ UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 """Followers hold what is not fsynced: beyond this an fsync does not wait for the flush interval."""
 RETRY_S_MAX = 10.0
 """Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
+CLOSE_TIMEOUT_S = 5.0
+"""How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
 LEASE_CHECK_S = 0.05
 """How soon a commit that waits for the lease is tried again."""
 
@@ -521,9 +523,12 @@ class OpenSegment:
         if self._writer_task:
             self._writer_task.cancel()
             await asyncio.wait({self._writer_task})
-        async with self._sync_lock:
-            for file in list(self._files):
-                await self._close_quietly(file)
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S), self._sync_lock:
+                for file in list(self._files):
+                    await self._close_quietly(file)
+        except TimeoutError:
+            log.error("%s: the storage hangs, %d files are left open", self.segment, len(self._files))
         self._context.budget.forget(self)
         self._context.budget.give(self.log.release_all())
         self.committed_changed.fire()
