@@ -1,8 +1,12 @@
 """Entry of the command `seaweedmq`. It imports the rest late, so that Ctrl-C while loading is as quiet as any other."""
 
+import os
+
 
 def run() -> None:
     """Exit status: 0 done, 1 refused or failed with one line on stderr, 2 wrong usage, 130 interrupted."""
+    # gRPC's own log speaks of every connection that is lost; ours says what it means.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from seaweedmq.cli.app import app
         from seaweedmq.cli.output import one_line_errors

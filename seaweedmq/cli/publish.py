@@ -1,18 +1,23 @@
 """`seaweedmq publish`: records from a file or stdin into a topic."""
 
+import contextlib
 import time
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
+import seaweedmq
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
-from seaweedmq.cli.output import Output, progress, say, show_json
+from seaweedmq.cli.output import Bar, Output, progress, say, show_json
 from seaweedmq.cli.reading import Format, tables
-from seaweedmq.cli.source import open_source
+from seaweedmq.cli.source import Source, open_source
 from seaweedmq.codec.batch import schema_from_bytes
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import InvalidArgument, SeaweedMQError
 
 FLUSH_TIMEOUT_S = 120.0
+GIVE_UP_TIMEOUT_S = 2.0
 
 
 def publish(
@@ -39,24 +44,40 @@ def publish(
         schema = None if found.schema is None else schema_from_bytes(found.schema)
         column = key if schema is not None or format_ is not Format.JSONL else None
         shown = None if not opened.interactive else False
-        records = 0
-        with (
-            client.publisher(name) as publisher,
-            progress("records", shown=shown) as bars,
-        ):
+        with client.publisher(name) as publisher, progress("records", shown=shown) as bars:
             bar = bars.add(f"publishing to {name}", opened.size_bytes)
-            try:
-                for table in tables(format_, opened, schema, key):
-                    publisher.send_table(table, key=column)
-                    records += table.num_rows
-                    bar.at(records, position=opened.position())
-            except InvalidArgument as error:
-                # What came before the bad record is sent already: say how far it got.
+            with _given_up_soon(publisher):
+                records = _send(publisher, tables(format_, opened, schema, key), column, opened, bar)
                 publisher.flush(timeout=FLUSH_TIMEOUT_S)
-                raise InvalidArgument(f"{error} ({records} records before it are published)") from error
-            publisher.flush(timeout=FLUSH_TIMEOUT_S)
     elapsed_s = time.monotonic() - began_s
     if common.output is Output.JSON:
         show_json({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)})
     else:
         say(f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s")
+
+
+def _send(
+    publisher: "seaweedmq.Publisher", parts: Iterable[pa.Table], key: str | None, source: Source, bar: Bar
+) -> int:
+    records = 0
+    try:
+        for table in parts:
+            publisher.send_table(table, key=key)
+            records += table.num_rows
+            bar.at(records, position=source.position())
+    except InvalidArgument as error:
+        # What came before the bad record is sent already: say how far it got.
+        publisher.flush(timeout=FLUSH_TIMEOUT_S)
+        raise InvalidArgument(f"{error} ({records} records before it are published)") from error
+    return records
+
+
+@contextlib.contextmanager
+def _given_up_soon(publisher: "seaweedmq.Publisher") -> Iterator[None]:
+    """After Ctrl-C or a failure, wait only a moment for the acknowledgements that closing would wait for in full."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(SeaweedMQError):
+            publisher.close(timeout=GIVE_UP_TIMEOUT_S)
+        raise
