@@ -205,6 +205,11 @@ class RecordBuffer:
             if batch is None or batch is self._batch:
                 self._cut()
 
+    def waiting_work(self) -> list[Work]:
+        """What was handed over and not taken by the loop yet."""
+        with self._lock:
+            return list(self.work)
+
     @property
     def open_batch(self) -> Batch | None:
         return None if self._batch is _NO_BATCH else self._batch

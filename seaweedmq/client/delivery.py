@@ -194,8 +194,10 @@ class Batch:
 
     def waiters(self, future: "Sent", index: int) -> list[Any]:
         """``concurrent.futures.wait`` and ``as_completed`` add and remove theirs here, holding the condition."""
-        told = self._told.get(index)
-        return told if told is not None else self._waiters.setdefault(index, (future, []))[1]
+        if self.state(index) != _NOT_YET:
+            # those who wait do so for others too, and must not be told of this one again
+            return self._told.setdefault(index, [])
+        return self._waiters.setdefault(index, (future, []))[1]
 
     def add_callback(self, future: "Sent", callback: Callable[[Any], object]) -> None:
         """Call back at the outcome, in the loop's thread, or at once if it is known."""

@@ -149,7 +149,7 @@ class Publisher:
             SeaweedMQError: the first failure since the last flush.
         """
         self.buffer.cut()
-        pending: set[Work] = {*self._unsettled, *self.buffer.work}
+        pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
             done: asyncio.Future[None] = self._loop.create_future()
             entry = (pending, done)
@@ -369,7 +369,7 @@ class Publisher:
     def _fail_everything(self, error: SeaweedMQError) -> None:
         for lane in self._lanes.values():
             lane.window.take_all()
-        for work in [*self._unsettled, *self.buffer.work]:
+        for work in [*self._unsettled, *self.buffer.waiting_work()]:
             work.fail_rest(error)
         self.buffer.work.clear()
 

@@ -84,3 +84,23 @@ async def test_callbacks_and_awaiting() -> None:
     futures[1].add_done_callback(called.append)
     assert called == [futures[0], futures[1]]
     assert await asyncio.wrap_future(futures[0]) == Receipt(1, 5)
+
+
+def test_waiting_for_a_batch_that_is_half_settled_waits_for_the_other_half() -> None:
+    made, futures = batch(3)
+
+    async def settle(row: int) -> None:
+        made.acked(np.array([row]), 1, row)
+
+    asyncio.run(settle(0))
+    waited: list[int] = []
+    thread = threading.Thread(target=lambda: waited.append(len(wait(futures, timeout=10).done)))
+    thread.start()
+    while made._waiters.keys() != {1, 2}:
+        pass
+    asyncio.run(settle(1))
+    thread.join(0.05)
+    assert waited == []
+    asyncio.run(settle(2))
+    thread.join(10)
+    assert waited == [3]
