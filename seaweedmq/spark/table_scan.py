@@ -119,30 +119,30 @@ def _scan_group(
 ) -> Iterator[Scanned]:
     sources = assembler.sources
     read = sources if check is None or TIMESTAMP in sources else (*sources, TIMESTAMP)
-    for base, batch in _batches(table, group, read):
-        start, stop = max(base, wanted[0]), min(base + batch.num_rows, wanted[1])
+    for base, count, columns in _batches(table, group, read):
+        start, stop = max(base, wanted[0]), min(base + count, wanted[1])
         if start >= stop:
             continue
-        if stop - start < batch.num_rows:
-            batch = batch.slice(start - base, stop - start)
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if stop - start < count:
+            columns = {name: array.slice(start - base, stop - start) for name, array in columns.items()}
         mask = None if check is None else in_span(columns[TIMESTAMP], check)
         yield Scanned(assembler.batch(file.segment, start, stop - start, columns, mask), stop)
 
 
-def _batches(table: pq.ParquetFile, group: RowGroup, sources: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of a row group with the offset of their first record."""
+def _batches(
+    table: pq.ParquetFile, group: RowGroup, sources: Sequence[str]
+) -> Iterator[tuple[int, int, dict[str, pa.Array]]]:
+    """Columns of a row group piece by piece: offset of the first record, number of records, columns by name."""
     base = group.base_offset
     count = group.end_offset - base
-    if not sources:
+    if not sources:  # all that is asked for follows from the file's name
         for first in range(base, group.end_offset, BATCH_RECORDS_MAX):
-            rows = min(BATCH_RECORDS_MAX, group.end_offset - first)
-            yield first, pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+            yield first, min(BATCH_RECORDS_MAX, group.end_offset - first), {}
         return
     size_bytes = table.metadata.row_group(group.index).total_byte_size
     rows = max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * count // max(1, size_bytes)))
     for batch in table.iter_batches(rows, row_groups=[group.index], columns=list(sources), use_threads=False):
-        yield base, batch
+        yield base, batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
         base += batch.num_rows
 
 

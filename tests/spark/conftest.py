@@ -1,6 +1,7 @@
 """One quiet Spark for all tests of this folder."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session on 127.0.0.1 that leaves nothing behind."""
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM looks data sources up with this one before anyone can say
     session = (
         SparkSession.builder.master("local[2]")
         .appName("seaweedmq-tests")

@@ -178,8 +178,9 @@ def test_plain_parquet_needs_nothing_of_ours(spark: SparkSession, orders: TopicF
     folder = orders.root / topic_dir(orders.name) / "table"
     frame = spark.read.parquet(str(folder))
     assert frame.columns == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
-    found = frame.groupBy("_segment").agg({"*": "count", "_offset": "max"}).orderBy("_segment").collect()
-    assert [tuple(row) for row in found] == [(0, 70, 69), (1, 30, 29)]
+    found = frame.groupBy("_segment").agg({"_offset": "max"}).orderBy("_segment").collect()
+    assert [tuple(row) for row in found] == [(0, 69), (1, 29)]
+    assert frame.count() == 100
 
 
 @pytest.mark.parametrize(

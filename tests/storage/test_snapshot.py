@@ -152,7 +152,7 @@ def test_an_unknown_topic_names_those_that_exist(tmp_path: Path) -> None:
     (tmp_path / "topics/shop/.deleted-old-7-0").mkdir()
     (tmp_path / "topics/shop/.deleted-old-7-0/topic.json").write_bytes(b"{}")
     assert [str(t) for t in list_topics(tmp_path)] == ["shop/orders", "shop/returns"]
-    with pytest.raises(NotFound, match="no topic shop/x in .*: it has shop/orders, shop/returns"):
+    with pytest.raises(NotFound, match=r"no topic shop/x in .*: it has shop/orders, shop/returns"):
         read_snapshot(tmp_path, TopicName("shop", "x"))
     with pytest.raises(InvalidArgument, match="is not a directory"):
         read_snapshot(tmp_path / "nowhere", NAME)

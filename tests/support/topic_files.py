@@ -24,7 +24,7 @@ STEP_US = 1_000_000
 
 @dataclass
 class TopicFiles:
-    """Record ``n`` of segment ``s`` has key ``k<n>``, value ``s<s>v<n>`` and header ``n``; typed topics: see ``rows``."""
+    """Record ``n`` of segment ``s`` has key ``k<n>``, value ``s<s>v<n>`` and header ``n``; see ``rows``."""
 
     root: Path
     name: TopicName = field(default_factory=lambda: TopicName("shop", "orders"))
@@ -78,10 +78,8 @@ class TopicFiles:
         preamble = LogPreamble(
             topic=self.name, topic_uid=self.uid, segment=segment, base_offset=start, writer=writer, producers=()
         )
-        content = [encode_preamble(preamble)]
-        for base in range(start, end, per_frame):
-            content.append(self.frame(segment, base, min(base + per_frame, end)))
-        path.write_bytes(b"".join(content))
+        frames = [self.frame(segment, base, min(base + per_frame, end)) for base in range(start, end, per_frame)]
+        path.write_bytes(b"".join((encode_preamble(preamble), *frames)))
         return path
 
     def frame(self, segment: int, base: int, end: int) -> bytes:
