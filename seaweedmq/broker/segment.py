@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
-"""Followers hold what is not fsynced: beyond this an fsync does not wait for the flush interval."""
+"""Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
+leave the page cache early are there again for the next writes."""
 RETRY_S_MAX = 10.0
 """Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
 CLOSE_TIMEOUT_S = 5.0
@@ -260,7 +261,7 @@ class OpenSegment:
         self._drained.fire()
         retired = file is not self._active  # while it was written to: it waits for this to be fsynced and closed
         self._unsynced_bytes += size
-        crowded = bool(self._links) and self._unsynced_bytes >= UNSYNCED_BYTES_MAX
+        crowded = self._unsynced_bytes >= UNSYNCED_BYTES_MAX
         urgent = retired or crowded or self.log.durability is Durability.STORED
         self._context.group_sync.request(self, urgent=urgent)
         self._commit()

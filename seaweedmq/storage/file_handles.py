@@ -12,6 +12,10 @@ from seaweedmq.errors import Closed, NotFound, StorageFailed
 from seaweedmq.storage import file_io
 from seaweedmq.storage.faults import storage_failed
 
+DROP_BYTES = 4 * 1024 * 1024
+"""Synced bytes at a time that leave the page cache: the broker has its own copy of what is read soon, and pages that
+come back at once are faster to write to than memory never touched before (0.3 against 3 GB/s in a virtual machine)."""
+
 
 class FileLogWriter:
     """``ports.LogWriter``. States: good -> failed (nothing more is accepted) -> closed.
@@ -32,6 +36,7 @@ class FileLogWriter:
         self._syncs = syncs
         self._failure: str | None = None
         self._closed = False
+        self._dropped_bytes = 0
         self._named = False
         """Whether the file's directory entry is durable."""
         self._appending = False
@@ -62,9 +67,13 @@ class FileLogWriter:
     async def sync(self) -> None:
         self._check()
         named = self._named
+        end = self._size_bytes
 
         def sync() -> None:
             file_io.sync_file(self._fd)
+            if end - self._dropped_bytes >= DROP_BYTES:
+                file_io.drop_cache(self._fd, self._dropped_bytes, end)
+                self._dropped_bytes = end
             if not named:
                 file_io.sync_directories(self._root, (self._root / self._path).parent)
 

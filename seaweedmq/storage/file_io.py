@@ -50,6 +50,12 @@ def sync_file(fd: int) -> None:
         os.fsync(fd)
 
 
+def drop_cache(fd: int, start: int, end: int) -> None:
+    """Let the system forget its copy of what is durable between two positions."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
+
 def make_directories(root: Path, relative: str) -> Path:
     """``root/relative`` and what is missing on the way to it, but never ``root``.
 
