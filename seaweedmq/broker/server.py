@@ -22,6 +22,7 @@ from seaweedmq.broker.maintenance import Maintenance
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import OpenSegment, SegmentContext
 from seaweedmq.broker.subscribe import SubscribeService
+from seaweedmq.codec import keys
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
@@ -390,7 +391,25 @@ class Broker:
 
     async def describe_topic(self, name: TopicName) -> TopicDescription:
         """See ``ports.BrokerApi``."""
+        await self._catch_up(name)
         return self._leader().description(name)
+
+    async def _catch_up(self, name: TopicName) -> None:
+        """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
+
+        Raises:
+            Unavailable: etcd can not be reached, or the view does not follow in time.
+        """
+        if name in self._view.topics:
+            return
+        entry = await self._meta.get(keys.topic_key(name))
+        if entry is None:
+            return
+        try:
+            async with asyncio.timeout(self._config.rpc_timeout_s):
+                await self._view.wait_revision(entry.mod_revision)
+        except TimeoutError:
+            raise Unavailable(f"broker {self.address} lags behind and does not know {name} yet: try another") from None
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
@@ -408,6 +427,7 @@ class Broker:
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
+        await self._catch_up(name)
         description = self._leader().description(name)
         primaries = sorted({s.primary for s in description.segments if s.is_open})
         gone = [p for p in primaries if p not in description.addresses]
