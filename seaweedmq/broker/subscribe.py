@@ -44,7 +44,7 @@ class SubscribeService:
         found = await self._lookup.segment(opening.topic, opening.segment)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=self._high_watermark(found))
-        credit = _Credit(opening.credit_bytes)
+        credit = _Credit(opening.credit_bytes, found.open.committed_changed if found.open else Signal())
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
             async with aclosing(self._deliver(opening, start, credit)) as replies:
@@ -65,6 +65,7 @@ class SubscribeService:
                 yield SubscribeEnd(end_offset=end, successors=found.segment.successors)
                 return
             segment = found.open
+            credit.check()
             if segment and position >= segment.log.committed:
                 await segment.committed_changed.wait()
                 continue
@@ -121,11 +122,15 @@ class SubscribeService:
 
 
 class _Credit:
-    """Bytes the client is ready to take. A first run may exceed it, so that a small credit does not stall."""
+    """Bytes the client is ready to take. The last frame sent may exceed it, so that a small credit does not stall.
 
-    def __init__(self, credit_bytes: int) -> None:
+    ``records`` is fired too when the client breaks the protocol, to wake who waits for records and not for credit.
+    """
+
+    def __init__(self, credit_bytes: int, records: Signal) -> None:
         self.bytes = 0
         self._changed = Signal()
+        self._records = records
         self._end: SeaweedMQError | None = None
         self._add(credit_bytes)
 
@@ -140,6 +145,7 @@ class _Credit:
             self._end = Closed("the client closed its side of the stream and has no credit left")
         except SeaweedMQError as error:
             self._end = error
+            self._records.fire()
         finally:
             self._changed.fire()
 
@@ -154,11 +160,15 @@ class _Credit:
             if self._end:
                 raise self._end
             await self._changed.wait()
+        self.check()
+
+    def check(self) -> None:
+        """Raise InvalidArgument if the client broke the protocol."""
         if isinstance(self._end, InvalidArgument):
             raise self._end
 
     def spend(self, size_bytes: int) -> None:
-        """Count what is sent; the balance may go below zero by one run of frames."""
+        """Count what is sent; the balance may go below zero by a part of one frame."""
         self.bytes -= size_bytes
 
     def _add(self, credit_bytes: int) -> None:
