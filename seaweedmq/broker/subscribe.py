@@ -10,6 +10,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
+    Frames,
     Start,
     StartKind,
     SubscribeCredit,
@@ -79,23 +80,27 @@ class SubscribeService:
                     yield SubscribeFrames(packed)
                 continue
             until = end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
-            async with aclosing(self._from_files(found, position, until)) as chunks:
-                async for chunk_end, data in chunks:
-                    await credit.available()
-                    position = chunk_end
+            async with aclosing(self._from_files(found, position, until, credit)) as runs:
+                async for position, data in runs:
                     credit.spend(len(data))
                     yield SubscribeFrames(data)
 
-    async def _from_files(self, found: Found, start: int, end: int) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Runs of frames and the offset after each."""
+    async def _from_files(
+        self, found: Found, start: int, end: int, credit: "_Credit"
+    ) -> AsyncGenerator[tuple[int, Frames], None]:
+        """Runs of frames as there is credit for them, each with the offset after it."""
         async with aclosing(
             read_segment(
                 self._store, found.topic, found.segment.id, start, end, chunk_bytes=self._config.read_chunk_bytes
             )
         ) as chunks:
             async for data in chunks:
-                *_, last = split_frames(data, verify=False)
-                yield last.header.end_offset, data
+                rest: Frames = data
+                while rest:
+                    await credit.available()
+                    size, end_offset = _fitting(rest, credit.bytes)
+                    yield end_offset, rest if size == len(rest) else memoryview(rest)[:size]
+                    rest = memoryview(rest)[size:]
 
     def _high_watermark(self, found: Found) -> int:
         if found.open:
@@ -119,6 +124,17 @@ class SubscribeService:
                 "start within them, at 'earliest' or at 'latest'"
             )
         return max(start.value, earliest)
+
+
+def _fitting(data: Frames, size_bytes: int) -> tuple[int, int]:
+    """Size of the frames at the beginning that fit, of the first one at least, and the offset after them."""
+    fitting, end_offset = 0, 0
+    for frame in split_frames(data, verify=False):
+        if fitting and fitting + frame.header.frame_bytes > size_bytes:
+            break
+        fitting += frame.header.frame_bytes
+        end_offset = frame.header.end_offset
+    return fitting, end_offset
 
 
 class _Credit:
