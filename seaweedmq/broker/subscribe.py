@@ -7,7 +7,7 @@ from contextlib import aclosing
 from seaweedmq.broker.lookup import Found, Lookup
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError
+from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     Frames,
@@ -21,6 +21,7 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
 )
+from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.wire import pack_frames
 from seaweedmq.storage.reader import read_segment
@@ -48,7 +49,7 @@ class SubscribeService:
         credit = _Credit(opening.credit_bytes, found.open.committed_changed if found.open else Signal())
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
-            async with aclosing(self._deliver(opening, start, credit)) as replies:
+            async with aclosing(self._deliver(opening, found.topic.uid, start, credit)) as replies:
                 async for reply in replies:
                     yield reply
         finally:
@@ -56,11 +57,12 @@ class SubscribeService:
             await asyncio.wait({reading})
 
     async def _deliver(
-        self, opening: SubscribeOpen, start: int, credit: "_Credit"
+        self, opening: SubscribeOpen, uid: int, start: int, credit: "_Credit"
     ) -> AsyncGenerator[SubscribeReply, None]:
         position = start
         while True:
             found = await self._lookup.segment(opening.topic, opening.segment)
+            self._check_exists(opening.topic, uid)
             end = found.segment.end_offset
             if end is not None and position >= end:
                 yield SubscribeEnd(end_offset=end, successors=found.segment.successors)
@@ -80,10 +82,22 @@ class SubscribeService:
                     yield SubscribeFrames(packed)
                 continue
             until = end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
-            async with aclosing(self._from_files(found, position, until, credit)) as runs:
-                async for position, data in runs:
-                    credit.spend(len(data))
-                    yield SubscribeFrames(data)
+            try:
+                async with aclosing(self._from_files(found, position, until, credit)) as runs:
+                    async for end_offset, data in runs:
+                        self._check_exists(opening.topic, uid)
+                        position = end_offset
+                        credit.spend(len(data))
+                        yield SubscribeFrames(data)
+            except (OutOfRange, NotFound, Corrupt):
+                self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
+                raise
+
+    def _check_exists(self, name: TopicName, uid: int) -> None:
+        """Raise NotFound if the topic was deleted, even if another one has its name now."""
+        topic = self._lookup.view.topics.get(name)
+        if topic is None or topic.uid != uid:
+            raise NotFound(f"topic {name} was deleted")
 
     async def _from_files(
         self, found: Found, start: int, end: int, credit: "_Credit"
