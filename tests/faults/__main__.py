@@ -1,0 +1,101 @@
+"""Hurt a real cluster for some minutes: ``python -m tests.faults --minutes 10 --seed 1 [--fault kill_leader]``.
+
+Every episode has publishers and subscribers on three topics while one fault strikes, or two or three together. Exit
+status 1 if anything acknowledged was lost, duplicated, reordered, or any other promise was broken.
+"""
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults.episode import Outcome, play, possible, stage
+from tests.faults.faults import ALONE, FAULTS
+from tests.faults.network import Unsupported
+
+EPISODES_PER_CLUSTER = 8
+OWN_STORAGE_MIB = 512
+LEASE_TTLS_S = (1.5, 2.0, 3.0)
+
+
+def _choose(rng: random.Random, names: list[str]) -> list[str]:
+    """One fault, or several that may strike together."""
+    together = [name for name in names if FAULTS[name] not in ALONE]
+    if rng.random() < 0.5:
+        return [rng.choice(names)]
+    return rng.sample(together, min(len(together), rng.choice((2, 2, 3))))
+
+
+async def _hurt(args: argparse.Namespace) -> list[Outcome]:
+    rng = random.Random(args.seed)
+    end_s = time.monotonic() + args.minutes * 60
+    outcomes: list[Outcome] = []
+    episode = 0
+    while time.monotonic() < end_s:
+        own_storage = rng.random() < 0.5 or args.fault == "full_disk"
+        ttl_s = args.lease_ttl or rng.choice(LEASE_TTLS_S)
+        directory = Path(tempfile.mkdtemp(prefix="seaweedmq-faults-"))
+        broken = False
+        try:
+            async with stage(
+                directory,
+                brokers=rng.choice((3, 3, 4)),
+                lease_ttl_s=ttl_s,
+                own_storage_mib=OWN_STORAGE_MIB if own_storage else 0,
+                loopback=rng.random() < 0.2,
+            ) as cluster:
+                names = possible(cluster, own_storage=own_storage)
+                for _ in range(EPISODES_PER_CLUSTER):
+                    episode += 1
+                    faults = [args.fault] if args.fault else _choose(rng, names)
+                    outcome = await play(cluster, faults, seed=f"{args.seed}-{episode}", say=_say(args.verbose))
+                    outcomes.append(outcome)
+                    print(f"{episode:4} ttl {ttl_s:g} {outcome.line()}", flush=True)
+                    for violation in outcome.violations[:10]:
+                        print(f"     !! {violation}", flush=True)
+                    if outcome.violations:
+                        broken = True
+                        print(f"     logs stay in {directory}", flush=True)
+                        break
+                    if time.monotonic() >= end_s:
+                        break
+        except Unsupported as why:
+            print(f"skipped: {why}", flush=True)
+            if args.fault:
+                return outcomes
+        if not broken:
+            shutil.rmtree(directory, ignore_errors=True)
+    return outcomes
+
+
+def _say(verbose: bool):
+    began = time.monotonic()
+    return lambda text: print(f"     {time.monotonic() - began:6.2f} {text}", flush=True) if verbose else None
+
+
+def main() -> int:
+    """0 if every promise was kept."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fault", choices=sorted(FAULTS), help="only this one")
+    parser.add_argument("--lease-ttl", type=float, help="seconds; otherwise one of several")
+    parser.add_argument("--verbose", action="store_true", help="say what strikes when")
+    args = parser.parse_args()
+    outcomes = asyncio.run(_hurt(args))
+    print(
+        f"{len(outcomes)} episodes: {sum(o.acked for o in outcomes)} records acknowledged, "
+        f"{sum(o.count('lost') for o in outcomes)} lost, {sum(o.count('duplicated') for o in outcomes)} duplicated, "
+        f"{sum(o.count('reordered', 'offsets fall') for o in outcomes)} reordered, "
+        f"{sum(len(o.violations) for o in outcomes)} violations in all, "
+        f"longest gap between acknowledgements {max((o.gap_s for o in outcomes), default=0.0):.2f} s"
+    )
+    return 1 if any(o.violations for o in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""A cluster of real processes that can be hurt: etcd, brokers, and a proxy between each broker and etcd."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from seaweedmq import aio
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import broker_from_json, segment_from_json
+from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from tests.faults.network import Network
+from tests.faults.proxy import Proxy
+
+START_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 30.0
+LOOK_S = 0.05
+SETTINGS = """
+log_roll_age_s = 4.0
+maintenance_interval_s = 1.0
+log_grace_s = 5.0
+"""
+"""Files are rolled, made into tables and deleted while the faults go on."""
+
+
+class Node:
+    """One place of a broker: an address, a way to etcd, and one process after another."""
+
+    def __init__(self, index: int, etcd: Proxy) -> None:
+        self.index = index
+        self.etcd = etcd
+        self.process: asyncio.subprocess.Process | None = None
+        self.is_frozen = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return self.process.pid if self.process is not None and self.process.returncode is None else None
+
+    def __str__(self) -> str:
+        return f"broker {self.index}"
+
+
+class Cluster:
+    """Use as an async context manager; ``directory`` gets the storage, etcd's data and a log of each broker."""
+
+    def __init__(
+        self, directory: Path, network: Network, *, brokers: int, lease_ttl_s: float, storage: Path | None = None
+    ) -> None:
+        self.directory = directory
+        self.storage = storage or directory / "storage"
+        self.network = network
+        self.lease_ttl_s = lease_ttl_s
+        self.etcd = LocalEtcd(directory / "etcd", fsync=False)
+        self.nodes: list[Node] = []
+        self._brokers = brokers
+        self._meta: EtcdMetaStore | None = None
+
+    async def __aenter__(self) -> "Cluster":
+        await asyncio.to_thread(self.storage.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread((self.directory / "broker.toml").write_text, SETTINGS)
+        await self.etcd.start()
+        host, port = self.etcd.endpoint.rsplit(":", 1)
+        self._meta = EtcdMetaStore(self.etcd.endpoint, timeout_s=1.0)
+        try:
+            for index in range(self._brokers):
+                proxy = Proxy((host, int(port)))
+                await proxy.start(self.network.host)
+                self.nodes.append(Node(index, proxy))
+            for node in self.nodes:
+                await self.start(node)
+            await self.until_ready()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes:
+            await self.kill(node)
+            await node.etcd.close()
+        if self._meta is not None:
+            await self._meta.close()
+        await self.etcd.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.network.advertise(node.index) for node in self.nodes)
+
+    async def connect(self) -> aio.Client:
+        """A client of the cluster."""
+        return await aio.connect(self.bootstrap)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def start(self, node: Node) -> None:
+        """Start a broker on this place, if none runs there."""
+        if node.pid is not None:
+            return
+        command = [*self.network.command(node.index), sys.executable, "-m", "seaweedmq.cli.main", "broker"]
+        command += ["--etcd", node.etcd.address, "--storage", str(self.storage)]
+        command += ["--listen", self.network.listen(node.index), "--advertise", self.network.advertise(node.index)]
+        command += ["--lease-ttl", str(self.lease_ttl_s), "--config", str(self.directory / "broker.toml")]
+        command += ["--parent-pid", str(os.getpid())]
+        log = await asyncio.to_thread(self.log_path(node).open, "ab")
+        with log:
+            node.process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+            )
+        node.is_frozen = False
+
+    def log_path(self, node: Node) -> Path:
+        """What its processes wrote to stderr, one after another."""
+        return self.directory / f"broker-{node.index}.log"
+
+    async def kill(self, node: Node) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if node.process is not None:
+            self.signal(node, signal.SIGKILL)
+            await node.process.wait()
+
+    async def terminate(self, node: Node) -> int:
+        """SIGTERM; the exit status. TimeoutError if it does not end."""
+        assert node.process is not None
+        self.signal(node, signal.SIGTERM)
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            return await node.process.wait()
+
+    def signal(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal, unless it is gone."""
+        if node.process is not None and node.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                node.process.send_signal(number)
+            node.is_frozen = number == signal.SIGSTOP
+
+    # --- the cluster as etcd has it -----------------------------------------------------------------------------------
+
+    @property
+    def meta(self) -> EtcdMetaStore:
+        assert self._meta is not None
+        return self._meta
+
+    async def members(self) -> dict[str, Node]:
+        """Registered broker ids and where their processes run, without those of processes that are gone."""
+        found = await self.meta.list(keys.BROKERS)
+        by_pid = {node.pid: node for node in self.nodes if node.pid is not None}
+        infos = [broker_from_json(entry.value) for entry in found.entries]
+        return {info.id: by_pid[info.pid] for info in infos if info.pid in by_pid}
+
+    async def leader(self) -> Node | None:
+        """Who holds the lock."""
+        lock = await self.meta.get(keys.LEADER)
+        return None if lock is None else (await self.members()).get(lock.value.decode())
+
+    async def open_segments(self, topic: str) -> list[Segment]:
+        """Of one topic."""
+        found = await self.meta.list(keys.segments_prefix(TopicName.parse(topic)))
+        return [s for s in (segment_from_json(entry.value) for entry in found.entries) if s.is_open]
+
+    async def replicas(self, topic: str, place: int) -> list[Node]:
+        """Who has a role (0 primary, 1 follower) for some open segment of the topic, the most segments first."""
+        members = await self.members()
+        counts: dict[int, int] = {}
+        for segment in await self.open_segments(topic):
+            if place < len(segment.replicas) and segment.replicas[place] in members:
+                index = members[segment.replicas[place]].index
+                counts[index] = counts.get(index, 0) + 1
+        return [self.nodes[i] for i in sorted(counts, key=lambda i: (-counts[i], i))]
+
+    async def until_ready(self) -> None:
+        """Every place has a registered broker, and one leads. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not await self._is_ready():
+                    for node in self.nodes:
+                        if node.process is not None and node.process.returncode is not None:
+                            raise Unavailable(f"{node} ended with {node.process.returncode}: {self.log_end(node)}")
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            logs = "\n".join(self.log_end(node) for node in self.nodes)
+            raise Unavailable(f"the cluster is not ready after {START_TIMEOUT_S:g} s:\n{logs}") from None
+
+    async def _is_ready(self) -> bool:
+        try:
+            members = await self.members()
+            return len(set(members.values())) == len(self.nodes) and await self.leader() is not None
+        except SeaweedMQError:
+            return False
+
+    def log_end(self, node: Node, lines: int = 15) -> str:
+        """The last lines of a broker's log."""
+        with self.log_path(node).open(errors="replace") as log:
+            return "".join(log.readlines()[-lines:])
+
+    def log_lines(self, containing: Sequence[str]) -> list[str]:
+        """Lines of any broker's log that hold one of these words."""
+        found = []
+        for node in self.nodes:
+            with self.log_path(node).open(errors="replace") as log:
+                found += [f"{node}: {line.rstrip()}" for line in log if any(word in line for word in containing)]
+        return found

@@ -1,0 +1,154 @@
+"""One episode: users come, faults strike, everything is mended, and what the users saw is judged."""
+
+import asyncio
+import contextlib
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seaweedmq.errors import SeaweedMQError
+from tests.faults.cluster import Cluster
+from tests.faults.faults import ALONE, FAULTS, NEEDS_OWN_STORAGE, NEEDS_PAIRS, Arena, restore
+from tests.faults.network import Loopback, Network, Unsupported, best_network
+from tests.faults.workload import ALL_PLANS, TopicPlan, Workload
+from tests.support.history import Violation
+
+WARM_UP_S = 0.5
+STAGGER_S = 3.0
+"""Faults of one episode begin within this time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What an episode showed."""
+
+    faults: tuple[str, ...]
+    seed: str
+    acked: int = 0
+    read: int = 0
+    violations: list[Violation] = field(default_factory=list)
+    gaps_s: dict[str, float] = field(default_factory=dict)
+    """By label of the topic: ``Waits.gap_s``."""
+    slowest_s: float = 0.0
+    loop_lag_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def gap_s(self) -> float:
+        return max(self.gaps_s.values(), default=0.0)
+
+    def count(self, *rules: str) -> int:
+        """Violations of these rules."""
+        return sum(v.rule in rules for v in self.violations)
+
+    def line(self) -> str:
+        """For people."""
+        counts = Counter(v.rule for v in self.violations)
+        gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
+        bad = ", ".join(f"{count} {rule}" for rule, count in counts.items()) or "ok"
+        return (
+            f"{'+'.join(self.faults):32} {self.acked:6} acknowledged, {self.read:6} read: {bad}; "
+            f"longest gap s: {gaps}; slowest {self.slowest_s:.2f} s (own lag {self.loop_lag_s:.2f} s)"
+        )
+
+
+async def play(
+    cluster: Cluster,
+    faults: Sequence[str],
+    *,
+    seed: str,
+    plans: Sequence[TopicPlan] = ALL_PLANS,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Let these faults strike, together if they are several, while users publish and read."""
+    began = time.monotonic()
+    rng = random.Random(seed)
+    outcome = Outcome(faults=tuple(faults), seed=seed)
+    workload = Workload(cluster.bootstrap, plans, seed=seed)
+    arena = Arena(cluster, [topic.name for topic in workload.topics], rng, say)
+    async with workload:
+        await workload.until_flowing()
+        await asyncio.sleep(WARM_UP_S)
+        workload.forget_waits()
+        await asyncio.gather(
+            *(_strike(arena, name, rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
+        )
+        await restore(cluster)
+        try:
+            await workload.until_flowing()
+            outcome.violations = await workload.finish()
+        except TimeoutError as error:
+            outcome.violations.append(Violation("stuck", f"acknowledgements or reading did not go on: {error!r}"))
+            outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
+        outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+        outcome.loop_lag_s = workload.loop_lag_s
+        for topic in workload.topics:
+            outcome.acked += topic.acked
+            outcome.read += len(topic.history.polled)
+            outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
+            outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+async def _strike(arena: Arena, name: str, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    try:
+        await FAULTS[name](arena)
+    except SeaweedMQError as error:
+        if FAULTS[name] in ALONE:
+            raise
+        arena.say(f"{name} found no victim: {error}")  # with etcd down nobody knows who does what
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    directory: Path, *, brokers: int = 3, lease_ttl_s: float = 2.0, own_storage_mib: int = 0, loopback: bool = False
+) -> AsyncIterator[Cluster]:
+    """A cluster on the best network there is; ``own_storage_mib`` asks for a storage that may be filled.
+
+    Raises:
+        Unsupported: this machine allows no such storage.
+    """
+    network: Network
+    async with contextlib.AsyncExitStack() as stack:
+        if loopback:
+            network = Loopback()
+            await network.start(brokers)
+        else:
+            network, _ = await best_network(brokers)
+        stack.push_async_callback(network.close)
+        storage = None
+        if own_storage_mib:
+            storage = stack.enter_context(small_storage(directory / "storage", own_storage_mib))
+        cluster = Cluster(directory, network, brokers=brokers, lease_ttl_s=lease_ttl_s, storage=storage)
+        yield await stack.enter_async_context(cluster)
+
+
+@contextlib.contextmanager
+def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
+    """A tmpfs of this size. Raises Unsupported: not allowed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounting.returncode != 0:
+        raise Unsupported(f"a small storage needs root and tmpfs: {mounting.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
+
+
+def possible(cluster: Cluster, *, own_storage: bool) -> list[str]:
+    """Names of the faults this cluster can be hurt with."""
+    return [
+        name
+        for name, fault in FAULTS.items()
+        if (cluster.network.can_cut_pairs or fault not in NEEDS_PAIRS)
+        and (own_storage or fault not in NEEDS_OWN_STORAGE)
+    ]

@@ -1,0 +1,328 @@
+"""Everything that goes wrong, by name. A fault strikes, lasts, and mends itself; ``restore`` mends whatever is left."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.logfile import decode_preamble
+from seaweedmq.errors import SeaweedMQError
+from tests.faults.cluster import Cluster, Node
+
+BEYOND_LEASE_S = 1.5
+"""How much longer than the lease something stays frozen or cut off."""
+FILL_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Arena:
+    """Where faults happen."""
+
+    cluster: Cluster
+    topics: Sequence[str]
+    rng: random.Random
+    say: Callable[[str], None]
+    exits: list[str] = field(default_factory=list)
+    """Brokers that did not stop as they should: each a sentence."""
+
+    async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
+        """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
+        leading = await self.cluster.leader()
+        for topic in self.rng.sample(list(self.topics), len(self.topics)):
+            for node in await self.cluster.replicas(topic, place):
+                if (leader is None or (node is leading) is leader) and node.pid is not None and not node.is_frozen:
+                    return node
+        return None
+
+    def some_node(self) -> Node:
+        """Any broker that runs, or any at all."""
+        return self.rng.choice([n for n in self.cluster.nodes if n.pid is not None] or self.cluster.nodes)
+
+
+Fault = Callable[[Arena], Awaitable[None]]
+
+
+# --- killed processes -------------------------------------------------------------------------------------------------
+
+
+async def _kill(arena: Arena, nodes: Sequence[Node], what: str, *, down_s: float) -> None:
+    arena.say(f"SIGKILL of {what}: {', '.join(map(str, nodes))}")
+    await asyncio.gather(*(arena.cluster.kill(node) for node in nodes))
+    await asyncio.sleep(down_s)
+    for node in nodes:
+        await arena.cluster.start(node)
+
+
+async def kill_primary(arena: Arena) -> None:
+    """SIGKILL of a primary that does not lead."""
+    node = await arena.some(0, leader=False) or arena.some_node()
+    await _kill(arena, [node], "a primary that does not lead", down_s=arena.rng.uniform(0, 2))
+
+
+async def kill_follower(arena: Arena) -> None:
+    """SIGKILL of a follower that does not lead."""
+    node = await arena.some(1, leader=False) or arena.some_node()
+    await _kill(arena, [node], "a follower", down_s=arena.rng.uniform(0, 2))
+
+
+async def kill_leader(arena: Arena) -> None:
+    """SIGKILL of the leader, a primary if possible."""
+    node = await arena.some(0, leader=True) or await arena.cluster.leader() or arena.some_node()
+    await _kill(arena, [node], "the leader", down_s=arena.rng.uniform(0, 2))
+
+
+async def kill_all(arena: Arena) -> None:
+    """SIGKILL of all brokers at once."""
+    nodes = [node for node in arena.cluster.nodes if node.pid is not None]
+    await _kill(arena, nodes, "all brokers", down_s=arena.rng.uniform(0, 1))
+
+
+async def torn_write(arena: Arena) -> None:
+    """SIGKILL in the middle of a write: half a frame, or rubbish, at the end of the newest log files."""
+    node = await arena.some(0) or arena.some_node()
+    nodes = [n for n in arena.cluster.nodes if n.pid is not None] if arena.rng.random() < 0.3 else [node]
+    writers = {broker for broker, at in (await arena.cluster.members()).items() if at in nodes}
+    arena.say(f"SIGKILL in the middle of a write: {', '.join(map(str, nodes))}")
+    await asyncio.gather(*(arena.cluster.kill(n) for n in nodes))
+    torn = await asyncio.to_thread(_tear, arena.cluster.storage, writers, arena.rng)
+    arena.say(f"{torn} log files end in half a write")
+    await asyncio.sleep(arena.rng.uniform(0, 1))
+    for n in nodes:
+        await arena.cluster.start(n)
+
+
+def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
+    """Nothing that was fsynced is touched: a write that was under way left a part behind its last one."""
+    newest: dict[Path, Path] = {}
+    for path in sorted(storage.glob("topics/*/*/log/*/*.log")):
+        if path.stem.split("-", 1)[1].split(".")[0] in writers:
+            newest[path.parent] = path
+    for path in newest.values():
+        data = path.read_bytes()
+        tail = rng.randbytes(rng.randint(1, 400))
+        try:
+            _, used = decode_preamble(data)
+            frames = list(split_frames(data[used:]))
+        except SeaweedMQError:
+            frames = []  # killed in a write for real: what is appended makes it worse
+        if frames and rng.random() < 0.7:
+            last = bytes(frames[-1].header_bytes) + bytes(frames[-1].payload)
+            tail = last[: rng.randint(1, len(last) - 1)]
+        with path.open("ab") as log:
+            log.write(tail)
+    return len(newest)
+
+
+# --- frozen processes -------------------------------------------------------------------------------------------------
+
+
+async def _freeze(arena: Arena, node: Node | None, what: str) -> None:
+    node = node or arena.some_node()
+    arena.say(f"SIGSTOP of {what}: {node}")
+    arena.cluster.signal(node, signal.SIGSTOP)
+    await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
+    arena.say(f"SIGCONT of {node}")
+    arena.cluster.signal(node, signal.SIGCONT)
+
+
+async def freeze_primary(arena: Arena) -> None:
+    """SIGSTOP of a primary for longer than its lease."""
+    await _freeze(arena, await arena.some(0, leader=False), "a primary")
+
+
+async def freeze_follower(arena: Arena) -> None:
+    """SIGSTOP of a follower for longer than its lease."""
+    await _freeze(arena, await arena.some(1, leader=False), "a follower")
+
+
+async def freeze_leader(arena: Arena) -> None:
+    """SIGSTOP of the leader for longer than its lease."""
+    await _freeze(arena, await arena.cluster.leader(), "the leader")
+
+
+# --- network ----------------------------------------------------------------------------------------------------------
+
+
+async def _hold(arena: Arena) -> None:
+    await asyncio.sleep(arena.rng.uniform(0.5, arena.cluster.lease_ttl_s + BEYOND_LEASE_S))
+
+
+async def cut_pair(arena: Arena) -> None:
+    """No packets between two brokers; both reach etcd and clients."""
+    await _cut_pair(arena, both_ways=True)
+
+
+async def cut_pair_one_way(arena: Arena) -> None:
+    """No packets from one broker to another, but those the other way."""
+    await _cut_pair(arena, both_ways=False)
+
+
+async def _cut_pair(arena: Arena, *, both_ways: bool) -> None:
+    network = arena.cluster.network
+    one = await arena.some(0) or arena.some_node()
+    other = arena.rng.choice([node for node in arena.cluster.nodes if node is not one])
+    if not both_ways and arena.rng.random() < 0.5:
+        one, other = other, one
+    arena.say(f"no packets from {one} to {other}" + (" and back" if both_ways else ""))
+    await network.cut_pair(one.index, other.index)
+    if both_ways:
+        await network.cut_pair(other.index, one.index)
+    await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
+    await network.heal()
+    arena.say("packets arrive again")
+
+
+async def cut_off(arena: Arena) -> None:
+    """No other broker reaches one of them, which still reaches etcd."""
+    node = await arena.some(0) or arena.some_node()
+    arena.say(f"nobody reaches {node}")
+    await arena.cluster.network.cut_off(node.index)
+    await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
+    await arena.cluster.network.heal()
+    arena.say(f"{node} is reached again")
+
+
+async def cut_etcd(arena: Arena) -> None:
+    """A primary does not reach etcd, nor hear from it."""
+    await _cut_etcd(arena, await arena.some(0, leader=False), there=True, back=True)
+
+
+async def cut_etcd_there(arena: Arena) -> None:
+    """What a broker sends to etcd does not arrive."""
+    await _cut_etcd(arena, await arena.some(0), there=True, back=False)
+
+
+async def cut_etcd_back(arena: Arena) -> None:
+    """A broker's requests reach etcd, and the answers are lost."""
+    await _cut_etcd(arena, await arena.some(0), there=False, back=True)
+
+
+async def cut_etcd_leader(arena: Arena) -> None:
+    """The leader and etcd are cut off from each other."""
+    await _cut_etcd(arena, await arena.cluster.leader(), there=True, back=True)
+
+
+async def _cut_etcd(arena: Arena, node: Node | None, *, there: bool, back: bool) -> None:
+    node = node or arena.some_node()
+    ways = "to and from" if there and back else "to" if there else "from"
+    arena.say(f"nothing gets {ways} etcd for {node}")
+    node.etcd.cut(there=there, back=back)
+    await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
+    node.etcd.heal()
+    arena.say(f"{node} and etcd hear each other again")
+
+
+# --- etcd -------------------------------------------------------------------------------------------------------------
+
+
+async def kill_etcd(arena: Arena) -> None:
+    """SIGKILL of etcd, and a restart on the same data."""
+    arena.say("SIGKILL of etcd")
+    await arena.cluster.etcd.kill()
+    await _hold(arena)
+    await arena.cluster.etcd.start()
+    arena.say("etcd runs again")
+
+
+async def freeze_etcd(arena: Arena) -> None:
+    """SIGSTOP of etcd, and SIGCONT."""
+    arena.say("SIGSTOP of etcd")
+    arena.cluster.etcd.freeze()
+    await _hold(arena)
+    arena.cluster.etcd.thaw()
+    arena.say("SIGCONT of etcd")
+
+
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+def filler(cluster: Cluster) -> Path:
+    """The file that takes all the room."""
+    return cluster.storage / "filler"
+
+
+async def full_disk(arena: Arena) -> None:
+    """The storage is full for a while. Needs a storage of its own, or it would fill somebody else's disk."""
+    filled = await asyncio.to_thread(_fill, filler(arena.cluster))
+    arena.say(f"the storage is full, {filled >> 20} MiB of it are not ours")
+    await asyncio.sleep(arena.rng.uniform(1, 4))
+    await asyncio.to_thread(filler(arena.cluster).unlink, missing_ok=True)
+    arena.say("the storage has room again")
+
+
+def _fill(path: Path) -> int:
+    size, chunk = 0, FILL_BYTES
+    with path.open("wb", buffering=0) as file:
+        while chunk:
+            try:
+                os.posix_fallocate(file.fileno(), size, chunk)
+                size += chunk
+            except OSError:
+                chunk //= 2
+    return size
+
+
+# --- on purpose -------------------------------------------------------------------------------------------------------
+
+
+async def rolling_restart(arena: Arena) -> None:
+    """Every broker in turn: SIGTERM, wait for its end, start it again, wait until it serves."""
+    for node in arena.cluster.nodes:
+        if node.pid is None:
+            continue
+        arena.say(f"SIGTERM of {node}")
+        status = await arena.cluster.terminate(node)
+        if status != 0:
+            arena.exits.append(f"{node} ended with {status} after SIGTERM: {arena.cluster.log_end(node)}")
+        await arena.cluster.start(node)
+        await arena.cluster.until_ready()
+    arena.say("every broker was restarted")
+
+
+async def drain(arena: Arena) -> None:
+    """All segments are moved away from a broker, which is then stopped and started again."""
+    node = await arena.some(0) or arena.some_node()
+    arena.say(f"drains {node}")
+    async with await arena.cluster.connect() as client:
+        await client.admin.drain(arena.cluster.network.advertise(node.index))
+    for topic in arena.topics:
+        if node in await arena.cluster.replicas(topic, 0) + await arena.cluster.replicas(topic, 1):
+            arena.exits.append(f"{node} was drained and still has segments of {topic}")
+    status = await arena.cluster.terminate(node)
+    if status != 0:
+        arena.exits.append(f"{node} ended with {status} after SIGTERM: {arena.cluster.log_end(node)}")
+    await arena.cluster.start(node)
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        *(kill_primary, kill_follower, kill_leader, kill_all, torn_write),
+        *(freeze_primary, freeze_follower, freeze_leader),
+        *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
+        *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
+    )
+}
+ALONE = (rolling_restart, drain)
+"""They wait for a well cluster, so nothing else may go wrong meanwhile."""
+NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
+NEEDS_OWN_STORAGE = (full_disk,)
+
+
+async def restore(cluster: Cluster) -> None:
+    """Mend everything: packets pass, processes run, the storage has room, the cluster is whole."""
+    await cluster.network.heal()
+    await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
+    if cluster.etcd.pid is not None:
+        cluster.etcd.thaw()
+    await cluster.etcd.start()
+    for node in cluster.nodes:
+        node.etcd.heal()
+        cluster.signal(node, signal.SIGCONT)
+    for node in cluster.nodes:
+        await cluster.start(node)
+    await cluster.until_ready()
