@@ -34,7 +34,7 @@ STREAM_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 TABLES_TIMEOUT_S = 30.0
 STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, fsynced", "subscribe, live", "Spark: read, group, mean"
-TABLES = f"topics/{TOPIC}/table/*/*.parquet"
+TABLES = f"topics/{TOPIC}/table/*.parquet"
 
 BROKER_SETTINGS = """
 # Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
@@ -205,7 +205,7 @@ def _tables(storage: Path) -> list[_Table]:
     """The Parquet files that are complete; their names say what they hold."""
     found = []
     for path in storage.glob(TABLES):
-        base, _, end = path.stem.partition("-")
+        _, base, end = path.stem.split("-")
         found.append(_Table(int(end) - int(base), path.stat().st_size))
     return found
 

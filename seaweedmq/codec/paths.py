@@ -5,9 +5,11 @@
     topics/<namespace>/<topic>/topic.json
     topics/<namespace>/<topic>/lineage.json
     topics/<namespace>/<topic>/log/<segment, 8 digits>/<base offset, 20 digits>-<writer>.log
-    topics/<namespace>/<topic>/table/<segment, 8 digits>/<base, 20 digits>-<end, 20 digits>.parquet
+    topics/<namespace>/<topic>/table/<segment, 8 digits>-<base, 20 digits>-<end, 20 digits>.parquet
 
-Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping.
+Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
+topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
+skips those that begin with ``_``. Whatever else is put there begins with a dot: both pass over that.
 """
 
 import re
@@ -24,7 +26,7 @@ Kind: TypeAlias = Literal["log", "table"]
 _FILE = re.compile(
     r"topics/(?P<namespace>[^/]+)/(?P<topic>[^/]+)/"
     r"(?:log/(?P<log_segment>[0-9]{8,10})/(?P<log_base>[0-9]{20})-(?P<writer>[^/]+)\.log"
-    r"|table/(?P<table_segment>[0-9]{8,10})/(?P<table_base>[0-9]{20})-(?P<table_end>[0-9]{20})\.parquet)",
+    r"|table/(?P<table_segment>[0-9]{8,10})-(?P<table_base>[0-9]{20})-(?P<table_end>[0-9]{20})\.parquet)",
     re.ASCII,
 )
 
@@ -47,9 +49,19 @@ def topic_dir(topic: TopicName) -> str:
     return f"{TOPICS}/{topic.namespace}/{topic.name}"
 
 
-def segment_dir(topic: TopicName, segment: int, kind: Kind) -> str:
-    """Folder of one segment's log or table files."""
-    return f"{topic_dir(topic)}/{kind}/{segment:08d}"
+def log_dir(topic: TopicName, segment: int) -> str:
+    """Folder of one segment's log files."""
+    return f"{topic_dir(topic)}/log/{segment:08d}"
+
+
+def table_dir(topic: TopicName) -> str:
+    """Folder of the tables of all of a topic's segments."""
+    return f"{topic_dir(topic)}/table"
+
+
+def table_prefix(segment: int) -> str:
+    """What the names of one segment's tables in that folder begin with, and no other's."""
+    return f"{segment:08d}-"
 
 
 def document_path(topic: TopicName, name: str) -> str:
@@ -63,7 +75,7 @@ def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> s
     Raises:
         InvalidArgument: the writer's id can not be part of a file name.
     """
-    return f"{segment_dir(topic, segment, 'log')}/{base_offset:020d}-{check_name('writer', writer)}.log"
+    return f"{log_dir(topic, segment)}/{base_offset:020d}-{check_name('writer', writer)}.log"
 
 
 def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
@@ -74,7 +86,7 @@ def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
     """
     if not 0 <= base < end:
         raise InvalidArgument(f"table of offsets [{base}, {end}): a table file holds at least one record")
-    return f"{segment_dir(topic, segment, 'table')}/{base:020d}-{end:020d}.parquet"
+    return f"{table_dir(topic)}/{table_prefix(segment)}{base:020d}-{end:020d}.parquet"
 
 
 def parse_segment_file(path: str) -> SegmentFileName | None:

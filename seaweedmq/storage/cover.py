@@ -1,8 +1,9 @@
 """Which files hold which offsets of a segment: Parquet first, logs for the rest. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seaweedmq.errors import Unavailable
 from seaweedmq.ports import FileKind, SegmentFile
 
 
@@ -45,6 +46,22 @@ def log_at(logs: Sequence[SegmentFile], position: int, passed: set[str]) -> Segm
     """The log to look for ``position`` in: it begins closest below, and was not looked through before."""
     usable = (f for f in logs if f.base_offset <= position and f.path not in passed)
     return max(usable, key=lambda f: (f.base_offset, f.size_bytes, f.path), default=None)
+
+
+def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int) -> None:
+    """Make sure that a new table of offsets ``[base, end)`` has no record that another one of the segment has.
+
+    Plain Parquet readers take whatever lies in the table folder: they would see such a record twice.
+
+    Raises:
+        Unavailable: another converter was faster.
+    """
+    for table in tables:
+        if table.base_offset < end and base < _end(table):
+            raise Unavailable(
+                f"offsets [{base}, {end}) were converted by another process meanwhile: {table.path}; "
+                "convert again, and what it holds is left out"
+            )
 
 
 def _logs_for(logs: Sequence[SegmentFile], until: int) -> tuple[SegmentFile, ...]:

@@ -1,10 +1,12 @@
-"""Listing one folder of log or table files."""
+"""Listing the log and table files of a mounted directory."""
 
 import logging
 import os
+from collections.abc import Iterable, Set
 from pathlib import Path
 
-from seaweedmq.codec.paths import parse_segment_file
+from seaweedmq.codec.paths import log_dir, parse_segment_file, table_dir, table_prefix
+from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 
 logger = logging.getLogger(__name__)
@@ -13,12 +15,27 @@ _reported: set[str] = set()
 _REPORTED_MAX = 10_000
 
 
-def scan_directory(root: Path, directory: str) -> list[SegmentFile]:
-    """The files of ``root/directory`` that are ours, in no order; empty if there is no such folder.
+def scan_segment(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
+    """Log and table files of a segment, in no order. Logs are listed first: one that is gone by then is a table.
 
     Names that begin with a dot are being written. Other foreign names are reported once and left alone, and so is
     what is not a plain file.
     """
+    return scan_logs(root, topic, segment) + scan_tables(root, topic, [segment])
+
+
+def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
+    """Log files of a segment; empty if there is no such folder."""
+    return _scan(root, log_dir(topic, segment), None)
+
+
+def scan_tables(root: Path, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
+    """Tables of some segments; those of others cost no more than their name."""
+    return _scan(root, table_dir(topic), {table_prefix(segment) for segment in segments})
+
+
+def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:
+    """The files of ``root/directory`` that are ours, and begin with one of the prefixes: up to the first dash."""
     files = []
     try:
         entries = os.scandir(root / directory)
@@ -28,6 +45,8 @@ def scan_directory(root: Path, directory: str) -> list[SegmentFile]:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
+            if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
+                continue  # another segment's
             path = f"{directory}/{entry.name}"
             name = parse_segment_file(path)
             if name is None or not entry.is_file():
@@ -51,6 +70,10 @@ def scan_directory(root: Path, directory: str) -> list[SegmentFile]:
                 )
             )
     return files
+
+
+def _prefix(name: str) -> str:
+    return name[: name.find("-") + 1]
 
 
 def _report_foreign(path: Path) -> None:

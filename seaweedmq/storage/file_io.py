@@ -10,10 +10,12 @@ IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_name
 """Buffers one writev takes. POSIX promises 16."""
 
 TEMPORARY_PREFIX = ".tmp-"
-"""Spark and Hadoop ignore names that begin with a dot, so a reader of the folder never sees a half-written file."""
+"""Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
 TEMPORARY_AGE_S_MAX = 86_400.0
 
 _counter = itertools.count()
+_process = os.urandom(4).hex()
+"""Process ids are not enough: in containers, on machines that share the storage, they are often the same."""
 
 
 def write_all(fd: int, chunks: Sequence[bytes | memoryview]) -> None:
@@ -89,7 +91,7 @@ def sync_directories(root: Path, directory: Path) -> None:
 
 def temporary_name(directory: Path) -> Path:
     """A name in ``directory`` that no other process uses and no reader looks at."""
-    return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_counter)}"
+    return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{_process}-{next(_counter)}"
 
 
 @contextlib.contextmanager

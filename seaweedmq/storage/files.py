@@ -11,18 +11,12 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from seaweedmq.codec.documents import topic_from_document
-from seaweedmq.codec.paths import (
-    TOPIC_DOCUMENT,
-    document_path,
-    log_path,
-    segment_dir,
-    topic_dir,
-)
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, log_path, topic_dir
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.ports import SegmentFile
 from seaweedmq.storage import file_io
-from seaweedmq.storage.directory import scan_directory
+from seaweedmq.storage.directory import scan_segment
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.file_handles import FileLogReader, FileLogWriter
 
@@ -85,10 +79,12 @@ class FileSegmentStore:
         return FileLogWriter(self.root, relative, fd, len(preamble), writes=self._writes, syncs=self._syncs)
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        def scan() -> list[SegmentFile]:
-            return [f for kind in FileKind for f in scan_directory(self.root, segment_dir(topic, segment, kind.value))]
-
-        files = await self._run(self._reads, "list files of", self.root / topic_dir(topic), scan)
+        files = await self._run(
+            self._reads,
+            "list files of",
+            self.root / topic_dir(topic),
+            lambda: scan_segment(self.root, topic, segment),
+        )
         return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> FileLogReader:

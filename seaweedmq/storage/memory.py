@@ -12,10 +12,20 @@ from enum import StrEnum
 from pathlib import Path
 
 from seaweedmq.codec.documents import topic_from_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, log_path, parse_segment_file, segment_dir, topic_dir
+from seaweedmq.codec.paths import (
+    TOPIC_DOCUMENT,
+    document_path,
+    log_dir,
+    log_path,
+    parse_segment_file,
+    table_dir,
+    table_prefix,
+    topic_dir,
+)
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.cover import refuse_overlap
 
 
 class StorageOp(StrEnum):
@@ -98,12 +108,9 @@ class MemorySegmentStore:
         return MemoryLogWriter(self, path, file)
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        directories = tuple(segment_dir(topic, segment, kind.value) + "/" for kind in FileKind)
         await self.fault(StorageOp.LIST, topic_dir(topic))
-        found = [self._described(path, file) for path, file in self.files.items() if path.startswith(directories)]
-        return sorted(
-            (f for f in found if f is not None), key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0)
-        )
+        found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
+        return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> "MemoryLogReader":
         await self.fault(StorageOp.OPEN, file.path)
@@ -134,8 +141,15 @@ class MemorySegmentStore:
         await self.put_file(document_path(topic, name), content)
 
     async def put_file(self, path: str, content: bytes) -> None:
-        """Replace a whole file atomically and durably."""
+        """Replace a whole file atomically and durably.
+
+        Raises:
+            Unavailable: it is a table of records that another table holds.
+        """
         await self.fault(StorageOp.PUT, path)
+        name = parse_segment_file(path)
+        if name is not None and name.end_offset is not None:
+            refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
@@ -155,6 +169,13 @@ class MemorySegmentStore:
         if self._materialized is not None:
             self._materialized.cleanup()
             self._materialized = None
+
+    def _tables(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        return self._listed(f"{table_dir(topic)}/{table_prefix(segment)}")
+
+    def _listed(self, prefix: str) -> list[SegmentFile]:
+        found = [self._described(path, file) for path, file in self.files.items() if path.startswith(prefix)]
+        return [f for f in found if f is not None]
 
     def _described(self, path: str, file: MemoryFile) -> SegmentFile | None:
         name = parse_segment_file(path)

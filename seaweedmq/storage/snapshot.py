@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
-from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, Kind, document_path, segment_dir, topic_dir
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.directory import scan_directory
+from seaweedmq.storage.directory import scan_logs, scan_tables
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.snapshot_plan import SnapshotPiece, plan_snapshot
 
-_KINDS: tuple[Kind, ...] = ("log", "table")
 _NAMES_SHOWN_MAX = 20
 
 
@@ -69,15 +68,12 @@ def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[Se
     Raises:
         StorageFailed: the directory refused.
     """
-    wanted = frozenset(segments)
-    found: list[SegmentFile] = []
-    for kind in _KINDS:
-        for directory in sorted({segment_dir(name, segment, kind) for segment in wanted}):
-            try:
-                found += scan_directory(root, directory)
-            except OSError as e:
-                raise storage_failed("list", str(root / directory), e) from e
-    return tuple(f for f in found if f.segment in wanted)
+    wanted = sorted(set(segments))
+    try:
+        logs = [f for segment in wanted for f in scan_logs(root, name, segment)]
+        return (*logs, *scan_tables(root, name, wanted))
+    except OSError as e:
+        raise storage_failed("list files of", str(root / topic_dir(name)), e) from e
 
 
 def list_topics(root: Path) -> list[TopicName]:

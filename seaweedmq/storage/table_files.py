@@ -1,19 +1,28 @@
 """Conversion between files of a mounted directory. Blocking; used by the child process."""
 
+import contextlib
+import errno
+import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from seaweedmq.codec.paths import segment_dir, table_path
-from seaweedmq.errors import NotFound
+from seaweedmq.codec.paths import log_dir, table_dir, table_path
+from seaweedmq.errors import NotFound, Unavailable
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage import file_io
-from seaweedmq.storage.directory import scan_directory
+from seaweedmq.storage.cover import refuse_overlap
+from seaweedmq.storage.directory import scan_segment, scan_tables
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.tables import Job, convert_logs
+
+LOCK_NAME = ".converting"
+"""In the folder of a segment's logs."""
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def convert_files(
@@ -24,29 +33,53 @@ def convert_files(
     Raises:
         Corrupt: as ``convert_logs``.
         NotFound: a log was deleted meanwhile.
+        Unavailable: another process converts the segment, or just did.
         StorageFailed: the directory refused.
     """
     if not logs:
         return []
     name, segment = logs[0].topic, logs[0].segment
     try:
-        target = DirectoryTarget(root, name, segment)
-        listed = [f for kind in FileKind for f in scan_directory(root, segment_dir(name, segment, kind.value))]
-        job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
-        with _Logs(root) as files:
+        with _alone(root, name, segment), _Logs(root) as files:
+            target = DirectoryTarget(root, name, segment)
+            listed = scan_segment(root, name, segment)
+            job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
             return convert_logs(job, files.read, target)
     except OSError as e:
-        raise storage_failed("convert log files of", str(root / segment_dir(name, segment, "log")), e) from e
+        raise storage_failed("convert log files of", str(root / log_dir(name, segment)), e) from e
+
+
+@contextlib.contextmanager
+def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
+    """Keep others from converting the segment: the worker of a broker that lost it may still be at it, and tables
+    must not overlap. The lock goes with the process, however that ends."""
+    path = root / log_dir(topic, segment) / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        raise NotFound(f"{path.parent} is gone: the topic was deleted, or the storage is not mounted") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable(f"{topic}#{segment} is being converted by another process: try again later") from None
+        except OSError as e:
+            # A file system without locks: that the names are looked at again before publishing has to do.
+            if e.errno not in _NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(fd)
 
 
 class DirectoryTarget:
-    """``TableTarget`` in the table folder of one segment."""
+    """``TableTarget`` in the table folder of a topic, for one segment."""
 
     def __init__(self, root: Path, topic: TopicName, segment: int) -> None:
         self._root = root
         self._topic = topic
         self._segment = segment
-        self._directory = file_io.make_directories(root, segment_dir(topic, segment, "table"))
+        self._directory = file_io.make_directories(root, table_dir(topic))
         file_io.remove_stale_temporaries(self._directory, time.time())
 
     def create(self) -> IO[bytes]:
@@ -54,6 +87,7 @@ class DirectoryTarget:
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         sink.close()
+        refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
         path = table_path(self._topic, self._segment, base, end)
         final = self._root / path
         file_io.publish(self._root, Path(sink.name), final)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.codec.paths import document_path, log_path, parse_segment_file, table_path, topic_dir
+from seaweedmq.codec.paths import (
+    document_path,
+    log_path,
+    parse_segment_file,
+    table_dir,
+    table_path,
+    table_prefix,
+    topic_dir,
+)
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 
@@ -21,7 +29,7 @@ def test_where_things_lie():
     assert log_path(ORDERS, 7, 100, "b-7f3a") == "topics/shop/orders.v2/log/00000007/00000000000000000100-b-7f3a.log"
     assert (
         table_path(ORDERS, 7, 100, 250)
-        == "topics/shop/orders.v2/table/00000007/00000000000000000100-00000000000000000250.parquet"
+        == "topics/shop/orders.v2/table/00000007-00000000000000000100-00000000000000000250.parquet"
     )
 
 
@@ -34,6 +42,12 @@ def test_the_name_of_a_log_file_says_all_that_was_put_in(topic: TopicName, segme
 def test_the_name_of_a_table_says_all_that_was_put_in(topic: TopicName, segment: int, base: int, count: int):
     path = table_path(topic, segment, base, base + count)
     assert parse_segment_file(path) == (topic, segment, "table", base, base + count, "")
+
+
+@given(TOPICS, SEGMENTS, SEGMENTS)
+def test_the_tables_of_a_segment_are_told_by_how_their_names_begin(topic: TopicName, segment: int, other: int):
+    beginning = f"{table_dir(topic)}/{table_prefix(segment)}"
+    assert table_path(topic, other, 0, 1).startswith(beginning) == (segment == other)
 
 
 @given(OFFSETS, OFFSETS)
@@ -56,10 +70,12 @@ def test_names_sort_as_offsets_do(one: int, other: int):
         "topics/shop/orders/log/\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0667/00000000000000000100-w.log",
         "topics/../orders/log/00000007/00000000000000000100-w.log",
         "/topics/shop/orders/log/00000007/00000000000000000100-w.log",
-        "topics/shop/orders/table/00000007/00000000000000000100-00000000000000000100.parquet",
-        "topics/shop/orders/table/00000007/00000000000000000100-00000000000000000099.parquet",
-        "topics/shop/orders/table/00000007/.00000000000000000100-00000000000000000200.parquet.tmp",
-        "topics/shop/orders/table/00000007/part-00000.parquet",
+        "topics/shop/orders/table/00000007-00000000000000000100-00000000000000000100.parquet",
+        "topics/shop/orders/table/00000007-00000000000000000100-00000000000000000099.parquet",
+        "topics/shop/orders/table/000000007-00000000000000000100-00000000000000000200.parquet",
+        "topics/shop/orders/table/.00000007-00000000000000000100-00000000000000000200.parquet",
+        "topics/shop/orders/table/00000007/00000000000000000100-00000000000000000200.parquet",
+        "topics/shop/orders/table/part-00000.parquet",
     ],
 )
 def test_foreign_names_are_not_taken_for_ours(path: str):

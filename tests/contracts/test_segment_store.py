@@ -69,6 +69,13 @@ async def test_files_are_listed_by_offset_and_writer_with_what_their_names_say(s
     assert first.modified_us > 0
 
 
+async def test_each_segment_has_its_own_files(store: SegmentStore) -> None:
+    for segment in (0, 1, 10):
+        await write_log(store, 0, [b"x"], segment=segment)
+    for segment in (0, 1, 10):
+        assert [f.segment for f in await store.list_files(NAME, segment)] == [segment]
+
+
 async def test_nothing_is_listed_of_an_unknown_topic_or_segment(store: SegmentStore) -> None:
     await write_log(store, 0, [b"x"])
     assert await store.list_files(NAME, 1) == []

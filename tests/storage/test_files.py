@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.paths import segment_dir
+from seaweedmq.codec.paths import log_dir, table_dir, table_path
 from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage import file_io
 from seaweedmq.storage.files import FileSegmentStore, open_store
@@ -102,7 +102,7 @@ async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
     log = await begin_log(store, 0)
     await log.sync()
     await log.sync()
-    assert synced == [store.root / segment_dir(NAME, 0, "log")]
+    assert synced == [store.root / log_dir(NAME, 0)]
     await log.close()
 
 
@@ -129,7 +129,7 @@ async def test_foreign_files_are_reported_once_and_left_alone(
     store: FileSegmentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await write_log(store, 0, [b"x"])
-    folder = store.root / segment_dir(NAME, 0, "log")
+    folder = store.root / log_dir(NAME, 0)
     for name in ("notes.txt", "1-b.log", "00000000000000000005.log", ".tmp-1-1"):
         (folder / name).write_text("mine")
     (folder / "00000000000000000009-b-9.log").mkdir()
@@ -139,6 +139,21 @@ async def test_foreign_files_are_reported_once_and_left_alone(
     assert [f.base_offset for f in first] == [0]
     assert len(caplog.records) == 4
     assert (folder / "notes.txt").exists()
+
+
+async def test_foreign_files_among_the_tables_are_reported_too(
+    store: FileSegmentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = store.root / table_dir(NAME)
+    folder.mkdir(parents=True)
+    own, others = table_path(NAME, 0, 0, 5), table_path(NAME, 1, 0, 5)
+    for path in (store.root / own, store.root / others, folder / "part-0.parquet", folder / "00000000-9.parquet"):
+        path.write_text("mine")
+    (folder / ".tmp-1-1").write_text("half")
+    with caplog.at_level(logging.WARNING):
+        assert [f.path for f in await store.list_files(NAME, 0)] == [own]
+        assert [f.path for f in await store.list_files(NAME, 1)] == [others]
+    assert sorted(Path(r.args[0]).name for r in caplog.records if r.args) == ["00000000-9.parquet", "part-0.parquet"]
 
 
 async def test_only_a_day_old_temporary_files_are_removed(store: FileSegmentStore) -> None:

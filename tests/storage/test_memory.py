@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from seaweedmq.errors import StorageFailed
+from seaweedmq.codec.paths import table_path
+from seaweedmq.errors import StorageFailed, Unavailable
 from seaweedmq.storage.memory import MemorySegmentStore, StorageOp
 from tests.support.segments import NAME, begin_log, make_preamble
 
@@ -47,6 +48,16 @@ async def test_a_crash_may_tear_the_last_write() -> None:
         assert b"0123456789".startswith(data)
         kept.add(len(data))
     assert len(kept) > 5
+
+
+async def test_tables_never_overlap() -> None:
+    store = make_store()
+    await store.put_file(table_path(NAME, 0, 10, 20), b"first")
+    for base, end in ((10, 20), (0, 11), (19, 30), (12, 13)):
+        with pytest.raises(Unavailable, match="were converted by another process meanwhile"):
+            await store.put_file(table_path(NAME, 0, base, end), b"second")
+    for segment, base, end in ((0, 0, 10), (0, 20, 30), (1, 10, 20)):
+        await store.put_file(table_path(NAME, segment, base, end), b"beside it")
 
 
 async def test_a_failing_append_poisons_the_writer_and_may_leave_a_part() -> None:

@@ -1,19 +1,25 @@
 """Log files become Parquet tables: every record once, whatever overlaps, tears or breaks."""
 
-from collections.abc import AsyncIterator
+import errno
+import fcntl
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import IO
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.batch import schema_to_bytes
-from seaweedmq.codec.paths import segment_dir
-from seaweedmq.errors import Corrupt
+from seaweedmq.codec.paths import log_dir, table_dir
+from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.files import FileSegmentStore
-from seaweedmq.storage.table_files import convert_files
+from seaweedmq.storage.table_files import LOCK_NAME, DirectoryTarget, convert_files
 from tests.support.segments import (
     NAME,
     T0,
@@ -49,7 +55,7 @@ def convert(
 
 def offsets(store: FileSegmentStore) -> list[int]:
     """Of all rows a reader of the table folder finds."""
-    folder = store.root / segment_dir(NAME, 0, "table")
+    folder = store.root / table_dir(NAME)
     return sorted(o for p in folder.glob("*.parquet") for o in pq.read_table(p)["_offset"].to_pylist())
 
 
@@ -140,7 +146,7 @@ async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_
     at = len(make_preamble(0)) + len(make_frame(0, 10))
     with pytest.raises(Corrupt, match=rf"{log.path} is damaged at byte {at}, offset 10"):
         convert(store, [log])
-    assert list((store.root / segment_dir(NAME, 0, "table")).iterdir()) == []
+    assert list((store.root / table_dir(NAME)).iterdir()) == []
     assert await logs_of(store) == [log]
 
 
@@ -185,6 +191,79 @@ async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
         range(40)
     )
     assert len(await tables_of(store)) > 1
+
+
+async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand(store: FileSegmentStore) -> None:
+    convert(store, [await write_log(store, 0, [make_frame(0, 10)])], row_group_bytes=10**6)
+    convert(store, [await write_log(store, 0, [make_frame(0, 30)], segment=1)], row_group_bytes=10**6)
+    folder = store.root / table_dir(NAME)
+    (folder / ".tmp-1-1").write_bytes(b"PAR1, half written")
+    read: tuple[Callable[[Path], pa.Table], ...] = (
+        pq.read_table,
+        lambda path: ds.dataset(path, format="parquet").to_table(),
+        lambda path: pa.Table.from_pandas(pd.read_parquet(path)),
+    )
+    for reader in read:
+        found = reader(folder)
+        assert sorted(zip(found["_segment"].to_pylist(), found["_offset"].to_pylist(), strict=True)) == [
+            *((0, offset) for offset in range(10)),
+            *((1, offset) for offset in range(30)),
+        ]
+    for segment in (0, 1):
+        (table,) = await tables_of(store, segment)
+        statistics = pq.read_metadata(store.root / table.path).row_group(0).column(0).statistics
+        assert (statistics.min, statistics.max) == (segment, segment)
+        assert [f.segment for f in await store.list_files(NAME, segment)] == [segment] * 2
+
+
+class Racing(DirectoryTarget):
+    """Another converter publishes the same records just before this one does."""
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        faster = DirectoryTarget(self._root, NAME, 0)
+        other = faster.create()
+        other.write(b"of the other one")
+        faster.publish(other, base, end - 1)
+        return super().publish(sink, base, end)
+
+
+async def test_two_converters_never_make_tables_that_overlap(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    monkeypatch.setattr("seaweedmq.storage.table_files.DirectoryTarget", Racing)
+    with pytest.raises(Unavailable, match=r"offsets \[0, 10\) were converted by another process meanwhile"):
+        convert(store, [log])
+    assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 9)]
+    monkeypatch.undo()
+    assert convert(store, [log]) == [(0, 9), (9, 10)]
+
+
+async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    with (store.root / log_dir(NAME, 0) / LOCK_NAME).open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="shop/orders#0 is being converted by another process"):
+            convert(store, [log])
+    assert convert(store, [log]) == [(0, 10)]
+
+
+async def test_a_file_system_without_locks_will_do(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+
+    def no_locks(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert convert(store, [log]) == [(0, 10)]
+
+
+async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    shutil.rmtree(store.root / "topics")
+    with pytest.raises(NotFound, match="the topic was deleted"):
+        convert(store, [log])
+    assert list(store.root.iterdir()) == []
 
 
 async def test_what_lies_behind_the_end_of_the_segment_is_not_even_read(store: FileSegmentStore) -> None:

@@ -81,7 +81,7 @@ def make_frame(
     if schema is None:
         columns.append(pa.array([value_of(o, size) for o in offsets], pa.binary()))
     else:
-        columns += [pa.array([o for o in offsets], f.type) for f in schema]
+        columns += [pa.array(list(offsets), f.type) for f in schema]
     frame = encode_frame(
         pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, schema)),
         flags=flags,
@@ -101,16 +101,26 @@ def value_of(offset: int, size: int = 20) -> bytes:
     return (b"value-%d." % offset).ljust(size, b"x")
 
 
-def make_preamble(base: int, writer: str = "b-1", uid: int = 7, producers: Sequence[ProducerRecord] = ()) -> bytes:
+def make_preamble(
+    base: int, writer: str = "b-1", uid: int = 7, producers: Sequence[ProducerRecord] = (), segment: int = 0
+) -> bytes:
     return encode_preamble(
-        LogPreamble(topic=NAME, topic_uid=uid, segment=0, base_offset=base, writer=writer, producers=tuple(producers))
+        LogPreamble(
+            topic=NAME, topic_uid=uid, segment=segment, base_offset=base, writer=writer, producers=tuple(producers)
+        )
     )
 
 
 async def begin_log(
-    store: SegmentStore, base: int, *, writer: str = "b-1", uid: int = 7, producers: Sequence[ProducerRecord] = ()
+    store: SegmentStore,
+    base: int,
+    *,
+    writer: str = "b-1",
+    uid: int = 7,
+    producers: Sequence[ProducerRecord] = (),
+    segment: int = 0,
 ) -> LogWriter:
-    return await store.create_log(NAME, 0, base, writer, make_preamble(base, writer, uid, producers))
+    return await store.create_log(NAME, segment, base, writer, make_preamble(base, writer, uid, producers, segment))
 
 
 async def write_log(
@@ -121,21 +131,22 @@ async def write_log(
     writer: str = "b-1",
     uid: int = 7,
     producers: Sequence[ProducerRecord] = (),
+    segment: int = 0,
 ) -> SegmentFile:
     """A log file of these bytes, synced and closed."""
-    log = await begin_log(store, base, writer=writer, uid=uid, producers=producers)
+    log = await begin_log(store, base, writer=writer, uid=uid, producers=producers, segment=segment)
     await log.append(frames)
     await log.sync()
     await log.close()
-    return next(f for f in await store.list_files(NAME, 0) if f.path == log.path)
+    return next(f for f in await store.list_files(NAME, segment) if f.path == log.path)
 
 
 async def logs_of(store: SegmentStore) -> list[SegmentFile]:
     return [f for f in await store.list_files(NAME, 0) if f.kind is FileKind.LOG]
 
 
-async def tables_of(store: SegmentStore) -> list[SegmentFile]:
-    return [f for f in await store.list_files(NAME, 0) if f.kind is FileKind.TABLE]
+async def tables_of(store: SegmentStore, segment: int = 0) -> list[SegmentFile]:
+    return [f for f in await store.list_files(NAME, segment) if f.kind is FileKind.TABLE]
 
 
 def records_of(data: bytes, topic: Topic | None = None) -> list[tuple[int, dict[str, object]]]:
