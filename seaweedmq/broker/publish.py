@@ -12,7 +12,7 @@ from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Fenced, InvalidArgument, SeaweedMQError, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -37,6 +37,8 @@ class PublishService:
         self._config = config
         self._lookup = lookup
         self._store = store
+        self._readers: dict[tuple[OpenSegment, int], asyncio.Task[None]] = {}
+        """The stream that appends for a producer to a segment: the latest. Bounded by the streams there are."""
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi.publish``."""
@@ -52,6 +54,7 @@ class PublishService:
             yield await self._sealed(found.topic, found.segment, opening)
             return
         found.open.check_open()
+        await self._end_older_stream(found.open, opening.producer_id)
         state = found.open.log.producers.state(opening.producer_id, opening.producer_epoch)
         yield PublishReady(
             next_sequence=state.next_sequence,
@@ -62,14 +65,20 @@ class PublishService:
         segment = found.open
         stream = _Stream(self._config, self._lookup, opening, segment)
         reading = asyncio.create_task(stream.read(requests), name=f"publish to {segment.segment}")
+        reader = (segment, opening.producer_id)
+        self._readers[reader] = reading
         try:
             async with aclosing(stream.acknowledgements(reading)) as acknowledgements:
                 async for acks in acknowledgements:
                     yield acks
         finally:
+            if self._readers.get(reader) is reading:
+                del self._readers[reader]
             reading.cancel()
             await asyncio.wait({reading})
         if not segment.closed_hard:
+            if reading.cancelled():
+                raise Fenced(f"producer {opening.producer_id} opened a newer stream to {segment.segment}: stop this one")
             reading.result()  # the client ended the stream, or sent what was refused
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment)
@@ -77,6 +86,14 @@ class PublishService:
             assert segment.closed is not None
             raise segment.closed
         yield await self._sealed(sealed.topic, sealed.segment, opening)
+
+    async def _end_older_stream(self, segment: OpenSegment, producer_id: int) -> None:
+        """Let no earlier stream of the producer append any more: a client that reconnected numbers its frames from the
+        ``next_sequence`` it is told, and a frame still on its way must not take one of those numbers."""
+        older = self._readers.pop((segment, producer_id), None)
+        if older is not None:
+            older.cancel()
+            await asyncio.wait({older})
 
     async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen) -> PublishSealed:
         """What a sealed segment holds of this producer: from the log file while it is there, else as recorded."""
@@ -186,6 +203,10 @@ class _Stream:
 
     def _schema(self, version: int) -> pa.Schema | None:
         topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)
+        if version < topic.schema_version:
+            raise InvalidArgument(
+                f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"
+            )
         if version != topic.schema_version:
             raise StaleMetadata(
                 f"a frame with schema version {version} came to topic {topic.name}, which is at version "

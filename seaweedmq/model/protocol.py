@@ -5,8 +5,8 @@
 A publish stream serves one segment and one producer: the client opens it, then sends frames; the broker answers
 ``PublishReady``, then acknowledgements in the order of the frames, and at the end of the segment ``PublishSealed``.
 A subscribe stream serves one segment: the client opens it with a credit in bytes and adds to it as it consumes; the
-broker never sends more frame bytes than it was given, but for the first frame of a stream, so that a credit below one
-frame does not stall.
+broker sends while it has credit, and a run of frames may take the credit below zero once: a credit below one frame does
+not stall.
 """
 
 from collections.abc import Mapping

@@ -65,15 +65,23 @@ async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: 
 
 
 @story
-async def test_a_frame_sent_twice_before_it_is_stored_is_acknowledged_twice_when_it_is(bed: Bed) -> None:
+async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
-    first, second = await host.publisher(), await host.publisher()
+    synced = bed.faults.hold(StorageOp.SYNC)
+    first = await host.publisher()
     await first.send(2)
-    await second.send(2)
-    assert await first.acks() == [(0, 0)]
+    assert await first.quiet(1)
+    second = await host.publisher()
+    assert second.ready.next_sequence == 2
+    await second.send(2, first=0)
+    synced.set()
     assert await second.acks() == [(0, 0)]
     assert host.broker._owned[NAME, 0].log.end == 2
+    with pytest.raises(Fenced, match="stop this one"):
+        await first.send(2)
+        await first.acks()
+        await first.acks()
 
 
 @story
