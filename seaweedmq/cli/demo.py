@@ -24,6 +24,8 @@ import seaweedmq.aio
 from seaweedmq.cli.demo_flights import COUNT, KEY, DemoFailed, check, flights_path, read_flights, verify
 from seaweedmq.cli.demo_spark import compare_means
 from seaweedmq.cli.output import Bar, Output, one_line_errors, progress, say, show_rows
+from seaweedmq.codec.paths import parse_segment_file, table_dir
+from seaweedmq.model.topic import TopicName
 
 TOPIC = "demo/flights"
 SEGMENTS = 6
@@ -34,7 +36,6 @@ STREAM_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 TABLES_TIMEOUT_S = 30.0
 STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, fsynced", "subscribe, live", "Spark: read, group, mean"
-TABLES = f"topics/{TOPIC}/table/*.parquet"
 
 BROKER_SETTINGS = """
 # Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
@@ -204,9 +205,10 @@ class _Table(NamedTuple):
 def _tables(storage: Path) -> list[_Table]:
     """The Parquet files that are complete; their names say what they hold."""
     found = []
-    for path in storage.glob(TABLES):
-        _, base, end = path.stem.split("-")
-        found.append(_Table(int(end) - int(base), path.stat().st_size))
+    for path in (storage / table_dir(TopicName.parse(TOPIC))).glob("*.parquet"):
+        name = parse_segment_file(path.relative_to(storage).as_posix())
+        if name is not None and name.end_offset is not None:
+            found.append(_Table(name.end_offset - name.base_offset, path.stat().st_size))
     return found
 
 

@@ -168,10 +168,10 @@ def one_line_errors() -> Iterator[None]:
         yield
     except SeaweedMQError as error:
         fail(str(error) or error.code)
+    except (KeyboardInterrupt, pa.ArrowCancelled):  # Arrow listens for Ctrl-C while it reads
+        raise SystemExit(EXIT_INTERRUPTED) from None
     except (OSError, pa.ArrowException) as error:
         fail(str(error) or type(error).__name__)
-    except KeyboardInterrupt:
-        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def _report_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
