@@ -12,6 +12,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+TRIM_THRESHOLD_BYTES = 128 * 1024 * 1024
+MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
+"""The largest that glibc takes: above it, memory is mapped and unmapped by the system every time."""
 THREAD_SWITCH_INTERVAL_S = 0.0005
 """A thread that compresses or writes gives the event loop its turn within this time; Python's default is 5 ms."""
 
@@ -47,11 +52,22 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def tune() -> None:
-    """Allow as many open files as the system lets us, and quick turns between threads."""
+    """Allow as many open files as the system lets us, quick turns between threads, and memory that is kept for reuse."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if soft != hard else (soft, hard))
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Have glibc keep freed memory for the next message of a mebibyte, instead of giving it back to the system and
+    paying page faults for it again, which cost a gRPC stream of such messages up to half its speed.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
+        mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
 
 
 class _OneLine(logging.Formatter):
