@@ -1,0 +1,107 @@
+"""Every command and example of the README is run, as it stands there, on a real cluster and real Spark."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Cluster, running_cluster
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SHELL = [
+    line.split("  #")[0].strip() for kind, block in BLOCKS if kind == "bash" for line in block.splitlines() if line
+]
+PYTHON = [block for kind, block in BLOCKS if kind == "python"]
+
+RUN_ELSEWHERE = {
+    "make test": "this",
+    "make demo": "tests/cli/test_demo.py runs what it runs",
+    "seaweedmq up": "the cluster of this test, with a port and a folder of its own",
+}
+BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"
+"""``up`` starts its brokers with this command; here its options are only checked to exist."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("readme") / "data"
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path) -> Any:
+    with running_cluster(data, brokers=3) as made:
+        yield made
+
+
+def shell(line: str, cluster: Cluster) -> str:
+    """Output of a line of shell with ``seaweedmq`` on its path."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PATH": path, "SEAWEEDMQ_BOOTSTRAP": cluster.addresses},
+    )
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.integration
+def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
+    steps = [line for line in SHELL if line not in RUN_ELSEWHERE and line != BROKER]
+    outputs = {line: shell(line, cluster) for line in steps}
+    assert len(outputs) >= 6, "the README's commands were not found"
+    assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
+    assert outputs["seaweedmq subscribe test/numbers --format raw | tail -n 1"] == "1000000\n"
+    assert "1000000" in outputs["seaweedmq topic describe test/numbers"]
+
+
+@pytest.mark.integration
+def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
+    publish_and_read, plain, source = PYTHON
+    printed = _python(publish_and_read.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
+    assert printed.count("\n") == 1000
+    assert "b'customer 9' b'order 999'" in printed
+
+    spark = (
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false')"
+        ".config('spark.driver.bindAddress', '127.0.0.1').config('spark.log.level', 'OFF').getOrCreate()\n"
+    )
+    there = source.replace("seaweedmq-data/storage", str(data / "storage"))
+    last = there.strip().splitlines()[-1]
+    assert _python(f"{spark}{there.replace(last, f'print(({last}).count())')}", tmp_path).split()[-1] == "1000"
+    assert plain.strip().startswith("spark.read.parquet("), "tests/spark reads the table folder with plain Spark"
+
+
+def test_the_command_of_a_broker_is_spelled_right() -> None:
+    assert BROKER in SHELL
+    usage = subprocess.run(
+        [sys.executable, "-m", "seaweedmq.cli.main", "broker", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200"},
+    ).stdout
+    for word in shlex.split(BROKER):
+        assert not word.startswith("--") or word in usage
+
+
+def _python(code: str, directory: Path) -> str:
+    script = directory / "example.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False, cwd=directory,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
