@@ -96,17 +96,17 @@ class Faults:
         self.counts: Counter[StorageOp] = Counter()
         self.failing: dict[StorageOp, str] = {}
         """Operation -> why it fails."""
-        self.failing_paths = ""
-        """Only paths that contain this fail."""
+        self.paths = ""
+        """Only operations on paths that contain this fail or are held."""
         self.held: dict[StorageOp, asyncio.Event] = {}
         """Operation -> event that lets it pass."""
 
     async def __call__(self, op: StorageOp, path: str) -> None:
         self.counts[op] += 1
-        if op in self.held:
+        if op in self.held and self.paths in path:
             await self.held[op].wait()
         await asyncio.sleep(0.0005)
-        if op in self.failing and self.failing_paths in path:
+        if op in self.failing and self.paths in path:
             raise StorageFailed(f"can not {op} {path}: {self.failing[op]}")
 
     def hold(self, op: StorageOp) -> asyncio.Event:

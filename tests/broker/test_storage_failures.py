@@ -148,7 +148,7 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(bed: Bed
     await publisher.store(frames=3)
     (bad,) = bed.files(FileKind.LOG)
     bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.failing_paths = bad.path
+    bed.faults.paths = bad.path
     await publisher.send(2)
     assert await publisher.acks() == [(3, 3)]
     again = next(f for f in bed.files(FileKind.LOG) if f.path != bad.path)
@@ -170,7 +170,7 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
     await publisher.send()
     await asyncio.sleep(0.1)
     bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.failing_paths = bed.files(FileKind.LOG)[0].path
+    bed.faults.paths = bed.files(FileKind.LOG)[0].path
     held.set()
     await asyncio.sleep(0.1)
     appending.set()
@@ -204,7 +204,7 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await asyncio.sleep(0.1)
     monkeypatch.undo()
     bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.failing_paths = bed.files(FileKind.LOG)[0].path
+    bed.faults.paths = bed.files(FileKind.LOG)[0].path
     held.set()
     await asyncio.sleep(0.1)
     answered.set()

@@ -1,0 +1,318 @@
+"""Leases: a broker that can not be sure of its own acknowledges nothing, and one that lost it comes back as another."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
+from seaweedmq.model.topic import Durability
+from seaweedmq.ports import FileKind
+from seaweedmq.storage.memory import StorageOp
+from tests.broker.bed import NAME, TTL_S, Bed, Host, Publishing, story, values
+
+OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
+
+
+def lease_of(host: Host) -> int:
+    assert host.broker._term is not None
+    return host.broker._term.session.lease
+
+
+async def everything(bed: Bed, host: Host) -> list[bytes]:
+    """All records of the topic, along its segments."""
+    got: list[bytes] = []
+    segment: int | None = 0
+    while segment is not None:
+        owner = host
+        description = await host.api.describe_topic(NAME)
+        found = next(s for s in description.segments if s.id == segment)
+        if found.is_open:
+            owner = await bed.primary(host, segment=segment)
+        reader = await owner.subscriber(segment=segment)
+        if found.is_open:
+            got += await reader.until(reader.ready.high_watermark - reader.ready.start_offset)
+            return got
+        end = await reader.ending()
+        got += reader.values
+        segment = end.successors[0] if end.successors else None
+    return got
+
+
+@pytest.mark.parametrize("durability", Durability)
+@story
+async def test_without_etcd_nothing_is_acknowledged_once_the_lease_may_have_ended_and_it_goes_on_afterwards(
+    bed: Bed, durability: Durability
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, durability=durability)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    reader = await host.subscriber()
+    bed.etcd.server.stop()
+    await publisher.store()
+    await asyncio.sleep(TTL_S)
+    await publisher.send()
+    error = await publisher.stream.failure()
+    assert isinstance(error, Unavailable)
+    assert "could not renew its lease, etcd is out of reach; nothing is acknowledged until it is back" in str(error)
+    with pytest.raises(Unavailable, match="lease"):
+        await host.publisher()
+    assert await reader.until(4) == values(1, 4)
+    bed.etcd.server.start()
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    again = await host.publisher()
+    assert again.ready.next_sequence == 5
+    await again.store()
+    assert await reader.until(6) == values(1, 6)
+
+
+@story
+async def test_a_broker_whose_lease_ended_comes_back_as_another_and_the_files_tell_what_it_had(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    old = host.broker.id
+    bed.etcd.server.expire_lease(lease_of(host))
+    error = await publisher.stream.failure()
+    assert isinstance(error, SeaweedMQError)
+    assert error.retryable
+    await bed.until(lambda: (NAME, 1) in host.broker._owned)
+    assert host.broker.id != old
+    again = await host.publisher(segment=1)
+    await again.store(frames=2)
+    assert await everything(bed, host) == values(1, 3) + values(1, 2)
+    assert not host.has_failed
+
+
+@story
+async def test_a_cut_off_broker_loses_its_segment_and_acknowledges_nothing_that_is_not_in_it(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    primary.meta.is_cut_off = True
+    acknowledged = 3
+    for _ in range(60):
+        if publisher.stream.ended:
+            break
+        await publisher.send()
+        await asyncio.sleep(0.2)
+    acknowledged += sum(len(r.frames) for r in publisher.stream.replies if isinstance(r, PublishAck))
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    end = other.broker._view.segments[NAME][0].end_offset
+    assert end is not None
+    assert acknowledged <= end
+    primary.meta.is_cut_off = False
+    await bed.until(lambda: len(other.broker._view.brokers) == 3)
+    successor = await bed.primary(other, segment=1)
+    await (await successor.publisher(2, segment=1)).store(frames=2)
+    assert await everything(bed, other) == values(1, end) + values(2, 2)
+
+
+async def zombie(bed: Bed, frames: int) -> tuple[Host, Publishing]:
+    """A broker frozen in the middle of a write of so many frames, long enough to be replaced; then it wakes up."""
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    held = bed.faults.hold(StorageOp.APPEND)
+    for _ in range(frames):
+        await publisher.send()
+    await bed.until(lambda: primary.broker._owned[NAME, 0].log.end == 3 + frames)
+    primary.freeze()
+    del bed.faults.held[StorageOp.APPEND]
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    held.set()
+    primary.thaw()
+    await asyncio.sleep(3 * TTL_S)
+    return other, publisher
+
+
+@pytest.mark.parametrize("frames", [1, 12])
+@story
+async def test_what_a_frozen_broker_writes_after_its_segment_was_sealed_counts_for_nothing(
+    bed: Bed, frames: int
+) -> None:
+    other, publisher = await zombie(bed, frames)
+    assert not any(isinstance(r, PublishAck) for r in publisher.stream.replies)
+    assert sum(f.size_bytes for f in bed.files(FileKind.LOG)) > 0
+    stream = await other.subscriber()
+    assert (await stream.ending()).end_offset == 3
+    assert stream.values == values(1, 3)
+    late = other.publish_stream()
+    await late.send(OPEN)
+    sealed = await late.receive()
+    assert isinstance(sealed, PublishSealed)
+    assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (3, 3, (1,))
+    assert [(a.first_sequence, a.base_offset) for a in sealed.recent] == [(0, 0), (1, 1), (2, 2)]
+
+
+@story
+async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn_where_to_go_on(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3, count=2)
+    before = bed.loop.time()
+    primary.kill()
+    await bed.until(lambda: 1 in other.broker._view.segments.get(NAME, {}))
+    assert bed.loop.time() - before < 2 * TTL_S + 1
+    stream = other.publish_stream()
+    await stream.send(OPEN)
+    sealed = await stream.receive()
+    assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (6, 6, (1,))
+    stranger = other.publish_stream()
+    await stranger.send(replace(OPEN, producer_id=9))
+    assert (await stranger.receive()).next_sequence == 0
+
+
+@story
+async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    await (await primary.publisher()).store(frames=3)
+    bed.faults.failing[StorageOp.LIST] = "input/output error"
+    primary.kill()
+    await asyncio.sleep(30)
+    assert set(other.broker._view.segments[NAME]) == {0}
+    assert not other.has_failed
+    bed.faults.failing.clear()
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    assert await everything(bed, other) == values(1, 3)
+
+
+@story
+async def test_a_damaged_log_keeps_its_segment_from_being_replaced_and_no_other(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=6)
+    owners = [await bed.primary(hosts[0], segment=n) for n in range(6)]
+    victim = owners[0]
+    other = next(h for h in hosts if h is not victim)
+    mine = [n for n in range(6) if owners[n] is victim]
+    assert len(mine) == 3
+    for n in mine:
+        slot = n * 65536 // 6 + 10
+        await (await victim.publisher(segment=n)).store(frames=4, slots=(slot, slot))
+    victim.kill()
+    log = bed.store.files[bed.files(FileKind.LOG, segment=mine[0])[0].path]
+    log.data[300] ^= 1
+    await bed.until(lambda: len(other.broker._view.segments[NAME]) == 6 + 2)
+    bed.faults.counts.clear()
+    await asyncio.sleep(60)
+    assert other.broker._view.segments[NAME][mine[0]].is_open
+    assert bed.faults.counts[StorageOp.READ] < 200, "a hopeless recovery is tried again and again"
+    log.data[300] ^= 1
+    await bed.until(lambda: len(other.broker._view.segments[NAME]) == 6 + 3)
+    assert not other.has_failed
+
+
+@pytest.mark.parametrize("op", [StorageOp.LIST, StorageOp.DELETE, StorageOp.PUT, StorageOp.CHECK])
+@story
+async def test_no_failure_of_the_storage_in_the_background_ends_a_broker(bed: Bed, op: StorageOp) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    bed.faults.failing[op] = "input/output error"
+    await asyncio.sleep(200)
+    await publisher.store(frames=3)
+    assert not any(h.has_failed for h in hosts)
+    bed.faults.failing.clear()
+    await asyncio.sleep(100)
+    assert bed.files(FileKind.TABLE)
+
+
+@story
+async def test_a_broker_does_not_start_where_it_can_not_write(bed: Bed) -> None:
+    bed.faults.failing[StorageOp.CHECK] = "read-only file system"
+    with pytest.raises(StorageFailed, match="read-only file system"):
+        await bed.start()
+    bed.hosts.pop()
+
+
+@story
+async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = await bed.cluster(3)
+    leader = bed.leader()
+    answers = 0
+
+    async def nonsense(reports: object) -> None:
+        nonlocal answers
+        answers += 1
+        raise SeaweedMQError("an internal error of the leader")
+
+    monkeypatch.setattr(leader.broker, "report_load", nonsense)
+    await asyncio.sleep(60)
+    assert not any(h.has_failed for h in hosts)
+    assert 20 < answers < 600
+    monkeypatch.undo()
+    await bed.until(lambda: leader.broker._leader()._loads.keys() == {h.broker.id for h in hosts}, 30)
+
+
+@story
+async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    old = bed.leader()
+    await bed.until(lambda: len(old.broker._leader()._loads) == 3)
+    old.freeze()
+    others = [h for h in hosts if h is not old]
+    await bed.until(lambda: any(h.broker._leader().leading for h in others))
+    new = next(h for h in others if h.broker._leader().leading)
+    await bed.until(lambda: new.broker._leader()._loads.keys() == {h.broker.id for h in others}, 5)
+    old.thaw()
+    await bed.until(lambda: len(new.broker._leader()._loads) == 3)
+
+
+@story
+async def test_two_brokers_with_one_address_are_refused(bed: Bed) -> None:
+    await bed.cluster(1)
+    with pytest.raises(AlreadyExists, match=r"address broker-0:7777 is held by the running broker"):
+        await bed.start(address="broker-0:7777")
+    bed.hosts.pop()
+
+
+@story
+async def test_losing_the_lease_while_topics_are_deleted_and_storage_is_slow_ends_no_broker(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=8)
+    for n in range(8):
+        await (await host.publisher(segment=n)).store(slots=(n * 8192, n * 8192))
+    bed.faults.paths = "/00000000/"
+    held = bed.faults.hold(StorageOp.SYNC)
+    for n in range(8):
+        await (await host.publisher(2, segment=n)).send(slots=(n * 8192, n * 8192))
+    await asyncio.sleep(0.1)
+    await host.api.delete_topic(NAME)
+    bed.etcd.server.expire_lease(lease_of(host))
+    await asyncio.sleep(0.1)
+    held.set()
+    await asyncio.sleep(5 * TTL_S)
+    assert not host.has_failed
+    await bed.topic(host)
+    await (await host.publisher()).store()
+
+
+@story
+async def test_a_segment_dropped_with_its_lease_is_not_opened_again_under_it(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    bed.etcd.server.expire_lease(lease_of(host))
+    for _ in range(200):
+        assert (NAME, 0) not in host.broker._owned or host.broker._owned[NAME, 0].log.end == 3
+        await asyncio.sleep(0.01)
+    assert await everything(bed, host) == values(1, 3)
