@@ -78,7 +78,9 @@ class PublishService:
             await asyncio.wait({reading})
         if not segment.closed_hard:
             if reading.cancelled():
-                raise Fenced(f"producer {opening.producer_id} opened a newer stream to {segment.segment}: stop this one")
+                raise Fenced(
+                    f"producer {opening.producer_id} opened a newer stream to {segment.segment}: stop this one"
+                )
             reading.result()  # the client ended the stream, or sent what was refused
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment)

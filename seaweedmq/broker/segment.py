@@ -372,7 +372,9 @@ class OpenSegment:
         try:
             if entries:
                 await self._write_copy(base, entries)
-            await self._close_quietly(failed)
+            self._files.remove(failed)
+            if not failed.appending:  # else the write under way finds it given up, and closes it
+                await self._close_quietly(failed)
             self._sync_failure = None
             self._failed_rewrites = 0
             self._context.group_sync.request(self, urgent=True)  # files behind the failed one were not looked at
@@ -401,7 +403,9 @@ class OpenSegment:
         is added."""
         if self._active is file:
             self._active = None
-        if file.written == file.base and file in self._files:
+        if file not in self._files:
+            await self._close_quietly(file)
+        elif file.written == file.base:
             await self._leave(file, end)
 
     async def _leave(self, file: OpenFile, end: int) -> None:
