@@ -200,10 +200,10 @@ class Broker:
             segment = self._view.segments.get(key[0], {}).get(key[1])
             topic = self._view.topics.get(key[0])
             if topic is None or segment is None or topic.uid != owned.topic.uid:
-                del self._owned[key]
+                self._owned.pop(key, None)  # the loss of the lease may drop everything while one is closed
                 await owned.close(NotFound(f"topic {key[0]} was deleted"))
             elif not segment.is_open or segment.primary != self._term.id:
-                del self._owned[key]
+                self._owned.pop(key, None)
                 await owned.close(StaleMetadata(f"segment {segment} was sealed: go on in its successors"))
             elif owned.topic is not topic:
                 owned.update(topic)
