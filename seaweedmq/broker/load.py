@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 
 import psutil
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.segment import OpenSegment
@@ -41,15 +41,35 @@ class LoadReporter:
         self._process = psutil.Process()
 
     async def run(self) -> None:
-        """Report until cancelled, to one leader after the other."""
+        """Report until cancelled, to one leader after the other. Whatever goes wrong with it, serving goes on."""
         retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
+            retry=retry_if_exception_type(SeaweedMQError),
             wait=wait_random_exponential(multiplier=0.1, max=self._interval_s),
+            before_sleep=_complain,
         )
         while True:
             async for attempt in retrying.copy():
                 with attempt:
-                    await self._leader().report_load(self._reports())
+                    await self._report()
+
+    async def _report(self) -> None:
+        """To whoever leads now, until somebody else does: a frozen leader would never end the stream."""
+        reported_to = self._view.leader
+        reporting = asyncio.ensure_future(self._leader().report_load(self._reports()))
+        moved = asyncio.ensure_future(self._leader_moves(reported_to))
+        try:
+            await asyncio.wait({reporting, moved}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reporting, moved):
+                task.cancel()
+            await asyncio.wait({reporting, moved})
+        if not reporting.cancelled():
+            reporting.result()
+            raise Unavailable(f"the leader {reported_to} ended the stream of load reports")
+
+    async def _leader_moves(self, before: str | None) -> None:
+        while self._view.leader == before:
+            await self._view.wait_change(self._view.changes)
 
     def _leader(self) -> BrokerApi:
         leader = self._view.leader
@@ -90,3 +110,9 @@ class LoadReporter:
             buffered_bytes=self._budget.used,
             segments=tuple(loads),
         )
+
+
+def _complain(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, SeaweedMQError) and not error.retryable:
+        log.warning("load is not reported now, trying on: %s", error)
