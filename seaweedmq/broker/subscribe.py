@@ -10,7 +10,6 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
-    Frames,
     Start,
     StartKind,
     SubscribeCredit,
@@ -24,6 +23,7 @@ from seaweedmq.model.protocol import (
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.wire import pack_frames
+from seaweedmq.storage.chunk import Chunk
 from seaweedmq.storage.reader import read_segment
 from seaweedmq.storage.recovery import earliest_offset, find_offset_by_time
 
@@ -84,11 +84,11 @@ class SubscribeService:
             until = end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
             try:
                 async with aclosing(self._from_files(found, position, until, credit)) as runs:
-                    async for end_offset, data in runs:
+                    async for run in runs:
                         self._check_exists(opening.topic, uid)
-                        position = end_offset
-                        credit.spend(len(data))
-                        yield SubscribeFrames(data)
+                        position = run.end_offset
+                        credit.spend(len(run.data))
+                        yield SubscribeFrames(run.data)
             except (OutOfRange, NotFound, Corrupt):
                 self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
                 raise
@@ -99,22 +99,20 @@ class SubscribeService:
         if topic is None or topic.uid != uid:
             raise NotFound(f"topic {name} was deleted")
 
-    async def _from_files(
-        self, found: Found, start: int, end: int, credit: "_Credit"
-    ) -> AsyncGenerator[tuple[int, Frames], None]:
-        """Runs of frames as there is credit for them, each with the offset after it."""
+    async def _from_files(self, found: Found, start: int, end: int, credit: "_Credit") -> AsyncGenerator[Chunk, None]:
+        """Frames as there is credit for them."""
         async with aclosing(
             read_segment(
                 self._store, found.topic, found.segment.id, start, end, chunk_bytes=self._config.read_chunk_bytes
             )
         ) as chunks:
-            async for data in chunks:
-                rest: Frames = data
-                while rest:
+            async for chunk in chunks:
+                rest = chunk
+                while rest.data:
                     await credit.available()
-                    size, end_offset = _fitting(rest, credit.bytes)
-                    yield end_offset, rest if size == len(rest) else memoryview(rest)[:size]
-                    rest = memoryview(rest)[size:]
+                    fitting = _fitting(rest, credit.bytes)
+                    yield fitting
+                    rest = Chunk(rest.end_offset, memoryview(rest.data)[len(fitting.data) :])
 
     def _high_watermark(self, found: Found) -> int:
         if found.open:
@@ -140,15 +138,17 @@ class SubscribeService:
         return max(start.value, earliest)
 
 
-def _fitting(data: Frames, size_bytes: int) -> tuple[int, int]:
-    """Size of the frames at the beginning that fit, of the first one at least, and the offset after them."""
+def _fitting(chunk: Chunk, size_bytes: int) -> Chunk:
+    """The frames at the beginning that fit, the first one at least."""
+    if len(chunk.data) <= size_bytes:
+        return chunk
     fitting, end_offset = 0, 0
-    for frame in split_frames(data, verify=False):
+    for frame in split_frames(chunk.data, verify=False):
         if fitting and fitting + frame.header.frame_bytes > size_bytes:
             break
         fitting += frame.header.frame_bytes
         end_offset = frame.header.end_offset
-    return fitting, end_offset
+    return Chunk(end_offset, memoryview(chunk.data)[:fitting])
 
 
 class _Credit:

@@ -197,8 +197,8 @@ def full_batch(batch: pa.RecordBatch, header: FrameHeader, topic_schema: pa.Sche
 def array_of(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     """The memory of a contiguous NumPy array as a column without nulls of a type of the same width.
 
-    ``pa.array``, ``pa.scalar`` and whatever takes a Python value import pandas where it is installed: 50 MB and a third
-    of a second, which neither the broker nor its table worker has to spare.
+    ``pa.array``, ``pa.scalar`` and whatever takes a Python value import pandas where it is installed: 35 MB and half a
+    second, which neither the broker nor its table worker has to spare.
     """
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 

@@ -37,12 +37,13 @@ class _Unusable(Exception):
 
 async def read_segment(
     store: SegmentStore, topic: Topic, segment: int, start_offset: int, end_offset: int, *, chunk_bytes: int
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[Chunk, None]:
     """Verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat, each file read once.
 
     The first frame may begin below ``start_offset`` and the last may end above ``end_offset``: frames are whole. Each
-    item has about ``chunk_bytes``. Files may be converted or deleted meanwhile. Everything asked for must have been
-    written when the call is made. Whoever may stop early closes the generator (``contextlib.aclosing``).
+    chunk has about ``chunk_bytes``; it may be a view of the few MiB that were read at once. Files may be converted or
+    deleted meanwhile. Everything asked for must have been written when the call is made. Whoever may stop early closes
+    the generator (``contextlib.aclosing``).
 
     Raises:
         OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
@@ -60,7 +61,7 @@ async def read_segment(
                 exact = position > start_offset  # only the first frame given may begin below
                 async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes, exact)) as chunks:
                     async for chunk in chunks:
-                        yield bytes(chunk.data)
+                        yield chunk
                         position = chunk.end_offset
                 if position < piece.end:
                     break

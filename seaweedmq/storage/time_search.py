@@ -6,8 +6,8 @@ Tables are pruned by the statistics of their row groups, log files by the header
 import asyncio
 from contextlib import aclosing
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from seaweedmq.codec.batch import decode_frame, full_batch, schema_from_bytes
 from seaweedmq.codec.frame import split_frames
@@ -66,10 +66,10 @@ def _search_table(
             if following <= start or base >= end or (latest is not None and latest < timestamp_us):
                 continue
             try:
-                values = table.read_row_group(i, columns=["_timestamp"], use_threads=False).column(0)
+                values = table.read_row_group(i, columns=["_timestamp"], use_threads=False).column(0).combine_chunks()
             except (pa.ArrowException, OSError) as e:
                 raise table_error(file, e) from e
-            found = _first_from(values.combine_chunks(), timestamp_us, max(0, start - base))
+            found = _first_from(values, timestamp_us, max(0, start - base))
             if found is not None and base + found < end:
                 return base + found
     return None
@@ -81,7 +81,7 @@ async def _search_frames(
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     async with aclosing(read_segment(store, topic, segment, start, end, chunk_bytes=CHUNK_BYTES)) as chunks:
         async for chunk in chunks:
-            for frame in split_frames(chunk, verify=False):  # the reader did
+            for frame in split_frames(chunk.data, verify=False):  # the reader did
                 header = frame.header
                 if header.timestamp_max < timestamp_us:
                     continue
@@ -95,6 +95,8 @@ async def _search_frames(
 
 def _first_from(timestamps: pa.Array, timestamp_us: int, first: int) -> int | None:
     """Index of the first value at or after the time, from ``first`` on."""
-    reached = pc.greater_equal(timestamps.slice(first).cast(pa.int64()), timestamp_us)
-    index = pc.index(reached, True).as_py()
-    return None if index < 0 else first + index
+    # Not with Arrow's own functions: they import pandas where it is installed, as ``codec.batch.array_of`` tells.
+    begin = (timestamps.offset + first) * np.dtype(np.int64).itemsize
+    values = np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps) - first, begin)
+    reached = values >= timestamp_us
+    return first + int(reached.argmax()) if reached.any() else None

@@ -51,14 +51,15 @@ async def read(
     records: list[tuple[int, dict[str, object]]] = []
     position = None
     async for chunk in read_segment(store, topic, 0, start, end, chunk_bytes=chunk_bytes):
-        for frame in split_frames(chunk):
+        for frame in split_frames(chunk.data):
             if position is None:
                 assert frame.header.base_offset <= start < frame.header.end_offset
             else:
                 assert frame.header.base_offset == position
             assert frame.header.base_offset < end
             position = frame.header.end_offset
-        records += records_of(chunk, topic)
+        assert position == chunk.end_offset
+        records += records_of(chunk.data, topic)
     return [(o, r) for o, r in records if start <= o < end]
 
 
@@ -106,7 +107,7 @@ async def test_absent_columns_stay_absent_after_a_table(store: FileSegmentStore)
     convert(store, [log])
     await store.delete([log])
     chunks = [c async for c in read_segment(store, make_topic(), 0, 0, 10, chunk_bytes=1_000)]
-    assert [f.header.flags for c in chunks for f in split_frames(c)] == [0]
+    assert [f.header.flags for c in chunks for f in split_frames(c.data)] == [0]
 
 
 async def test_plain_and_typed_records_of_one_segment(store: FileSegmentStore) -> None:
@@ -181,7 +182,7 @@ async def test_conversion_and_deletion_in_the_middle_of_a_read(store: FileSegmen
         await write_log(store, base, [make_frame(b, 10) for b in range(base, base + 100, 10)])
     seen: list[int] = []
     async for chunk in read_segment(store, make_topic(), 0, 0, 400, chunk_bytes=200):
-        seen += [o for o, _ in records_of(chunk)]
+        seen += [o for o, _ in records_of(chunk.data)]
         if len(seen) == 20:
             logs = await logs_of(store)
             await asyncio.to_thread(convert, store, logs)

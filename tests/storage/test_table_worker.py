@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.errors import Corrupt, DeadlineExceeded
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.converter import ProcessTableConverter
 from seaweedmq.storage.files import FileSegmentStore
-from tests.support.segments import make_frame, make_topic, tables_of, write_log
+from tests.support.segments import T0, make_frame, make_topic, tables_of, write_log
 
 pytestmark = pytest.mark.integration
 
@@ -51,6 +52,42 @@ async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
     assert converter.pid == child
     await converter.close()
     assert not psutil.pid_exists(child)
+
+
+WITHOUT_PANDAS = """
+import asyncio, sys
+from pathlib import Path
+from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.storage.files import FileSegmentStore
+from seaweedmq.storage.reader import read_segment
+from seaweedmq.storage.recovery import find_offset_by_time
+from seaweedmq.storage.table_worker import convert_files
+
+async def main():
+    store, topic = FileSegmentStore(sys.argv[1]), topic_from_json(sys.argv[2].encode())
+    for step in ("from logs", "from tables"):
+        ends = [chunk.end_offset async for chunk in read_segment(store, topic, 0, 0, 20, chunk_bytes=100)]
+        assert ends[-1] == 20, ends
+        found = await find_offset_by_time(store, topic, 0, int(sys.argv[3]), 20)
+        assert found == 13, found
+        logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
+        convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
+        await store.delete(logs)
+    await store.close()
+
+asyncio.run(main())
+sys.exit("pandas was imported" if "pandas" in sys.modules else 0)
+"""
+
+
+async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentStore) -> None:
+    """Arrow does so at the first Python value that it is given: 35 MB and half a second, in a process a broker."""
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10, stamps=True, keys=True)])
+    arguments = (str(store.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WITHOUT_PANDAS, *arguments, cwd=Path(__file__).parents[2]
+    )
+    assert await child.wait() == 0
 
 
 async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(

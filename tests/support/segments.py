@@ -149,7 +149,7 @@ async def tables_of(store: SegmentStore, segment: int = 0) -> list[SegmentFile]:
     return [f for f in await store.list_files(NAME, segment) if f.kind is FileKind.TABLE]
 
 
-def records_of(data: bytes, topic: Topic | None = None) -> list[tuple[int, dict[str, object]]]:
+def records_of(data: bytes | memoryview, topic: Topic | None = None) -> list[tuple[int, dict[str, object]]]:
     """Offset and columns of every record of some frames, checked."""
     schema = None if topic is None or topic.schema is None else schema_from_bytes(topic.schema)
     records: list[tuple[int, dict[str, object]]] = []
