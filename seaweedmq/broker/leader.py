@@ -24,6 +24,7 @@ from seaweedmq.core.sealing import must_move
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic, succeed
 from seaweedmq.errors import (
     AlreadyExists,
+    Corrupt,
     Fenced,
     InvalidArgument,
     NotFound,
@@ -44,6 +45,8 @@ PUTS_PER_TRANSACTION = 100
 RECOVERIES_AT_ONCE = 8
 RETRY_S = 0.5
 """How soon the leader looks again after something it has to do failed."""
+RETRY_DAMAGED_S = 15.0
+"""The same for a segment whose files are damaged: somebody has to mend them, and reading them costs."""
 CONFLICT_TIMEOUT_S = 10.0
 SUSPECT_S = 5.0
 
@@ -73,6 +76,8 @@ class Leader:
         """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
         self._suspected = asyncio.Event()
         self._sealer = Sealer(view, store, dial)
+        self._damaged: dict[tuple[TopicName, int], float] = {}
+        """Segments whose recovery met damage -> loop time of the next attempt."""
         self._documents_due: set[TopicName] = set()
         """Topics whose ``topic.json`` and ``lineage.json`` are not known to be up to date."""
         self._complained: set[str] = set()
@@ -128,18 +133,23 @@ class Leader:
     async def _replace_orphans(self) -> bool:
         """Seal the open segments that lost a replica, and open successors. Whether all is done."""
         self._forget_old_suspicions()
-        live, shunned = self._view.brokers, self._shunned()
+        live, shunned, now = self._view.brokers, self._shunned(), asyncio.get_running_loop().time()
+        self._damaged = {key: until for key, until in self._damaged.items() if until > now}
         orphans = [
             segment
             for name, segments in self._view.segments.items()
             if name in self._view.topics
             for segment in segments.values()
-            if segment.is_open and must_move(segment, live, shunned)
+            if segment.is_open
+            and must_move(segment, live, shunned)
+            and (segment.topic, segment.id) not in self._damaged
         ]
         thin = [] if orphans else self._under_replicated()
         limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
         done = await asyncio.gather(*(self._replace_orphan(segment, limit) for segment in [*orphans, *thin[:1]]))
-        return all(done) and not thin  # one repair a turn: the others stay readable and writable meanwhile
+        return (
+            all(done) and not thin and not self._damaged
+        )  # one repair a turn: the others stay readable and writable meanwhile
 
     def _under_replicated(self) -> list[Segment]:
         """Open segments that were opened when brokers were missing, and could have more replicas now."""
@@ -162,6 +172,8 @@ class Leader:
                     return self._failed(f"sealing {segment}", Unavailable("a replica lives but does not answer"))
                 await self._succeed(segment, *sealed)
             except SeaweedMQError as error:
+                if isinstance(error, Corrupt):
+                    self._damaged[segment.topic, segment.id] = asyncio.get_running_loop().time() + RETRY_DAMAGED_S
                 return self._failed(f"replacing {segment}", error)
         return True
 
