@@ -14,7 +14,9 @@ from seaweedmq.codec.batch import decode_frame, encode_frame
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, FrameHeader, split_frames
 from seaweedmq.codec.slots import histogram_of, slots_of
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.protocol import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
+from seaweedmq.rpc.wire import pack_frames
 
 SAMPLE_KEYS = 256
 """Keys looked at for the histogram of a frame that needs no routing: a load figure, on which no correctness rests."""
@@ -89,7 +91,7 @@ def key_slots(keys: pa.Array, sticky: int) -> Slots:
 class Encoded:
     """A frame and whose rows it carries."""
 
-    data: bytes
+    data: Frames
     rows: Rows
     outcome: Outcome
 
@@ -133,7 +135,7 @@ def encode(
             )
 
 
-def _encode(share: Share, at: int, count: int, slots_range: KeyRange, producer_id: int, first_sequence: int) -> bytes:
+def _encode(share: Share, at: int, count: int, slots_range: KeyRange, producer_id: int, first_sequence: int) -> Frames:
     piece = share.piece
     batch = piece.batch if count == piece.batch.num_rows else piece.batch.slice(at, count)
     timestamp_min = timestamp_max = piece.timestamp
@@ -153,6 +155,7 @@ def _encode(share: Share, at: int, count: int, slots_range: KeyRange, producer_i
         slot_min=slot_min,
         slot_max=slot_max,
         histogram=histogram,
+        join=pack_frames,
     )
 
 
@@ -176,7 +179,7 @@ def _slot_figures(
     return slots_range.lo, slots_range.hi - 1, tuple(scaled)
 
 
-def piece_of(data: bytes, schema: pa.Schema | None, rows: Rows, outcome: Outcome) -> Piece:
+def piece_of(data: Frames, schema: pa.Schema | None, rows: Rows, outcome: Outcome) -> Piece:
     """The rows of a frame that was made here, to be routed again."""
     frame = next(split_frames(data, verify=False))
     header: FrameHeader = frame.header

@@ -24,6 +24,7 @@ from seaweedmq.model.protocol import (
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.wire import pack_frames
 
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
@@ -238,4 +239,4 @@ class Lane:
                 loop = asyncio.get_running_loop()
                 self._stall.reschedule(loop.time() + self._cluster.config.stall_timeout_s)
             self._owner.on_progress()
-            yield PublishFrames(frames[0] if len(frames) == 1 else b"".join(frames))
+            yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from seaweedmq.client.delivery import Outcome, Rows
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.protocol import FrameAck, PublishReady, PublishSealed
+from seaweedmq.model.protocol import FrameAck, Frames, PublishReady, PublishSealed
 
 
 @dataclass(frozen=True, slots=True)
 class OutFrame:
     """A frame to be delivered. Its sequences never change once it may have been stored."""
 
-    data: bytes
+    data: Frames
     first_sequence: int
     rows: Rows
     outcome: Outcome
@@ -74,7 +74,7 @@ class Window:
         """Frames on the stream."""
         return self._out
 
-    def add(self, data: bytes, rows: Rows, outcome: Outcome) -> None:
+    def add(self, data: Frames, rows: Rows, outcome: Outcome) -> None:
         """Queue a frame whose first sequence is ``next_sequence``."""
         self._frames.append(OutFrame(data, self.next_sequence, rows, outcome))
         self.next_sequence += len(rows)
@@ -101,9 +101,9 @@ class Window:
         self._bytes_max = ready.in_flight_bytes_max
         self.is_open = True
 
-    def take(self, message_bytes: int) -> list[bytes]:
+    def take(self, message_bytes: int) -> list[Frames]:
         """Frames to send now, in one message of up to ``message_bytes`` if it is more than one; empty if none may."""
-        taken: list[bytes] = []
+        taken: list[Frames] = []
         size = 0
         while self.is_open and self._out < len(self._frames):
             data = self._frames[self._out].data
@@ -211,8 +211,9 @@ class Window:
         frames: deque[OutFrame] = deque()
         for frame in self._frames:
             if frame.first_sequence != sequence:
-                header = decode_header(frame.data)._replace(first_sequence=sequence)
-                frame = replace(frame, data=encode_header(header) + frame.data[HEADER_BYTES:], first_sequence=sequence)
+                header = encode_header(decode_header(frame.data)._replace(first_sequence=sequence))
+                data = b"".join((header, frame.data[HEADER_BYTES:]))
+                frame = replace(frame, data=data, first_sequence=sequence)
             frames.append(frame)
             sequence = frame.end_sequence
         self._frames = frames

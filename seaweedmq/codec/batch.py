@@ -5,6 +5,7 @@ topic schema's columns. The payload is ``RecordBatch.serialize()``: an IPC messa
 dictionaries.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from seaweedmq.codec.frame import (
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.codec.values import Check, check_of
 from seaweedmq.errors import Corrupt, InvalidArgument
+from seaweedmq.model.protocol import Frames
 
 __all__ = [
     "PLAIN_SCHEMA",
@@ -100,13 +102,15 @@ def encode_frame(
     slot_min: int,
     slot_max: int,
     histogram: tuple[int, ...],
-) -> bytes:
+    join: Callable[[Sequence[Frames]], Frames] = b"".join,
+) -> Frames:
     """A frame of a batch that has exactly the columns of ``payload_schema(flags, ...)``. Its base offset is 0.
 
     Args:
         timestamp_min, timestamp_max: exact lowest and highest, microseconds; equal if there is no such column.
         slot_min, slot_max: inclusive.
         histogram: 16 counts as of ``slots.histogram_of``; all zero if not counted.
+        join: makes header and payload one, so that whoever sends the frame can have it where it needs it.
 
     Raises:
         InvalidArgument: no records, more than ``RECORDS_MAX``, or 4 GiB and more of payload.
@@ -130,7 +134,7 @@ def encode_frame(
         slot_max=slot_max,
         histogram=histogram,
     )
-    return b"".join((encode_header(header), payload))
+    return join((encode_header(header), memoryview(payload)))
 
 
 def decode_frame(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
