@@ -78,6 +78,8 @@ class Leader:
         self._sealer = Sealer(view, store, dial)
         self._damaged: dict[tuple[TopicName, int], float] = {}
         """Segments whose recovery met damage -> loop time of the next attempt."""
+        self._creating = asyncio.Lock()
+        """One creation at a time: two of one name would mix their segments."""
         self._documents_due: set[TopicName] = set()
         """Topics whose ``topic.json`` and ``lineage.json`` are not known to be up to date."""
         self._complained: set[str] = set()
@@ -261,6 +263,10 @@ class Leader:
         check_spec(spec)
         if spec.schema is not None:
             check_topic_schema(schema_from_bytes(spec.schema))
+        async with self._creating:
+            return await self._create(spec)
+
+    async def _create(self, spec: TopicSpec) -> TopicDescription:
         if spec.name in self._view.topics:
             raise _taken(spec.name)
         await self._store.check()
@@ -269,7 +275,10 @@ class Leader:
         change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
         absent = Compare(key, create_revision=0)
-        # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last.
+        # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last. A
+        # leader that died in between may have left some, which would not fit ours.
+        if await self._election.transact([absent], [Delete(keys.segments_prefix(spec.name), prefix=True)]) is None:
+            raise _taken(spec.name)
         for start in range(0, len(change.segments), PUTS_PER_TRANSACTION):
             chunk = change.segments[start : start + PUTS_PER_TRANSACTION]
             puts: list[Put | Delete] = [_segment_put(s) for s in chunk]
