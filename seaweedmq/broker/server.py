@@ -465,7 +465,12 @@ class Broker:
             with attempt:
                 leader = self._leader()
                 if leader.leading:
-                    return await local(leader)
+                    try:
+                        return await local(leader)
+                    except Fenced as error:
+                        if leader.leading:
+                            raise
+                        raise _NoLeader(f"the leader changed in the middle: {error}") from error
                 info = self._view.brokers.get(self._view.leader or "")
                 if info is None or info.id == self.id:
                     raise _NoLeader("no broker leads the cluster at the moment: try again in some seconds")
