@@ -6,6 +6,7 @@ Every write is a transaction guarded by the lock's creation revision, so that a 
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from seaweedmq.errors import (
     Fenced,
     InvalidArgument,
     NotFound,
+    ResourceExhausted,
     SeaweedMQError,
     StaleMetadata,
     Unavailable,
@@ -64,6 +66,7 @@ class Leader:
         wall_us: Callable[[], int],
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        open_segments_max: int,
     ) -> None:
         self._view = view
         self._election = election
@@ -71,6 +74,7 @@ class Leader:
         self._rng = rng
         self._wall_us = wall_us
         self._stats = stats
+        self._open_segments_max = open_segments_max
         self._loads: dict[str, BrokerLoad] = {}
         self._suspects: dict[str, float] = {}
         """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
@@ -272,6 +276,7 @@ class Leader:
         await self._store.check()
         candidates = [c for c in self._candidates() if not self._view.brokers[c.broker].draining]
         placement = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
+        self._check_room(spec, placement)
         change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
         absent = Compare(key, create_revision=0)
@@ -288,6 +293,15 @@ class Leader:
         if revision is None:
             raise _taken(spec.name)
         return await self._changed(spec.name, revision)
+
+    def _check_room(self, spec: TopicSpec, placement: Sequence[tuple[str, ...]]) -> None:
+        counts = Counter({c.broker: c.segments for c in self._candidates()})
+        counts.update(broker for replicas in placement for broker in replicas)
+        if max(counts.values(), default=0) > self._open_segments_max:
+            raise ResourceExhausted(
+                f"{spec.segments} segments of {spec.name} are more than the brokers have room for, "
+                f"{self._open_segments_max} open segments each: add brokers, or raise open_segments_max on all"
+            )
 
     async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
         """See ``ports.BrokerApi``."""

@@ -489,6 +489,7 @@ class Broker:
             wall_us=self._env.wall_us,
             dial=self._dial,
             stats=self.topic_stats,
+            open_segments_max=self._config.open_segments_max,
         )
 
     def followers_of(self, term: "_Term") -> FollowerService:
