@@ -84,6 +84,10 @@ class Leader:
         """Segments whose recovery met damage -> loop time of the next attempt."""
         self._creating = asyncio.Lock()
         """One creation at a time: two of one name would mix their segments."""
+        self._deletions_due: dict[TopicName, int] = {}
+        """Deleted topics, and their uid, whose files could not be deleted yet."""
+        self._writing = asyncio.Lock()
+        """One at a time changes documents and folders: an older document must not overtake a newer one."""
         self._documents_due: set[TopicName] = set()
         """Topics whose ``topic.json`` and ``lineage.json`` are not known to be up to date."""
         self._complained: set[str] = set()
@@ -121,7 +125,8 @@ class Leader:
             self._suspected.clear()
             replaced = await self._replace_orphans()
             written = await self._write_due_documents()
-            await self._something_to_do(seen, None if replaced and written else RETRY_S)
+            deleted = await self._delete_due_files()
+            await self._something_to_do(seen, None if replaced and written and deleted else RETRY_S)
 
     async def _something_to_do(self, seen: int, timeout_s: float | None) -> None:
         """Until the metadata has changed, somebody is suspected, or the time is up."""
@@ -243,6 +248,10 @@ class Leader:
     # --- documents ----------------------------------------------------------------------------------------------------
 
     async def _write_due_documents(self) -> bool:
+        async with self._writing:
+            return await self._write_documents()
+
+    async def _write_documents(self) -> bool:
         for name in sorted(self._documents_due):
             topic = self._view.topics.get(name)
             if topic is None:
@@ -274,6 +283,7 @@ class Leader:
         if spec.name in self._view.topics:
             raise _taken(spec.name)
         await self._store.check()
+        await self._delete_files(spec.name)
         candidates = [c for c in self._candidates() if not self._view.brokers[c.broker].draining]
         placement = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
         self._check_room(spec, placement)
@@ -318,8 +328,25 @@ class Leader:
                 )
                 if revision is None:
                     raise _Conflict(f"{name} was changed by somebody else at the same time: try again")
+        self._deletions_due[name] = topic.uid
         await self._view.wait_revision(revision or 0)
-        await self._store.delete_topic(name, topic.uid)
+        await self._delete_files(name)
+
+    async def _delete_files(self, name: TopicName) -> None:
+        """Delete what a deleted topic left in the storage, if that was not done yet."""
+        async with self._writing:
+            uid = self._deletions_due.get(name)
+            if uid is not None:
+                await self._store.delete_topic(name, uid)
+                del self._deletions_due[name]
+
+    async def _delete_due_files(self) -> bool:
+        for name in sorted(self._deletions_due):
+            try:
+                await self._delete_files(name)
+            except SeaweedMQError as error:
+                return self._failed(f"deleting the files of {name}", error)
+        return True
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         """See ``ports.BrokerApi``."""
