@@ -17,7 +17,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
-from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.allocation import Candidate, place
@@ -275,7 +275,7 @@ class Leader:
         """See ``ports.BrokerApi``."""
         check_spec(spec)
         if spec.schema is not None:
-            check_topic_schema(schema_from_bytes(spec.schema))
+            spec = replace(spec, schema=_normal(spec.schema))
         async with self._creating:
             return await self._create(spec)
 
@@ -350,11 +350,14 @@ class Leader:
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        check_topic_schema(schema_from_bytes(schema))
+        schema = _normal(schema)
         topic = self._topic(name)
-        if topic.schema != schema:
+        if topic.schema is None:
             stats = await self._stats(name)
-            if topic.schema is None and any(s.high_watermark > 0 for s in stats):
+            silent = {s.id for s in self.description(name).segments if s.is_open} - {s.segment for s in stats}
+            if silent:
+                raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
+            if any(s.high_watermark > 0 for s in stats):
                 raise InvalidArgument(
                     f"topic {name} holds plain records already and can not get a schema: create a new topic for tables"
                 )
@@ -466,6 +469,11 @@ def _taken(name: TopicName) -> AlreadyExists:
 
 def _segment_put(segment: Segment) -> Put:
     return Put(keys.segment_key(segment.topic, segment.id), segment_to_json(segment))
+
+
+def _normal(schema: bytes) -> bytes:
+    """The one form in which equal schemas have equal bytes."""
+    return schema_to_bytes(schema_from_bytes(schema))
 
 
 def _with_schema(topic: Topic, schema: bytes) -> Topic:
