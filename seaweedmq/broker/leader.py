@@ -112,6 +112,7 @@ class Leader:
                     task.cancel()
                 await asyncio.wait({duties, deposed})
             self._loads.clear()
+            self._deletions_due.clear()  # the next leader may give a name away that we would still delete
             if not duties.cancelled():
                 duties.result()
             log.info("no longer leading")
