@@ -63,7 +63,8 @@ class Maintenance:
 
     async def _convert_own(self, segment: OpenSegment) -> None:
         logs = list(segment.sealed_logs)
-        if logs and await self._convert(segment.topic.name, logs, None):
+        # What a log holds beyond, if its fsync failed, may still become nobody's.
+        if logs and await self._convert(segment.topic.name, logs, segment.log.flushed):
             del segment.sealed_logs[: len(logs)]
             self._files_due.pop(segment.topic.name, None)
 

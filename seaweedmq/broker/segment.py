@@ -98,7 +98,7 @@ class OpenSegment:
         self.closed: SeaweedMQError | None = None
         """Why this broker no longer serves the segment; set once."""
         self.sealed_logs: list[SegmentFile] = []
-        """Complete, closed log files that are not tables yet."""
+        """Log files that nothing is added to and that are not tables yet. Below ``log.flushed`` they are complete."""
         self._context = context
         self.closed_hard = False
         """Nothing is committed any more."""
@@ -372,6 +372,10 @@ class OpenSegment:
         try:
             if entries:
                 await self._write_copy(base, entries)
+            if failed.base < base:
+                # What was fsynced before, or is in memory no longer, is in no other file. In one step with its copy,
+                # so that they are converted together: only the copy makes good what the disk lost of this one.
+                self.sealed_logs.append(self._described(failed))
             self._files.remove(failed)
             if not failed.appending:  # else the write under way finds it given up, and closes it
                 await self._close_quietly(failed)

@@ -158,6 +158,25 @@ async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(bed: Bed
 
 
 @story
+async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    (bad,) = bed.files(FileKind.LOG)
+    bed.faults.failing[StorageOp.SYNC] = "input/output error"
+    bed.faults.paths = bad.path
+    await publisher.send(2)
+    await publisher.acks()
+    lost = bed.store.files[bad.path]
+    lost.data[lost.synced_bytes + 200 :] = bytes(len(lost.data) - lost.synced_bytes - 200)  # pages the kernel dropped
+    await publisher.store(frames=3)
+    await bed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in bed.files(FileKind.TABLE)) == 5)
+    assert not host.broker._owned[NAME, 0].sealed_logs
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
+@story
 async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
