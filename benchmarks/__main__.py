@@ -1,0 +1,58 @@
+"""``python -m benchmarks [--quick] [--suite NAME] [--json FILE]``."""
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import report, scale
+from benchmarks.measure import Measure
+
+SUITES = ("publish", "send", "subscribe", "latency", "catchup", "spark", "idle", "memory")
+
+
+def main() -> int:
+    """Run the suites one after another and report. Exit status 1 if a target is missed."""
+    options = _options()
+    names = options.suite or SUITES
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    sizes = (scale.quick if options.quick else scale.full)(options.directory)
+    measures: list[Measure] = []
+    console.print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the start")
+    for name in names:
+        began = time.monotonic()
+        with contextlib.redirect_stdout(sys.stderr):
+            found = importlib.import_module(f"benchmarks.{name}").run(sizes)
+        console.print(f"{name}: {time.monotonic() - began:.0f} s, load average {os.getloadavg()[0]:.1f}")
+        measures += found
+    console.print()
+    report.print_table(measures, console)
+    if options.json is not None:
+        report.write_json(options.json, report.to_json(measures))
+    missed = [measure.name for measure in measures if measure.met is False]
+    console.print(f"\nmissed: {', '.join(missed)}" if missed else "\nevery target is met")
+    return 1 if missed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, beside yardsticks.")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, under 2 minutes in all")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="only this one; may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures as one JSON object")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="where data is kept meanwhile, on the disk to be measured (%(default)s)",
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

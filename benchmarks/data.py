@@ -1,0 +1,29 @@
+"""Records to measure with."""
+
+import numpy as np
+import pyarrow as pa
+
+TEMPLATE = b'{"order":"0000000000000000","customer":"000000000","item":"00000000","amount":"00000.00","n":"000"}.'
+assert len(TEMPLATE) == 100
+ROWS_PER_CHUNK = 262_144
+
+
+def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
+    """One column ``_value`` of random bytes, records of one size, in one chunk."""
+    count = total_bytes // record_bytes
+    values = np.random.default_rng(1).integers(0, 256, count * record_bytes, dtype=np.uint8)
+    offsets = np.arange(count + 1, dtype=np.int32) * record_bytes
+    column = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+    return pa.table({"_value": column})
+
+
+def text_table(count: int, seed: int) -> pa.Table:
+    """One column ``_value`` of 100-byte JSON-like records, 45 digits of each random: they compress about as text does."""
+    rng = np.random.default_rng(seed)
+    template = np.frombuffer(TEMPLATE, np.uint8)
+    values = np.tile(template, (count, 1))
+    digits = np.flatnonzero(template == ord("0"))
+    values[:, digits] = rng.integers(ord("0"), ord("9") + 1, (count, len(digits)), dtype=np.uint8)
+    offsets = np.arange(count + 1, dtype=np.int32) * len(TEMPLATE)
+    column = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.reshape(-1))])
+    return pa.table({"_value": column})

@@ -1,0 +1,129 @@
+"""Claim: at 10,000 records/s of 100 B, linger 2 ms, written: from send to deliver p50 <= 4 ms and p99 <= 15 ms.
+
+Publisher, broker and subscriber are three processes; the clock is the machine's monotonic one. Records are sent by an
+open-loop schedule and timed from when they were due, so that a publisher that is held up is not flattered.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import seaweedmq
+from benchmarks.cluster import BenchCluster, running_cluster, scratch
+from benchmarks.measure import Measure, compared, percentile, yardstick
+from benchmarks.publish import SETTINGS
+from benchmarks.raw_stream import RawStream, raw_stream
+from benchmarks.scale import Scale
+
+RECORDS_PER_S = 10_000  # = BURST_RECORDS / BURST_S
+RECORD_BYTES = 100
+LINGER_S = 0.002
+BURST_S = 0.001
+BURST_RECORDS = 10
+"""The schedule's step."""
+WARM_UP_S = 0.5
+P50_MS_MAX = 4.0
+P99_MS_MAX = 15.0
+ROUNDS = 3
+RAW_MESSAGE_BYTES = 2_400
+"""What the records of one linger make."""
+STAMP_BYTES = 8
+NS_PER_MS = 1e6
+
+
+def run(scale: Scale) -> list[Measure]:
+    """The rate is split over ``ROUNDS`` rounds, each beside raw round trips; percentiles are of a round."""
+    seconds = scale.latency_s / ROUNDS
+    found: dict[str, list[float]] = {}
+    with (
+        scratch(scale.directory) as folder,
+        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        raw_stream() as raw,
+    ):
+        for number in range(ROUNDS):
+            for name, sample in _round(cluster, raw, f"bench/latency-{number}", seconds).items():
+                found.setdefault(name, []).append(sample)
+    p50, p99 = "raw round trip p50", "raw round trip p99"
+    late = {"schedule_late_ms_p99": statistics.median(found["late p99"])}
+    return [
+        yardstick(p50, found["raw p50"], "ms"),
+        yardstick(p99, found["raw p99"], "ms"),
+        compared("latency_deliver_p50", found["deliver p50"], "ms", p50, found["raw p50"], value_max=P50_MS_MAX),
+        compared(
+            "latency_deliver_p99", found["deliver p99"], "ms", p99, found["raw p99"], value_max=P99_MS_MAX, **late
+        ),
+        compared("latency_ack_p50", found["ack p50"], "ms", p50, found["raw p50"]),
+        compared("latency_ack_p99", found["ack p99"], "ms", p99, found["raw p99"], **late),
+    ]
+
+
+def _round(cluster: BenchCluster, raw: RawStream, topic: str, seconds: float) -> dict[str, float]:
+    trips = raw.round_trips_ms(seconds / 4, RAW_MESSAGE_BYTES)
+    bursts = round((seconds + WARM_UP_S) / BURST_S)
+    count = bursts * BURST_RECORDS
+    with seaweedmq.connect(cluster.bootstrap) as client:
+        client.admin.create_topic(topic, durability="replicated")
+        reader = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.latency", cluster.bootstrap, topic, str(count)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with reader:
+            assert reader.stdout is not None
+            if reader.stdout.readline() != "ready\n":
+                raise AssertionError("the subscriber did not start")
+            acks, late = _publish(client, topic, count)
+            delivered = json.loads(reader.stdout.readline())
+    if len(delivered) != count:
+        raise AssertionError(f"{len(delivered)} of {count} records were delivered")
+    skipped = int(RECORDS_PER_S * WARM_UP_S)
+    result = {"raw p50": percentile(trips, 0.5), "raw p99": percentile(trips, 0.99)}
+    for name, times_ns in (("deliver", delivered), ("ack", acks), ("late", late)):
+        ascending = sorted(times_ns[skipped:])
+        for share in (50, 99):
+            result[f"{name} p{share}"] = percentile(ascending, share / 100) / NS_PER_MS
+    return result
+
+
+def _publish(client: "seaweedmq.Client", topic: str, count: int) -> tuple[list[int], list[int]]:
+    """Nanoseconds from due to acknowledged, and from due to sent."""
+    acks: list[int] = [0] * count
+    late: list[int] = []
+    padding = bytes(RECORD_BYTES - STAMP_BYTES)
+    now = time.monotonic_ns
+
+    def acked(index: int, due: int, _: Future[Any]) -> None:
+        acks[index] = now() - due
+
+    with client.publisher(topic, linger_s=LINGER_S) as publisher:
+        began = now() + 10_000_000
+        for number in range(count // BURST_RECORDS):
+            due = began + int(number * BURST_S * 1e9)
+            time.sleep(max(0.0, (due - now()) / 1e9))
+            for index in range(number * BURST_RECORDS, (number + 1) * BURST_RECORDS):
+                late.append(now() - due)
+                sent = publisher.send(due.to_bytes(STAMP_BYTES, "little") + padding)
+                sent.add_done_callback(lambda done, index=index, due=due: acked(index, due, done))
+        publisher.flush(timeout=60)
+    return acks, late
+
+
+def _read(bootstrap: str, topic: str, count: int) -> None:
+    """The subscriber's process: nanoseconds from due to delivered of every record, as JSON on stdout."""
+    took: list[int] = []
+    with (
+        seaweedmq.connect(bootstrap) as client,
+        client.subscriber(topic, start="earliest", limit=count, timeout=30) as subscriber,
+    ):
+        print("ready", flush=True)
+        for message in subscriber:
+            took.append(time.monotonic_ns() - int.from_bytes(message.value[:STAMP_BYTES], "little"))
+    print(json.dumps(took), flush=True)
+
+
+if __name__ == "__main__":
+    _read(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,68 @@
+"""Claim: publishing a table runs at 0.60 of a raw gRPC stream, and stored at 0.60 of that or of the raw disk."""
+
+import time
+
+import seaweedmq
+from benchmarks.cluster import running_cluster, scratch
+from benchmarks.data import random_table
+from benchmarks.measure import Measure, compared, interleaved, yardstick
+from benchmarks.raw_disk import append_and_sync
+from benchmarks.raw_stream import raw_stream
+from benchmarks.scale import MIB, Scale
+
+RATIO_MIN = 0.60
+RECORD_BYTES = {"100b": 100, "1kb": 1_000}
+LEVELS = {"written": "replicated", "stored": "stored"}
+"""Written: acknowledged once in the file, fsync later. That is ``replicated`` with one replica."""
+SETTINGS = {"maintenance_interval_s": 3_600}
+"""Turning files into Parquet is another suite's business; here it would hit rounds at random."""
+MB = 1e6
+
+
+def run(scale: Scale) -> list[Measure]:
+    """Tables of 100 B and 1 KB records, one replica, both durabilities. MB are 1,000,000 bytes of values."""
+    tables = {name: random_table(scale.table_bytes, size) for name, size in RECORD_BYTES.items()}
+    with (
+        scratch(scale.directory) as folder,
+        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        raw_stream() as raw,
+        seaweedmq.connect(cluster.bootstrap) as client,
+    ):
+        contestants = {
+            "raw": lambda: raw.push(scale.table_bytes),
+            "one object": lambda: raw.push(scale.table_bytes, one_object=True),
+            "disk 1 MiB": lambda: append_and_sync(folder, scale.table_bytes // 4, MIB),
+            "disk 8 MiB": lambda: append_and_sync(folder, scale.table_bytes, 8 * MIB),
+        }
+        for level, durability in LEVELS.items():
+            for records, table in tables.items():
+                topic = f"bench/{records}-{level}"
+                client.admin.create_topic(topic, durability=durability)
+                contestants[f"{records} {level}"] = lambda topic=topic, table=table: publish(client, topic, table)  # type: ignore[misc]
+        samples = {name: [s / MB for s in found] for name, found in interleaved(contestants, scale.rounds).items()}
+    raw_mb, disk_mb = samples["raw"], samples["disk 1 MiB"]
+    slower_mb = [min(pair) for pair in zip(raw_mb, disk_mb, strict=True)]
+    measures = [
+        yardstick("raw stream", raw_mb, "MB/s"),
+        yardstick("raw stream, one object", samples["one object"], "MB/s"),
+        yardstick("raw append + fdatasync, 1 MiB", disk_mb, "MB/s"),
+        yardstick("raw append + fdatasync, 8 MiB", samples["disk 8 MiB"], "MB/s"),
+    ]
+    for records in RECORD_BYTES:
+        name = f"publish_table_{records}"
+        written, stored = samples[f"{records} written"], samples[f"{records} stored"]
+        measures.append(compared(f"{name}_written", written, "MB/s", "raw stream", raw_mb, ratio_min=RATIO_MIN))
+        slower = "slower of raw stream and raw append + fdatasync, 1 MiB"
+        measures.append(compared(f"{name}_stored", stored, "MB/s", slower, slower_mb, ratio_min=RATIO_MIN))
+    return measures
+
+
+def publish(client: "seaweedmq.Client", topic: str, table: "seaweedmq.client.tables.pa.Table") -> float:
+    """Send the table and wait until every row is acknowledged. Bytes of values per second."""
+    with client.publisher(topic) as publisher:
+        began = time.perf_counter()
+        receipt = publisher.send_table(table)
+        publisher.flush(timeout=120)
+        took = time.perf_counter() - began
+        receipt.result(timeout=0)
+    return float(table.column("_value").nbytes - 4 * (table.num_rows + 1)) / took

@@ -1,0 +1,25 @@
+"""The yardstick of durable writes: append and fdatasync, one after another, in one file."""
+
+import os
+import time
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+def append_and_sync(directory: Path, total_bytes: int, sync_bytes: int) -> float:
+    """Append 1 MiB at a time with an fdatasync after every ``sync_bytes``. Bytes per second."""
+    path = directory / "raw-disk"
+    chunk = os.urandom(MIB)
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
+    try:
+        began = time.perf_counter()
+        for number in range(1, total_bytes // MIB + 1):
+            os.write(fd, chunk)
+            if number * MIB % sync_bytes == 0:
+                os.fdatasync(fd)
+        os.fdatasync(fd)
+        return total_bytes / (time.perf_counter() - began)
+    finally:
+        os.close(fd)
+        path.unlink()

@@ -1,0 +1,146 @@
+"""The yardstick of everything that moves: a plain gRPC stream of byte messages between two processes.
+
+No serializers, no protobuf: bytes in, bytes out, every message acknowledged. Its server runs with the same process
+settings as a broker (``cli.process.tune``), its client in the process that also is our client.
+
+Every message is a new bytes object, copied from a template, as it is for anybody who has something to say. Sending one
+and the same object a thousand times, with its pages warm in the cache, tells what gRPC could do for a sender without
+data; it is reported beside it as ``raw stream, one object``, and nothing is compared with it.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import grpc.aio
+
+from benchmarks.measure import percentile
+from seaweedmq.cli.process import tune
+
+SERVICE = "bench.Raw"
+MESSAGE_BYTES = 1024 * 1024
+ACK = b"acknowledged"
+OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+PACED_MESSAGES_PER_S = 500
+
+
+async def _sink(messages: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    """Acknowledge whatever comes."""
+    async for _ in messages:
+        await context.write(ACK)
+
+
+async def _source(request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+    """Send as many messages as the request says."""
+    template = memoryview(bytes(MESSAGE_BYTES))
+    for _ in range(int(request)):
+        await context.write(bytes(template))
+
+
+async def _serve() -> None:
+    server = grpc.aio.server(options=OPTIONS)
+    handlers = {
+        "Sink": grpc.stream_stream_rpc_method_handler(_sink),
+        "Source": grpc.unary_stream_rpc_method_handler(_source),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    await asyncio.to_thread(sys.stdin.read)  # until the parent closes it, however it ends
+    await server.stop(0)
+
+
+class RawStream:
+    """The client's side. One connection a measurement, as for a publisher of ours."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def push(self, total_bytes: int, *, one_object: bool = False) -> float:
+        """Send that much and hear every acknowledgement. Bytes per second."""
+        return asyncio.run(self._push(total_bytes // MESSAGE_BYTES, one_object))
+
+    async def _push(self, count: int, one_object: bool) -> float:
+        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
+            await channel.channel_ready()
+            call = channel.stream_stream(f"/{SERVICE}/Sink")()
+            template = memoryview(bytes(MESSAGE_BYTES))
+            same = bytes(template)
+
+            async def send() -> None:
+                for _ in range(count):
+                    await call.write(same if one_object else bytes(template))
+                await call.done_writing()
+
+            began = time.perf_counter()
+            sending = asyncio.create_task(send())
+            acknowledged = 0
+            async for _ in call:
+                acknowledged += 1
+            took = time.perf_counter() - began
+            await sending
+            if acknowledged != count:
+                raise AssertionError(f"{acknowledged} of {count} messages were acknowledged")
+            return count * MESSAGE_BYTES / took
+
+    def pull(self, total_bytes: int) -> float:
+        """Have that much sent from there. Bytes per second."""
+        return asyncio.run(self._pull(total_bytes // MESSAGE_BYTES))
+
+    async def _pull(self, count: int) -> float:
+        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
+            await channel.channel_ready()
+            began = time.perf_counter()
+            received = 0
+            async for message in channel.unary_stream(f"/{SERVICE}/Source")(str(count).encode()):
+                received += len(message)
+            return received / (time.perf_counter() - began)
+
+    def round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
+        """Milliseconds from message to acknowledgement, at a calm pace; ascending."""
+        return asyncio.run(self._round_trips_ms(seconds, message_bytes))
+
+    async def _round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
+        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
+            await channel.channel_ready()
+            call = channel.stream_stream(f"/{SERVICE}/Sink")()
+            template = memoryview(bytes(message_bytes))
+            took: list[float] = []
+            for _ in range(int(seconds * PACED_MESSAGES_PER_S)):
+                began = time.perf_counter()
+                await call.write(bytes(template))
+                await call.read()
+                took.append((time.perf_counter() - began) * 1e3)
+                await asyncio.sleep(1 / PACED_MESSAGES_PER_S)
+            call.cancel()
+            return sorted(took)
+
+
+@contextlib.contextmanager
+def raw_stream() -> Iterator[RawStream]:
+    """The server as a process of its own, and a client to it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.raw_stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}")
+        finally:
+            process.stdin.close()
+
+
+def median_ms(ascending: list[float]) -> float:
+    """p50 of round trips."""
+    return percentile(ascending, 0.5)
+
+
+if __name__ == "__main__":
+    tune()
+    asyncio.run(_serve())

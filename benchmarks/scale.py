@@ -1,0 +1,56 @@
+"""How much of everything a run does."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes of one run. The full ones keep it under ten minutes, the quick ones under two."""
+
+    quick: bool
+    directory: Path
+    """Where clusters keep their data: the disk that is measured."""
+    rounds: int
+    table_bytes: int
+    """Values of one published table."""
+    send_records: int
+    latency_s: float
+    catchup_bytes: int
+    spark_bytes: int
+    idle_s: float
+    memory_s: float
+
+
+def full(directory: Path) -> Scale:
+    """The sizes that the targets are meant for."""
+    return Scale(
+        quick=False,
+        directory=directory,
+        rounds=7,
+        table_bytes=256 * MIB,
+        send_records=1_000_000,
+        latency_s=15.0,
+        catchup_bytes=2_000_000_000,
+        spark_bytes=1_000_000_000,
+        idle_s=20.0,
+        memory_s=20.0,
+    )
+
+
+def quick(directory: Path) -> Scale:
+    """Enough to see whether something broke."""
+    return Scale(
+        quick=True,
+        directory=directory,
+        rounds=3,
+        table_bytes=64 * MIB,
+        send_records=300_000,
+        latency_s=4.0,
+        catchup_bytes=300_000_000,
+        spark_bytes=200_000_000,
+        idle_s=4.0,
+        memory_s=6.0,
+    )
