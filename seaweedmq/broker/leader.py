@@ -78,6 +78,10 @@ class Leader:
         self._loads: dict[str, BrokerLoad] = {}
         self._suspects: dict[str, float] = {}
         """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
+        self._broken: set[tuple[TopicName, int]] = set()
+        """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
+        self._moving: set[tuple[TopicName, int]] = set()
+        """Segments being sealed. Their primary ends its replicate streams, which is no reason to suspect it."""
         self._suspected = asyncio.Event()
         self._sealer = Sealer(view, store, dial)
         self._damaged: dict[tuple[TopicName, int], float] = {}
@@ -145,7 +149,7 @@ class Leader:
     async def _replace_orphans(self) -> bool:
         """Seal the open segments that lost a replica, and open successors. Whether all is done."""
         self._forget_old_suspicions()
-        live, shunned, now = self._view.brokers, self._shunned(), asyncio.get_running_loop().time()
+        live, draining, now = self._view.brokers, self._draining(), asyncio.get_running_loop().time()
         self._damaged = {key: until for key, until in self._damaged.items() if until > now}
         orphans = [
             segment
@@ -153,8 +157,8 @@ class Leader:
             if name in self._view.topics
             for segment in segments.values()
             if segment.is_open
-            and must_move(segment, live, shunned)
-            and (segment.topic, segment.id) not in self._damaged
+            and (must_move(segment, live, draining) or (name, segment.id) in self._broken)
+            and (name, segment.id) not in self._damaged
         ]
         thin = [] if orphans else self._under_replicated()
         limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
@@ -175,7 +179,9 @@ class Leader:
         ]
 
     async def _replace_orphan(self, segment: Segment, limit: asyncio.Semaphore) -> bool:
+        key = segment.topic, segment.id
         async with limit:
+            self._moving.add(key)
             try:
                 if not self._placement(self._topic(segment.topic)):
                     return False  # nowhere to go: it stays where it is until a broker comes
@@ -185,8 +191,10 @@ class Leader:
                 await self._succeed(segment, *sealed)
             except SeaweedMQError as error:
                 if isinstance(error, Corrupt):
-                    self._damaged[segment.topic, segment.id] = asyncio.get_running_loop().time() + RETRY_DAMAGED_S
+                    self._damaged[key] = asyncio.get_running_loop().time() + RETRY_DAMAGED_S
                 return self._failed(f"replacing {segment}", error)
+            finally:
+                self._moving.discard(key)
         return True
 
     async def _succeed(self, segment: Segment, epoch: int, sealed: SealedLog) -> None:
@@ -196,6 +204,9 @@ class Leader:
                 known = self._view.segments.get(segment.topic, {}).get(segment.id)
                 if known is None or not known.is_open:
                     return
+                placement = self._placement(topic)
+                if not placement:
+                    raise Unavailable("every broker is suspected or being drained: it goes on when one is not")
                 change = succeed(
                     topic,
                     segment,
@@ -203,7 +214,7 @@ class Leader:
                     epoch=epoch,
                     sequences=tuple(reversed(sealed.sequences)),
                     ranges=[segment.slots],
-                    placement=self._placement(topic),
+                    placement=placement,
                 )
                 revision = self._view.segment_revision(segment.topic, segment.id)
                 await self._write(change, [Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)])
@@ -219,9 +230,14 @@ class Leader:
 
     def _shunned(self) -> set[str]:
         """Brokers that get nothing new: suspected, or being drained."""
-        return {b.id for b in self._view.brokers.values() if b.draining} | set(self._suspects)
+        return self._draining() | set(self._suspects)
+
+    def _draining(self) -> set[str]:
+        return {b.id for b in self._view.brokers.values() if b.draining}
 
     def _forget_old_suspicions(self) -> None:
+        segments = self._view.segments
+        self._broken = {(t, s) for t, s in self._broken if s in segments.get(t, {}) and segments[t][s].is_open}
         now = asyncio.get_running_loop().time()
         for broker, until in list(self._suspects.items()):
             if until <= now or broker not in self._view.brokers:
@@ -233,10 +249,14 @@ class Leader:
         segment = self._view.segments.get(ref.topic, {}).get(ref.segment)
         if segment is None or not segment.is_open or segment.epoch != ref.epoch:
             raise Fenced(f"{ref.topic}#{ref.segment}: epoch {ref.epoch} is over already")
-        if suspicion.suspect not in segment.replicas:
+        if suspicion.suspect and suspicion.suspect not in segment.replicas:
             raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
-        log.warning("%s: %s is suspected: %s", segment, suspicion.suspect, suspicion.reason)
-        self._suspects[suspicion.suspect] = asyncio.get_running_loop().time() + SUSPECT_S
+        if (ref.topic, ref.segment) in self._moving:
+            return
+        log.warning("%s: %s is suspected: %s", segment, suspicion.suspect or "nobody", suspicion.reason)
+        if suspicion.suspect:
+            self._suspects[suspicion.suspect] = asyncio.get_running_loop().time() + SUSPECT_S
+        self._broken.add((ref.topic, ref.segment))
         self._suspected.set()
 
     def _failed(self, what: str, error: Exception) -> bool:

@@ -85,5 +85,5 @@ class Suspicion:
 
     ref: SegmentRef
     suspect: str
-    """Broker id."""
+    """Broker id; "" when the segment has to be replaced, but nobody is to blame."""
     reason: str
