@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import segment_from_json, topic_from_json
+from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -117,7 +117,8 @@ class LineageRises:
 
 
 class OneReplicaSealsAfterLease:
-    """A segment whose only replica may still think it lives is not sealed: its registration must be gone first."""
+    """A segment whose only replica may still think it lives is not sealed: its registration must be gone first, or say
+    that it is draining, which is the primary's own word that it takes nothing more."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for entry in changes.puts:
@@ -128,6 +129,8 @@ class OneReplicaSealsAfterLease:
             was_open = old is not None and old.is_open
             if was_open and not segment.is_open and segment.replicas == segment.replicas[:1]:
                 registered = before.brokers.get(segment.primary)
+                if registered is not None and broker_from_json(registered.value).draining:
+                    continue
                 if registered is not None and segment.epoch == (old.epoch if old else 0):
                     yield f"{segment} was sealed while its primary {segment.primary} was registered and not fenced"
 

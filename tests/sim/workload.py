@@ -9,7 +9,7 @@ from seaweedmq.errors import SeaweedMQError
 from tests.sim.loop import Owner
 from tests.sim.process import environment
 from tests.sim.scenario import PublisherPlan
-from tests.support.history import History, Outcome, Polled, Sent
+from tests.support.history import History, Outcome, Polled, Sent, Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -92,6 +92,14 @@ class Subscriber:
 
     async def run(self, *, stop_at: str | None = None) -> None:
         """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
+        try:
+            await self._read(stop_at)
+        except SeaweedMQError as error:
+            self.world.note(self.name, f"gave up: {error!r}")
+            self.world.violations.append(Violation("reader gave up", f"{self.name}: {error!r}"))
+            raise
+
+    async def _read(self, stop_at: str | None) -> None:
         client = await connect(self.world, self.owner, self.world.scenario.subscriber)
         async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
