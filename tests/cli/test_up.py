@@ -80,10 +80,10 @@ def test_two_brokers_with_one_address_are_refused(tmp_path: Path) -> None:
         options = ["--etcd", url.rpartition("/")[2], "--storage", str(tmp_path / "data" / "storage")]
         same = run("broker", *options, "--listen", f"127.0.0.1:{free_ports(1)}", "--advertise", cluster.addresses)
         assert same.status == 1
-        assert cluster.addresses in same.error
+        assert cluster.addresses in same.stderr.splitlines()[-1]
         port = run("broker", *options, "--listen", cluster.addresses)
         assert port.status == 1
-        assert f"port {cluster.addresses.rpartition(':')[2]} at 127.0.0.1 is in use" in port.error
+        assert f"port {cluster.addresses.rpartition(':')[2]} at 127.0.0.1 is in use" in port.stderr.splitlines()[-1]
 
 
 def test_the_data_folder_is_said(tmp_path: Path) -> None:
