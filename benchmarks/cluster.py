@@ -47,7 +47,7 @@ def running_cluster(
             starting = local_cluster(
                 brokers=brokers,
                 data=data,
-                port=_free_port(),
+                port=free_port(),
                 broker_options=["--config", str(config), "--log-level", "error"],
             )
             try:
@@ -62,7 +62,8 @@ def running_cluster(
             runner.run(stack.aclose())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -18,7 +18,7 @@ def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
 
 
 def text_table(count: int, seed: int) -> pa.Table:
-    """One column ``_value`` of 100-byte JSON-like records, 45 digits of each random: they compress about as text does."""
+    """One column ``_value`` of 100-byte JSON-like records, 43 digits of each random: they compress as text does."""
     rng = np.random.default_rng(seed)
     template = np.frombuffer(TEMPLATE, np.uint8)
     values = np.tile(template, (count, 1))

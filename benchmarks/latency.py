@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import seaweedmq
@@ -107,21 +108,20 @@ def _publish(client: "seaweedmq.Client", topic: str, count: int) -> tuple[list[i
             for index in range(number * BURST_RECORDS, (number + 1) * BURST_RECORDS):
                 late.append(now() - due)
                 sent = publisher.send(due.to_bytes(STAMP_BYTES, "little") + padding)
-                sent.add_done_callback(lambda done, index=index, due=due: acked(index, due, done))
+                sent.add_done_callback(partial(acked, index, due))
         publisher.flush(timeout=60)
     return acks, late
 
 
 def _read(bootstrap: str, topic: str, count: int) -> None:
     """The subscriber's process: nanoseconds from due to delivered of every record, as JSON on stdout."""
-    took: list[int] = []
+    now = time.monotonic_ns
     with (
         seaweedmq.connect(bootstrap) as client,
         client.subscriber(topic, start="earliest", limit=count, timeout=30) as subscriber,
     ):
         print("ready", flush=True)
-        for message in subscriber:
-            took.append(time.monotonic_ns() - int.from_bytes(message.value[:STAMP_BYTES], "little"))
+        took = [now() - int.from_bytes(message.value[:STAMP_BYTES], "little") for message in subscriber]
     print(json.dumps(took), flush=True)
 
 

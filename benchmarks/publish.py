@@ -2,6 +2,8 @@
 
 import time
 
+import pyarrow as pa
+
 import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.data import random_table
@@ -57,7 +59,7 @@ def run(scale: Scale) -> list[Measure]:
     return measures
 
 
-def publish(client: "seaweedmq.Client", topic: str, table: "seaweedmq.client.tables.pa.Table") -> float:
+def publish(client: "seaweedmq.Client", topic: str, table: pa.Table) -> float:
     """Send the table and wait until every row is acknowledged. Bytes of values per second."""
     with client.publisher(topic) as publisher:
         began = time.perf_counter()

@@ -14,11 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from benchmarks.measure import percentile
 from seaweedmq.cli.process import tune
 
 SERVICE = "bench.Raw"
@@ -61,13 +61,18 @@ class RawStream:
     def __init__(self, address: str) -> None:
         self._address = address
 
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:  # Any: the stubs do not know calls without serializers
+        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
+            await channel.channel_ready()
+            yield channel
+
     def push(self, total_bytes: int, *, one_object: bool = False) -> float:
         """Send that much and hear every acknowledgement. Bytes per second."""
         return asyncio.run(self._push(total_bytes // MESSAGE_BYTES, one_object))
 
     async def _push(self, count: int, one_object: bool) -> float:
-        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
-            await channel.channel_ready()
+        async with self._connected() as channel:
             call = channel.stream_stream(f"/{SERVICE}/Sink")()
             template = memoryview(bytes(MESSAGE_BYTES))
             same = bytes(template)
@@ -93,8 +98,7 @@ class RawStream:
         return asyncio.run(self._pull(total_bytes // MESSAGE_BYTES))
 
     async def _pull(self, count: int) -> float:
-        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
-            await channel.channel_ready()
+        async with self._connected() as channel:
             began = time.perf_counter()
             received = 0
             async for message in channel.unary_stream(f"/{SERVICE}/Source")(str(count).encode()):
@@ -106,8 +110,7 @@ class RawStream:
         return asyncio.run(self._round_trips_ms(seconds, message_bytes))
 
     async def _round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
-        async with grpc.aio.insecure_channel(self._address, options=OPTIONS) as channel:
-            await channel.channel_ready()
+        async with self._connected() as channel:
             call = channel.stream_stream(f"/{SERVICE}/Sink")()
             template = memoryview(bytes(message_bytes))
             took: list[float] = []
@@ -134,11 +137,6 @@ def raw_stream() -> Iterator[RawStream]:
             yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}")
         finally:
             process.stdin.close()
-
-
-def median_ms(ascending: list[float]) -> float:
-    """p50 of round trips."""
-    return percentile(ascending, 0.5)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,7 @@ def run(scale: Scale) -> list[Measure]:
     return [
         yardstick("raw stream to client", raw_mb, "MB/s"),
         yardstick("pyarrow to_pylist", samples["to_pylist"], "records/s"),
-        compared(
-            "subscribe_batches_warm", batches_mb, "MB/s", "raw stream to client", raw_mb, ratio_min=RATIO_MIN
-        ),
+        compared("subscribe_batches_warm", batches_mb, "MB/s", "raw stream to client", raw_mb, ratio_min=RATIO_MIN),
         compared(
             "subscribe_messages",
             samples["messages"],

@@ -1,0 +1,111 @@
+"""Claim: a broker that is fed faster than its disk takes no more than 1.2 of its memory bound."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+import seaweedmq
+from benchmarks.cluster import free_port, scratch
+from benchmarks.data import random_table
+from benchmarks.measure import Measure, compared, yardstick
+from benchmarks.publish import MB
+from benchmarks.scale import MIB, Scale
+from benchmarks.slow_broker import DISK_BYTES_PER_S
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import SeaweedMQError
+
+RATIO_MAX = 1.2
+MEMORY_BYTES_MAX = 512 * MIB
+TOPICS = 12
+"""Each may hold ``segment_buffer_bytes_max``, 64 MiB: together more than the broker may."""
+FEEDERS = 2
+TABLE_BYTES = 16 * MIB
+LOOK_INTERVAL_S = 0.02
+START_TIMEOUT_S = 30.0
+
+
+def run(scale: Scale) -> list[Measure]:
+    """Two processes publish to twelve topics as fast as they may, the disk takes 20 MB/s; the figure is the peak."""
+    with scratch(scale.directory) as folder, asyncio.Runner() as runner:
+        etcd = LocalEtcd(folder / "etcd")
+        runner.run(etcd.start())
+        try:
+            peak_bytes, fed_bytes = _feed(folder, etcd.endpoint, scale.memory_s)
+        finally:
+            runner.run(etcd.stop())
+    bound_mb = MEMORY_BYTES_MAX / MB
+    of = "memory_bytes_max"
+    return [
+        yardstick(of, [bound_mb], "MB"),
+        compared(
+            "memory_peak",
+            [peak_bytes / MB],
+            "MB",
+            of,
+            [bound_mb],
+            ratio_max=RATIO_MAX,
+            disk_mb_per_s=DISK_BYTES_PER_S / MB,
+            stored_mb=round(fed_bytes / MB),
+        ),
+    ]
+
+
+def _feed(folder: Path, etcd: str, seconds: float) -> tuple[int, int]:
+    """Peak resident bytes, and bytes that reached the files."""
+    storage = folder / "storage"
+    storage.mkdir()
+    config = folder / "config.toml"
+    config.write_text(f"memory_bytes_max = {MEMORY_BYTES_MAX}\nmaintenance_interval_s = 3600\n")
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "benchmarks.slow_broker", "broker", "--etcd", etcd, "--storage", str(storage)]
+    command += ["--listen", address, "--config", str(config), "--parent-pid", str(os.getpid()), "--log-level", "error"]
+    broker = subprocess.Popen(command)
+    feeders: list[subprocess.Popen[bytes]] = []
+    try:
+        _create_topics(address)
+        feeders += [subprocess.Popen([sys.executable, "-m", "benchmarks.memory", address]) for _ in range(FEEDERS)]
+        process = psutil.Process(broker.pid)
+        peak = 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            peak = max(peak, process.memory_info().rss)
+            time.sleep(LOOK_INTERVAL_S)
+        if any(feeder.poll() is not None for feeder in feeders):
+            raise AssertionError("a publisher ended: the broker must make it wait, not fail")
+        return peak, sum(path.stat().st_size for path in storage.rglob("*.log"))
+    finally:
+        for child in (*feeders, broker):
+            child.kill()
+            child.wait()
+
+
+def _create_topics(address: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            with seaweedmq.connect(address) as client:
+                for number in range(TOPICS):
+                    client.admin.create_topic(f"bench/memory-{number}", durability="replicated")
+            return
+        except SeaweedMQError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(LOOK_INTERVAL_S)
+
+
+def _publish_without_end(address: str) -> None:
+    table = random_table(TABLE_BYTES, 1_000)
+    with seaweedmq.connect(address) as client:
+        publishers = [client.publisher(f"bench/memory-{number}") for number in range(TOPICS)]
+        while True:
+            for publisher in publishers:
+                publisher.send_table(table)
+
+
+if __name__ == "__main__":
+    _publish_without_end(sys.argv[1])

@@ -1,0 +1,71 @@
+"""Claim: Spark reads a topic through the data source at 0.60 of ``spark.read.parquet`` of the same rows."""
+
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+
+import seaweedmq.spark
+from benchmarks.cluster import scratch
+from benchmarks.measure import Measure, compared, interleaved, yardstick
+from benchmarks.scale import Scale
+from benchmarks.tables import NAME, make_tables, table_files, topic_folder
+
+RATIO_MIN = 0.60
+ROUNDS_MAX = 3
+
+
+def run(scale: Scale) -> list[Measure]:
+    """All columns of all rows into Spark's ``noop`` sink, which takes every value and does nothing; and one column."""
+    with scratch(scale.directory) as folder:
+        data = folder / "data"
+        count = make_tables(data, scale.spark_bytes)
+        files = len(table_files(data))
+        spark = (
+            SparkSession.builder.master("local[*]")
+            .appName("seaweedmq benchmark")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.memory", "2g")
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+        try:
+            seaweedmq.spark.register(spark)
+            storage, table = str(data / "storage"), str(topic_folder(data) / "table")
+
+            def source(**options: str) -> DataFrame:
+                return spark.read.format("seaweedmq").options(storage=storage, topic=NAME, **options).load()
+
+            def rate(frame: DataFrame) -> float:
+                began = time.perf_counter()
+                frame.write.format("noop").mode("overwrite").save()
+                return count / (time.perf_counter() - began)
+
+            if source().count() != count:
+                raise AssertionError(f"Spark finds {source().count()} of {count} records")
+            contestants = {
+                "source": lambda: rate(source()),
+                "parquet": lambda: rate(spark.read.parquet(table)),
+                "source values": lambda: rate(source(columns="value")),
+                "parquet values": lambda: rate(spark.read.parquet(table).select("_value")),
+            }
+            samples = interleaved(contestants, min(scale.rounds, ROUNDS_MAX))
+        finally:
+            spark.stop()
+    every, one = "spark.read.parquet", "spark.read.parquet, one column"
+    return [
+        yardstick(every, samples["parquet"], "records/s"),
+        yardstick(one, samples["parquet values"], "records/s"),
+        compared(
+            "spark_read",
+            samples["source"],
+            "records/s",
+            every,
+            samples["parquet"],
+            ratio_min=RATIO_MIN,
+            records=count,
+            files=files,
+        ),
+        compared("spark_read_values", samples["source values"], "records/s", one, samples["parquet values"]),
+    ]
