@@ -41,6 +41,8 @@ RETRY_S_MAX = 10.0
 """Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
 CLOSE_TIMEOUT_S = 5.0
 """How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
+TELL_AGAIN_S = 2.0
+"""How long a leader that was told of a broken segment has before it, or its successor, is told again."""
 LEASE_CHECK_S = 0.05
 """How soon a commit that waits for the lease is tried again."""
 
@@ -160,10 +162,21 @@ class OpenSegment:
             await link.run()
         except Fenced as error:
             log.warning("%s: %s", self.segment, error)
+            await self._follow_up_seal()
         except SeaweedMQError as error:
             log.warning("%s: lost follower %s: %s", self.segment, link.follower, error)
-            ref = SegmentRef(topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch)
-            await self._context.suspect(Suspicion(ref=ref, suspect=link.follower, reason=str(error)))
+            await self._ask_for_successor(link.follower, str(error))
+
+    async def _follow_up_seal(self) -> None:
+        await asyncio.sleep(TELL_AGAIN_S)
+        await self._ask_for_successor("", "it was sealed or fenced, and has no successor yet")
+
+    async def _ask_for_successor(self, suspect: str, reason: str) -> None:
+        """Until this is cancelled by ``close``: a leader that has heard may die before it has done it."""
+        ref = SegmentRef(topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch)
+        while True:
+            await self._context.suspect(Suspicion(ref=ref, suspect=suspect, reason=reason))
+            await asyncio.sleep(TELL_AGAIN_S)
 
     def _on_held(self) -> None:
         held = min(link.held for link in self._links)
@@ -469,11 +482,13 @@ class OpenSegment:
         What is not acknowledged yet becomes part of the segment all the same: its publishers learn that from the
         sealed segment, and do not send it again.
         """
-        if self._sealed is None:
+        if not self._frozen:
             self._frozen = True
             self.closed = StaleMetadata(f"{self.segment} is being sealed: go on in its successors")
             self._stop_replicating()
+            self._link_tasks.append(self._context.spawn(self._follow_up_seal(), f"seal {self.segment}"))
             self.log.without_followers()
+        if self._sealed is None:
             self._work.set()
             self._drained.fire()
             while self.log.written < self.log.end:
