@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import cast
 
 from seaweedmq.broker.signal import Signal
 from seaweedmq.core.segment_log import SegmentLog
@@ -11,6 +12,7 @@ from seaweedmq.model.replication import (
     Progress,
     ReplicateFrames,
     ReplicateOpen,
+    ReplicateReply,
     ReplicateRequest,
     SegmentRef,
 )
@@ -70,8 +72,9 @@ class FollowerLink:
             await asyncio.wait(tasks)
 
     async def _replicate(self) -> None:
-        async with aclosing(self._requests()) as requests:
-            async for reply in self._dial(self.follower).replicate(requests):
+        stream = self._dial(self.follower).replicate(self._requests())
+        async with aclosing(cast("AsyncGenerator[ReplicateReply, None]", stream)) as replies:  # it closes the requests
+            async for reply in replies:
                 if not self.held <= reply.end_offset <= self._log.end:
                     raise InvalidArgument(
                         f"follower {self.follower} says it holds offsets up to {reply.end_offset}, "

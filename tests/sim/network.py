@@ -344,7 +344,7 @@ class _Remote:
         self._address = address
 
     def __getattr__(self, method: str) -> Any:
-        if method in ("publish", "subscribe"):
+        if method in ("publish", "subscribe", "replicate"):
             return lambda requests: self._stream(method, requests)
         if method.startswith("_"):
             raise AttributeError(method)

@@ -1,0 +1,87 @@
+"""Segments with followers move: only those that have to, and a leader that dies half-way leaves nothing undone."""
+
+import asyncio
+
+from seaweedmq.model.replication import SegmentRef, Suspicion
+from seaweedmq.model.segment import Segment
+from tests.broker.bed import NAME, Bed, Host, story
+
+
+def open_segments(host: Host) -> dict[int, Segment]:
+    """As the broker's view has them."""
+    return {s.id: s for s in host.broker._view.segments.get(NAME, {}).values() if s.is_open}
+
+
+def ref_of(segment: Segment, epoch: int | None = None) -> SegmentRef:
+    return SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch if epoch is None else epoch)
+
+
+async def store(bed: Bed, host: Host, number: int) -> None:
+    """One more record in a segment."""
+    segment = open_segments(host)[number]
+    publisher = await (await bed.primary(host, segment=number)).publisher(
+        producer=number + 1, segment=number, segment_epoch=segment.epoch
+    )
+    await publisher.store(slots=(segment.slots.lo, segment.slots.lo))
+
+
+async def replicated(bed: Bed, brokers: int, segments: int) -> list[Host]:
+    """A topic with two replicas whose followers all hold something."""
+    hosts = await bed.cluster(brokers)
+    await bed.topic(hosts[0], segments=segments, replicas=2)
+    await bed.until(lambda: all(len(open_segments(h)) == segments for h in hosts))
+    for number in range(segments):
+        await store(bed, hosts[0], number)
+    return hosts
+
+
+@story
+async def test_draining_a_broker_moves_its_segments_once_and_no_others(bed: Bed) -> None:
+    hosts = await replicated(bed, brokers=4, segments=8)
+    leaving = next(h for h in hosts if h is not bed.leader())
+    before = open_segments(bed.leader())
+    left = leaving.broker.id
+    await bed.leader().api.drain_broker(leaving.address)
+    await asyncio.sleep(10)
+    after = open_segments(bed.leader())
+    stayed = {number for number, segment in before.items() if left not in segment.replicas}
+    assert stayed
+    assert stayed <= after.keys()
+    assert all(left not in segment.replicas for segment in after.values())
+    assert max(after) < 8 + len(before.keys() - stayed), "a segment moved twice"
+
+
+@story
+async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_from_the_next_one(bed: Bed) -> None:
+    hosts = await replicated(bed, brokers=3, segments=3)
+    segments = open_segments(hosts[0])
+    primary = await bed.primary(hosts[0])
+    await primary.api.seal(ref_of(segments[0]))
+    await bed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
+    assert {1, 2} <= open_segments(hosts[0]).keys(), "nobody was to blame"
+
+
+@story
+async def test_a_segment_whose_leader_died_after_fencing_a_follower_gets_its_successor_from_the_next_one(
+    bed: Bed,
+) -> None:
+    hosts = await replicated(bed, brokers=3, segments=1)
+    (segment,) = open_segments(hosts[0]).values()
+    follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
+    await follower.api.fence(ref_of(segment, segment.epoch + 1))
+    publisher = await (await bed.primary(hosts[0])).publisher(producer=2)
+    await publisher.send()
+    await bed.until(lambda: 1 in open_segments(hosts[0]), patience_s=20)
+
+
+@story
+async def test_when_everybody_is_suspected_segments_wait_until_somebody_is_not(bed: Bed) -> None:
+    hosts = await replicated(bed, brokers=2, segments=2)
+    leader = bed.leader()
+    for segment in open_segments(leader).values():
+        for suspect in segment.replicas:
+            await leader.broker.suspect(Suspicion(ref=ref_of(segment), suspect=suspect, reason="a test says so"))
+    await asyncio.sleep(15)
+    assert not any(h.has_failed for h in hosts)
+    for number in open_segments(leader):
+        await store(bed, leader, number)
