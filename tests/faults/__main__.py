@@ -67,7 +67,7 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
             print(f"skipped: {why}", flush=True)
             if args.fault:
                 return outcomes
-        if not broken:
+        if not broken and not args.keep:
             shutil.rmtree(directory, ignore_errors=True)
     return outcomes
 
@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fault", choices=sorted(FAULTS), help="only this one")
     parser.add_argument("--lease-ttl", type=float, help="seconds; otherwise one of several")
+    parser.add_argument("--keep", action="store_true", help="leave the files and logs of every cluster in /tmp")
     parser.add_argument("--verbose", action="store_true", help="say what strikes when")
     args = parser.parse_args()
     outcomes = asyncio.run(_hurt(args))
