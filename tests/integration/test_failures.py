@@ -1,0 +1,330 @@
+"""Real brokers, a real etcd, real files and real signals: what was acknowledged is there, once and in order.
+
+All stories share one cluster and leave it whole. The same faults at random: ``python -m tests.faults``.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.errors import Corrupt, SeaweedMQError
+from tests.faults.cluster import Cluster, Node
+from tests.faults.network import Loopback
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+TTL_S = 2.0
+DELIVERY_S = 40.0
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, brokers: int, storage: Path | None = None) -> AsyncIterator[Cluster]:
+    network = Loopback()
+    await network.start(brokers)
+    try:
+        async with Cluster(directory, network, brokers=brokers, lease_ttl_s=TTL_S, storage=storage) as cluster:
+            yield cluster
+    finally:
+        await network.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with running(tmp_path_factory.mktemp("cluster"), 3) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
+    """A client of a whole cluster."""
+    await cluster.etcd.start()
+    for node in cluster.nodes:
+        await cluster.start(node)
+    await cluster.until_ready()
+    async with aio.connect(cluster.bootstrap) as client:
+        yield client
+
+
+async def until(condition: Callable[[], bool], timeout_s: float) -> None:
+    """Return once it holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - it may change for any reason
+            await asyncio.sleep(0.01)
+
+
+class Load:
+    """A publisher that never stops while the ``async with`` block runs; then everything is read and compared."""
+
+    def __init__(self, client: aio.Client, topic: str, *, pause_s: float = 0.002) -> None:
+        self.client = client
+        self.topic = topic
+        self.acknowledged = 0
+        self.longest_gap_s = 0.0
+        self._pause_s = pause_s
+        self._stop = asyncio.Event()
+
+    async def __aenter__(self) -> "Load":
+        self._publishing = asyncio.create_task(self._publish())
+        await self.reach(50)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._publishing.cancel()
+            return
+        await self.reach(self.acknowledged + 50)
+        self._stop.set()
+        sent = await self._publishing
+        assert await values(self.client, self.topic) == [b"%d" % n for n in range(sent)]
+
+    async def reach(self, count: int) -> None:
+        """Wait until so many records are acknowledged."""
+        await until(lambda: self.acknowledged >= count or self._publishing.done(), DELIVERY_S)
+        if self._publishing.done():
+            self._publishing.result()
+
+    async def _publish(self) -> int:
+        number, last = 0, time.monotonic()
+
+        def note(receipt: "asyncio.Future[object]") -> None:
+            nonlocal last
+            if not receipt.cancelled() and receipt.exception() is None:
+                now = time.monotonic()
+                self.longest_gap_s, last = max(self.longest_gap_s, now - last), now
+                self.acknowledged += 1
+
+        async with self.client.publisher(self.topic, delivery_timeout_s=DELIVERY_S) as publisher:
+            while not self._stop.is_set():
+                receipt = await publisher.send(b"%d" % number, key=b"k")
+                receipt.add_done_callback(note)
+                number += 1
+                await asyncio.sleep(self._pause_s)
+            await publisher.flush(DELIVERY_S)
+        assert self.acknowledged == number
+        return number
+
+
+async def values(client: aio.Client, topic: str, got: list[bytes] | None = None) -> list[bytes]:
+    """Everything there is; into ``got``, which keeps what came before an error."""
+    got = [] if got is None else got
+    async with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
+        async for message in subscriber:
+            got.append(message.value)
+    return got
+
+
+async def primary(cluster: Cluster, topic: str) -> Node:
+    return (await cluster.replicas(topic, 0))[0]
+
+
+async def test_killing_the_broker_that_serves_a_topic_loses_and_repeats_nothing(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    await client.admin.create_topic("it/killed")
+    async with Load(client, "it/killed") as load:
+        for _ in range(2):
+            node = await primary(cluster, "it/killed")
+            await cluster.kill(node)
+            await load.reach(load.acknowledged + 100)
+            await cluster.start(node)
+    assert load.longest_gap_s < 3 * TTL_S
+
+
+async def test_a_broker_asked_to_stop_hands_over_and_exits_with_0(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/stopped")
+    async with Load(client, "it/stopped") as load:
+        node = await primary(cluster, "it/stopped")
+        assert await cluster.terminate(node) == 0
+        await load.reach(load.acknowledged + 100)
+    assert load.longest_gap_s < TTL_S
+
+
+async def test_another_leads_within_the_lease_and_a_second_and_callers_see_at_most_a_retry(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    await client.admin.create_topic("it/led")
+    leader = await cluster.leader()
+    assert leader is not None
+    await cluster.kill(leader)
+    killed = time.monotonic()
+    creating = asyncio.create_task(client.admin.create_topic("it/during"))
+    while (await cluster.leader()) in (None, leader):  # noqa: ASYNC110 - etcd is asked
+        await asyncio.sleep(0.02)
+    assert time.monotonic() - killed < TTL_S + 1
+    await creating
+    assert time.monotonic() - killed < TTL_S + 3
+    async with client.publisher("it/during") as publisher:
+        await (await publisher.send(b"x"))
+    assert await values(client, "it/during") == [b"x"]
+
+
+async def test_etcd_killed_and_started_again_under_load(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/etcd")
+    before = await cluster.members()
+    async with Load(client, "it/etcd") as load:
+        await cluster.etcd.kill()
+        await asyncio.sleep(TTL_S / 4)
+        await cluster.etcd.start()
+        await load.reach(load.acknowledged + 100)
+    assert before.keys() == (await cluster.members()).keys(), "a short absence of etcd costs nobody the lease"
+
+
+async def test_etcd_frozen_for_longer_than_the_lease(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/frozen")
+    async with Load(client, "it/frozen") as load:
+        cluster.etcd.freeze()
+        await asyncio.sleep(TTL_S + 0.3)
+        reached = load.acknowledged
+        await asyncio.sleep(TTL_S)
+        assert load.acknowledged == reached, "acknowledged without a lease"
+        cluster.etcd.thaw()
+        await load.reach(load.acknowledged + 100)
+    await cluster.until_ready()
+
+
+async def test_a_frozen_broker_that_wakes_up_spoils_nothing(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/asleep")
+    async with Load(client, "it/asleep") as load:
+        node = await primary(cluster, "it/asleep")
+        cluster.signal(node, signal.SIGSTOP)
+        await load.reach(load.acknowledged + 100)
+        cluster.signal(node, signal.SIGCONT)
+        await load.reach(load.acknowledged + 100)
+    await cluster.until_ready()
+
+
+async def test_everything_restarted_at_once_serves_what_was_stored(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/all", segments=3)
+    async with client.publisher("it/all") as publisher:
+        for n in range(3_000):
+            await publisher.send(b"%d" % n, key=b"%d" % (n % 50))
+    for node in cluster.nodes:
+        await cluster.kill(node)
+    await cluster.etcd.kill()
+    await cluster.etcd.start()
+    for node in cluster.nodes:
+        await cluster.start(node)
+    await cluster.until_ready()
+    assert sorted(map(int, await values(client, "it/all"))) == list(range(3_000))
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+async def file_of(cluster: Cluster, topic: str, pattern: str) -> Path:
+    """The first such file of a topic, once there is one."""
+    async with asyncio.timeout(20):
+        while True:
+            found = sorted((cluster.storage / "topics" / topic).glob(pattern))
+            if found:
+                return found[0]
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("kind", ["log", "table"])
+async def test_a_damaged_file_is_named_and_never_served(cluster: Cluster, client: aio.Client, kind: str) -> None:
+    topic = f"it/damaged-{kind}"
+    await client.admin.create_topic(topic)
+    async with client.publisher(topic, batch_bytes=10_000) as publisher:
+        for n in range(1_000):
+            await publisher.send(b"%d" % n + b"." * 100)
+    if kind == "table":
+        file = await file_of(cluster, topic, "table/**/*.parquet")
+        shutil.rmtree(cluster.storage / "topics" / topic / "log")
+    else:
+        file = await file_of(cluster, topic, "log/*/*.log")
+    await cluster.kill(await primary(cluster, topic))  # what was in its memory is gone
+    async with asyncio.timeout(20):
+        while [s.id for s in await cluster.open_segments(topic)] in ([], [0]):  # noqa: ASYNC110 - etcd is asked
+            await asyncio.sleep(0.1)
+    for table in () if kind == "table" else (cluster.storage / "topics" / topic).glob("table/**/*.parquet"):
+        table.unlink()
+    with file.open("r+b") as damaged:
+        damaged.seek(file.stat().st_size // 2)
+        byte = damaged.read(1)
+        damaged.seek(-1, os.SEEK_CUR)
+        damaged.write(bytes([byte[0] ^ 0x10]))
+    got: list[bytes] = []
+    with pytest.raises(Corrupt, match=file.name):
+        await values(client, topic, got)
+    assert got == [b"%d" % n + b"." * 100 for n in range(len(got))]
+    assert len(got) < 1_000
+
+
+async def test_foreign_files_are_left_alone(cluster: Cluster, client: aio.Client) -> None:
+    await client.admin.create_topic("it/foreign")
+    async with client.publisher("it/foreign") as publisher:
+        await publisher.send(b"a")
+        await publisher.flush()
+        log = await file_of(cluster, "it/foreign", "log/*/*.log")
+        strange = [log.parent / n for n in ("notes.txt", "core", ".hidden", "1-2.parquet", "00000000000000000000-.log")]
+        for path in strange:
+            path.write_bytes(b"not ours")
+        (log.parent / "folder.log").mkdir()
+        await publisher.send(b"b")
+    await cluster.kill(await primary(cluster, "it/foreign"))
+    assert await values(client, "it/foreign") == [b"a", b"b"]
+    assert all(path.read_bytes() == b"not ours" for path in strange)
+
+
+# --- the storage itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(mount)]
+    if subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small tmpfs")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+async def test_a_full_disk_stops_publishers_until_there_is_room_again(tmp_path: Path, small_disk: Path) -> None:
+    async with running(tmp_path, 1, small_disk) as alone, aio.connect(alone.bootstrap) as client:
+        await client.admin.create_topic("it/full")
+        async with Load(client, "it/full", pause_s=0.005) as load:
+            filler = small_disk / "filler"
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            await asyncio.sleep(1)
+            full = load.acknowledged
+            await asyncio.sleep(1)
+            assert load.acknowledged - full < 100, "the disk is full, where do they go?"
+            log = alone.log_end(alone.nodes[0])
+            assert "No space left on device; free space on it or raise its size" in log
+            filler.unlink()
+        assert alone.nodes[0].pid is not None
+
+
+async def test_a_storage_folder_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    config = ClientConfig(admin_timeout_s=3.0)
+    async with running(tmp_path, 1) as alone, aio.connect(alone.bootstrap, config=config) as client:
+        await client.admin.create_topic("it/gone")
+        async with client.publisher("it/gone") as publisher:
+            await (await publisher.send(b"0"))
+        away = tmp_path / "away"
+        alone.storage.rename(away)
+        with pytest.raises(SeaweedMQError, match=str(alone.storage)):
+            await client.admin.create_topic("it/other")
+        assert not alone.storage.exists(), "an unmounted disk must not be written to"
+        away.rename(alone.storage)
+        await client.admin.create_topic("it/other")
+        async with client.publisher("it/gone") as publisher:
+            await (await publisher.send(b"1"))
+        assert await values(client, "it/gone") == [b"0", b"1"]
+        assert alone.nodes[0].pid is not None
