@@ -160,6 +160,29 @@ async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(be
     reader = await host.subscriber()
     got = await reader.until(6)
     assert [v for v in got if v.startswith(b"2:")] == values(2, 2)
+    assert host.broker._budget.used == sum(s.log.cached_bytes for s in host.broker._owned.values())
+
+
+@story
+async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    (segment,) = host.broker._owned.values()
+    budget = host.broker._budget
+    before, limit = budget.used, budget.limit
+    budget.limit = before
+    segment.log.evict = lambda wanted: 0  # type: ignore[method-assign]
+    waiting = asyncio.create_task(segment.admit(100))
+    await asyncio.sleep(0.1)
+    segment._write_failure = StorageFailed("no space left on device")
+    budget.limit = limit
+    budget.give(0)
+    with pytest.raises(StorageFailed):
+        await waiting
+    assert budget.used == before
+    segment._write_failure = None
 
 
 @story
