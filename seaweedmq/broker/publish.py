@@ -129,6 +129,8 @@ class _Stream:
         self._pending: deque[FrameAck] = deque()
         """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
         self._acknowledged = Signal()
+        self._is_admitting = False
+        """A frame waits for memory, or was refused."""
 
     async def read(self, requests: AsyncIterator[PublishRequest]) -> None:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
@@ -154,7 +156,7 @@ class _Stream:
                 continue
             if segment.closed_hard or (reading.done() and not self._pending):
                 return
-            if self._pending and segment.failure:
+            if segment.failure and (self._pending or self._is_admitting):
                 raise segment.failure
             await segment.committed_changed.wait()
 
@@ -169,7 +171,9 @@ class _Stream:
         self._check(frame)
         header, segment = frame.header, self._segment
         size = header.frame_bytes
+        self._is_admitting = True
         await segment.admit(size)
+        self._is_admitting = False
         try:
             ack = segment.log.find_repeat(
                 header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
