@@ -198,9 +198,11 @@ class OpenSegment:
             await self._drained.wait()
         self.check_open()
         await self._context.budget.take(size_bytes)
-        if self.closed:
+        try:
+            self.check_open()
+        except SeaweedMQError:
             self._context.budget.give(size_bytes)
-        self.check_open()
+            raise
 
     def append(self, frame: Frame) -> FrameAck:
         """Give an admitted frame its offsets. It is stored once ``log.committed`` has passed the acknowledged range."""
