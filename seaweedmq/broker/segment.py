@@ -518,8 +518,8 @@ class OpenSegment:
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, store and commit what is there, close the files. What is not done in time is left to
         the recovery from files; nobody was told it is kept."""
-        if self._frozen:  # sealed for its successors already
-            await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+        if self._links or self._frozen:
+            await self._drain_replicated(timeout_s)
             return
         self.closed = Unavailable(f"{self.segment}: broker is shutting down; the segment moves to another one")
         self._drained.fire()
@@ -536,6 +536,15 @@ class OpenSegment:
                 "%s: %d of %d offsets committed when time ran out", self.segment, self.log.committed, self.log.end
             )
         await self.close(self.closed)
+
+    async def _drain_replicated(self, timeout_s: float) -> None:
+        """The followers may be leaving as well: have everything in the files, and acknowledge nothing more."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.seal()
+        except (SeaweedMQError, TimeoutError) as error:
+            log.warning("%s: not all of it is in the files: %s", self.segment, error or "no time left")
+        await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
 
     async def close(self, reason: SeaweedMQError) -> None:
         """Stop serving at once: nothing is written, committed or acknowledged from here on."""

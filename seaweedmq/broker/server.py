@@ -353,7 +353,7 @@ class Broker:
         if named[0].id != self.id:
             await self._dialer.dial(named[0].address).drain_broker(named[0].id)
             return
-        if not any(b.id != self.id and not b.draining for b in self._view.brokers.values()):
+        if not self._others_stay():
             raise InvalidArgument(f"{self.address} is the last broker that is not being drained: add another one first")
         self._draining = True
         await self._drain_self()
@@ -361,17 +361,17 @@ class Broker:
     async def _drain_self(self) -> None:
         """Say that this broker is leaving, and wait until the leader has moved everything away."""
         term = self._member()
-        others = [b for b in self._view.brokers.values() if b.id != term.id and not b.draining]
-        if not others:
-            return
         await term.announce_draining()
-        while any(
+        while self._others_stay() and any(
             segment.is_open and term.id in segment.replicas
             for segments in self._view.segments.values()
             for segment in segments.values()
         ):
             seen = self._view.changes
             await self._view.wait_change(seen)
+
+    def _others_stay(self) -> bool:
+        return any(b.id != self.id and not b.draining for b in self._view.brokers.values())
 
     async def cluster_status(self) -> ClusterStatus:
         """See ``ports.BrokerApi``."""
