@@ -240,7 +240,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def failures(self) -> list[str]:
         """What tasks raised and nobody retrieved so far, bugs that somebody swallowed included."""
         for task in self._all_tasks:
-            if task.done() and task._log_traceback:  # type: ignore[attr-defined]
+            if task.done() and task._log_traceback:
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         return list(dict.fromkeys(self.unhandled))
 

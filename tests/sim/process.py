@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.server import Broker
 from seaweedmq.errors import SeaweedMQError
@@ -77,7 +77,8 @@ class BrokerProcess:
             await broker.start()
             world.note(owner.name, f"runs as {broker.id}")
             stop = asyncio.create_task(self._stop_requested.wait())
-            await asyncio.wait({stop, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+            endings: list[asyncio.Future[Any]] = [stop, broker.failed]
+            await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             if broker.failed.done():
                 world.violations.append(Violation("gave up", f"{owner.name}: {broker.failed.exception()!r}"))
                 broker.failed.result()
