@@ -10,7 +10,7 @@ from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import NAME, TTL_S, Bed, Host, Publishing, story, values
+from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
 
@@ -316,3 +316,28 @@ async def test_a_segment_dropped_with_its_lease_is_not_opened_again_under_it(bed
         assert (NAME, 0) not in host.broker._owned or host.broker._owned[NAME, 0].log.end == 3
         await asyncio.sleep(0.01)
     assert await everything(bed, host) == values(1, 3)
+
+
+@story
+async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_what_is_not_committed(bed: Bed) -> None:
+    config = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0)
+    hosts = await bed.cluster(2, config)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    held = bed.faults.hold(StorageOp.APPEND)
+    await publisher.send()
+    await bed.until(lambda: primary.broker._owned[NAME, 0].log.end == 4)
+    primary.freeze()
+    del bed.faults.held[StorageOp.APPEND]
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    primary.meta.is_cut_off = True
+    held.set()
+    primary.thaw()
+    await asyncio.sleep(20)
+    assert max(f.end_offset or 0 for f in bed.files(FileKind.TABLE)) == 3
+    primary.meta.is_cut_off = False
+    await bed.until(lambda: len(other.broker._view.brokers) == 2)
+    assert await everything(bed, other) == values(1, 3)

@@ -17,6 +17,7 @@ from seaweedmq.model.protocol import (
 )
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import FileKind
+from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, WALL_START_US, Bed, Host, Publishing, Streaming, story, value, values
 
 SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0)
@@ -333,3 +334,21 @@ async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(bed
     await (await host.publisher(2)).store(frames=2)
     evict(host)
     assert await (await host.subscriber()).until(2) == [value(2, 0), value(2, 1)]
+
+
+@story
+async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    held = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await asyncio.sleep(0.1)
+    deleting = asyncio.create_task(host.api.delete_topic(NAME))
+    await asyncio.sleep(0.1)
+    await deleting
+    await bed.topic(host)
+    held.set()
+    assert isinstance(await publisher.stream.failure(), NotFound)
+    await (await host.publisher()).store()
