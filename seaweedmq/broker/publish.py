@@ -76,6 +76,8 @@ class PublishService:
                 del self._readers[reader]
             reading.cancel()
             await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()  # told below, unless the segment's end is the better answer
         if not segment.closed_hard:
             if reading.cancelled():
                 raise Fenced(
@@ -84,7 +86,7 @@ class PublishService:
             reading.result()  # the client ended the stream, or sent what was refused
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment)
-        if sealed is None:
+        if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
             assert segment.closed is not None
             raise segment.closed
         yield await self._sealed(sealed.topic, sealed.segment, opening)
