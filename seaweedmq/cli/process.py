@@ -52,7 +52,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def tune() -> None:
-    """Allow as many open files as the system lets us, quick turns between threads, and memory that is kept for reuse."""
+    """Allow as many open files as the system lets us, quick turns between threads, and memory kept for reuse."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard) if soft != hard else (soft, hard))
