@@ -62,6 +62,8 @@ class Maintenance:
                     log.warning("%s: files not looked after now, tried again soon: %s", name, error)
 
     async def _convert_own(self, segment: OpenSegment) -> None:
+        if segment.log.committed < segment.log.flushed:
+            return  # the lease is in doubt: what is not committed may never be part of the segment
         logs = list(segment.sealed_logs)
         # What a log holds beyond, if its fsync failed, may still become nobody's.
         if logs and await self._convert(segment.topic.name, logs, segment.log.flushed):
