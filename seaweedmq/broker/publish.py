@@ -1,6 +1,7 @@
 """A publish stream: check frames at the door, append them, acknowledge them once they are committed."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -12,7 +13,7 @@ from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.errors import Fenced, InvalidArgument, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -28,6 +29,8 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.recovery import recover_segment
+
+log = logging.getLogger(__name__)
 
 
 class PublishService:
@@ -103,15 +106,17 @@ class PublishService:
         """What a sealed segment holds of this producer: from the log file while it is there, else as recorded."""
         assert segment.end_offset is not None
         me = (opening.producer_id, opening.producer_epoch)
-        next_sequence = 0
+        recorded = next((s for s in segment.sequences if (s.producer_id, s.producer_epoch) == me), None)
+        next_sequence = recorded.next_sequence if recorded else 0
         recent: tuple[FrameAck, ...] = ()
-        for recorded in segment.sequences:
-            if (recorded.producer_id, recorded.producer_epoch) == me:
-                next_sequence = recorded.next_sequence
-        recovered = await recover_segment(self._store, topic, segment)
-        for state in recovered.producers:
-            if (state.producer_id, state.producer_epoch) == me:
-                next_sequence, recent = state.next_sequence, state.recent
+        try:
+            for state in (await recover_segment(self._store, topic, segment)).producers:
+                if (state.producer_id, state.producer_epoch) == me:
+                    next_sequence, recent = state.next_sequence, state.recent
+        except (Corrupt, NotFound) as error:
+            if recorded is None:
+                raise
+            log.warning("%s: a publisher gets no offsets of its last frames: %s", segment, error)
         return PublishSealed(
             end_offset=segment.end_offset,
             next_sequence=next_sequence,

@@ -341,3 +341,23 @@ async def test_a_frozen_broker_that_wakes_up_without_etcd_makes_no_tables_of_wha
     primary.meta.is_cut_off = False
     await bed.until(lambda: len(other.broker._view.brokers) == 2)
     assert await everything(bed, other) == values(1, 3)
+
+
+@story
+async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    await (await primary.publisher()).store(frames=3)
+    primary.kill()
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    (log,) = bed.files(FileKind.LOG)
+    bed.store.files[log.path].data[30] ^= 1
+    for state in ("damaged", "gone"):
+        if state == "gone":
+            del bed.store.files[log.path]
+        stream = other.publish_stream()
+        await stream.send(OPEN)
+        sealed = await stream.receive()
+        assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (3, 3, (1,)), state
