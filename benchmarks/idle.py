@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
@@ -14,6 +15,7 @@ from benchmarks.scale import Scale
 
 BROKERS = 3
 TOPICS = 100
+AT_ONCE = 8
 CPU_PERCENT_MAX = 2.0
 RESIDENT_MB_MAX = 150.0
 SETTLE_S = 3.0
@@ -24,8 +26,9 @@ def run(scale: Scale) -> list[Measure]:
     """CPU and resident memory of each broker; the figures are those of the hungriest, the others are in ``brokers``."""
     with scratch(scale.directory) as folder, running_cluster(folder / "data", brokers=BROKERS) as cluster:
         with seaweedmq.connect(cluster.bootstrap) as client:
-            for number in range(TOPICS):
-                client.admin.create_topic(f"bench/idle-{number}")
+            names = [f"bench/idle-{number}" for number in range(TOPICS)]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(client.admin.create_topic, names))
         processes = [psutil.Process(pid) for pid in cluster.pids]
         time.sleep(SETTLE_S)
         before = [_cpu_s(process) for process in processes]

@@ -49,8 +49,8 @@ def quick(directory: Path) -> Scale:
         table_bytes=64 * MIB,
         send_records=300_000,
         latency_s=4.0,
-        catchup_bytes=300_000_000,
-        spark_bytes=200_000_000,
+        catchup_bytes=200_000_000,
+        spark_bytes=100_000_000,
         idle_s=4.0,
         memory_s=6.0,
     )
