@@ -132,11 +132,12 @@ class Broker:
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
         self._draining = True
-        try:
-            async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await self._drain_self()
-        except (SeaweedMQError, TimeoutError) as error:
-            log.warning("leaving with segments that others have to recover: %s", error or "no time left")
+        if self._term:
+            try:
+                async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                    await self._drain_self()
+            except (SeaweedMQError, TimeoutError) as error:
+                log.warning("leaving with segments that others have to recover: %s", error or "no time left")
         self._stopping = True
         await asyncio.gather(*(segment.drain(DRAIN_TIMEOUT_S) for segment in self._owned.values()))
         self._owned.clear()
