@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-TEMPLATE = b'{"order":"0000000000000000","customer":"000000000","item":"00000000","amount":"00000.00","n":"000"}.'
-assert len(TEMPLATE) == 100
+RECORD = b'{"order":"0000000000000000","customer":"000000000","item":"00000000","amount":"00000.00","n":"000"}.'
+assert len(RECORD) == 100
 ROWS_PER_CHUNK = 262_144
 
 
@@ -20,10 +20,10 @@ def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
 def text_table(count: int, seed: int) -> pa.Table:
     """One column ``_value`` of 100-byte JSON-like records, 43 digits of each random: they compress as text does."""
     rng = np.random.default_rng(seed)
-    template = np.frombuffer(TEMPLATE, np.uint8)
+    template = np.frombuffer(RECORD, np.uint8)
     values = np.tile(template, (count, 1))
     digits = np.flatnonzero(template == ord("0"))
     values[:, digits] = rng.integers(ord("0"), ord("9") + 1, (count, len(digits)), dtype=np.uint8)
-    offsets = np.arange(count + 1, dtype=np.int32) * len(TEMPLATE)
+    offsets = np.arange(count + 1, dtype=np.int32) * len(RECORD)
     column = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.reshape(-1))])
     return pa.table({"_value": column})

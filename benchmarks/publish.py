@@ -49,12 +49,13 @@ def run(scale: Scale) -> list[Measure]:
         yardstick("raw stream, one object", samples["one object"], "MB/s"),
         yardstick("raw append + fdatasync, 1 MiB", disk_mb, "MB/s"),
         yardstick("raw append + fdatasync, 8 MiB", samples["disk 8 MiB"], "MB/s"),
+        yardstick("slower of raw stream and raw disk", slower_mb, "MB/s"),
     ]
     for records in RECORD_BYTES:
         name = f"publish_table_{records}"
         written, stored = samples[f"{records} written"], samples[f"{records} stored"]
         measures.append(compared(f"{name}_written", written, "MB/s", "raw stream", raw_mb, ratio_min=RATIO_MIN))
-        slower = "slower of raw stream and raw append + fdatasync, 1 MiB"
+        slower = "slower of raw stream and raw disk"
         measures.append(compared(f"{name}_stored", stored, "MB/s", slower, slower_mb, ratio_min=RATIO_MIN))
     return measures
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import seaweedmq
 from benchmarks.cluster import running_cluster
-from benchmarks.data import TEMPLATE, text_table
+from benchmarks.data import RECORD, text_table
 
 NAME = "bench/files"
-RECORD_BYTES = len(TEMPLATE)
+RECORD_BYTES = len(RECORD)
 CHUNK_RECORDS = 1_000_000
 SETTINGS = {
     "maintenance_interval_s": 0.5,

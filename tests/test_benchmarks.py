@@ -1,0 +1,104 @@
+"""The benchmarks' own arithmetic, and one tiny real run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import SUITES
+from benchmarks.data import RECORD, random_table, text_table
+from benchmarks.measure import compared, interleaved, percentile, yardstick
+from benchmarks.report import to_json
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_figure_is_the_median_and_its_ratio_is_taken_round_by_round() -> None:
+    # the machine was busy in the third round, which hit both alike
+    measure = compared("ours", [60.0, 66.0, 10.0], "MB/s", "raw", [100.0, 100.0, 20.0], ratio_min=0.6)
+    assert measure.value == 60.0
+    assert measure.ratio == 0.6
+    assert measure.spread == (10.0, 66.0)
+    assert (measure.target, measure.met) == ("ratio >= 0.6", True)
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "met"),
+    [
+        ({"ratio_min": 0.6}, "ratio >= 0.6", False),
+        ({"ratio_max": 0.6}, "ratio <= 0.6", True),
+        ({"value_min": 500_000}, ">= 500,000 records/s", False),
+        ({"value_max": 50.5}, "<= 50.5 records/s", True),
+        ({}, None, None),
+    ],
+)
+def test_a_target_bounds_the_ratio_or_the_value(target: dict[str, float], text: str | None, met: bool | None) -> None:
+    measure = compared("ours", [50.0], "records/s", "raw", [100.0], **target)  # type: ignore[arg-type]
+    assert (measure.target, measure.met) == (text, met)
+
+
+def test_rounds_are_interleaved_and_the_first_does_not_count() -> None:
+    order: list[str] = []
+
+    def contestant(name: str) -> float:
+        order.append(name)
+        return len(order)
+
+    samples = interleaved({name: lambda name=name: contestant(name) for name in "abc"}, 2)  # type: ignore[misc]
+    assert "".join(order) == "abc" + "bca" + "cab"
+    assert samples == {"a": [6.0, 8.0], "b": [4.0, 9.0], "c": [5.0, 7.0]}
+
+
+def test_percentiles_of_ascending_values() -> None:
+    values = [float(v) for v in range(100)]
+    assert percentile(values, 0.5) == 50.0
+    assert percentile(values, 0.99) == 99.0
+    assert percentile([7.0], 0.99) == 7.0
+
+
+def test_the_report_has_the_promised_shape() -> None:
+    raw = yardstick("raw", [1000.0, 1234.567], "MB/s")
+    ours = compared("ours", [600.0, 700.0], "MB/s", "raw", [1000.0, 1234.567], ratio_min=0.6, files=3)
+    assert to_json([raw, ours]) == {
+        "raw": {"value": 1117.0, "unit": "MB/s", "of": "raw", "ratio": 1.0, "spread": [1000.0, 1235.0]},
+        "ours": {
+            "value": 650.0,
+            "unit": "MB/s",
+            "of": "raw",
+            "ratio": 0.5835,
+            "spread": [600.0, 700.0],
+            "target": "ratio >= 0.6",
+            "met": False,
+            "files": 3,
+        },
+    }
+
+
+def test_tables_have_records_of_the_promised_size() -> None:
+    assert {len(v.as_py()) for v in random_table(10_000, 100).column("_value")} == {100}
+    records = [v.as_py() for v in text_table(50, 1).column("_value")]
+    assert len(set(records)) == 50
+    assert all(len(r) == len(RECORD) == 100 for r in records)
+    json.loads(records[0].removesuffix(b"."))
+
+
+@pytest.mark.integration
+def test_a_quick_suite_measures_and_reports(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--suite", "send", "--directory", str(tmp_path)]
+    command += ["--json", str(report)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode in (0, 1), done.stderr  # 1: a busy machine missed a target
+    assert "send_100b" in done.stdout
+    found = json.loads(report.read_text())
+    for measure in found.values():
+        assert {"value", "unit", "of", "ratio"} <= measure.keys()
+        assert measure["of"] in found, "every yardstick is measured in the same run"
+        assert measure["value"] > 0
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"], "nothing is left behind"
+
+
+def test_every_suite_can_be_named() -> None:
+    assert all((ROOT / "benchmarks" / f"{name}.py").is_file() for name in SUITES)
