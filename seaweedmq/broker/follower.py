@@ -11,7 +11,7 @@ from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.replica import Replica
-from seaweedmq.core.segment_log import LogEntry
+from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.model.config import BrokerConfig
@@ -180,7 +180,7 @@ class FollowerService:
     async def _hold(self, replica: Replica, ref: SegmentRef, request: ReplicateFrames) -> None:
         for frame in split_frames(request.data):
             header = frame.header
-            size = header.frame_bytes
+            size = header.frame_bytes + ENTRY_OVERHEAD_BYTES
             await self._budget.take(size)
             entry = LogEntry(
                 header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload

@@ -21,7 +21,7 @@ from seaweedmq.broker.replicate import FollowerLink
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import Frame, stamp
 from seaweedmq.core.producers import ProducerTable
-from seaweedmq.core.segment_log import LogEntry, SegmentLog
+from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import FrameAck
@@ -197,11 +197,11 @@ class OpenSegment:
             self.check_open()
             await self._drained.wait()
         self.check_open()
-        await self._context.budget.take(size_bytes)
+        await self._context.budget.take(size_bytes + ENTRY_OVERHEAD_BYTES)
         try:
             self.check_open()
         except SeaweedMQError:
-            self._context.budget.give(size_bytes)
+            self.release(size_bytes)
             raise
 
     def append(self, frame: Frame) -> FrameAck:
@@ -221,7 +221,7 @@ class OpenSegment:
 
     def release(self, size_bytes: int) -> None:
         """Give back what ``admit`` counted for a frame that was not appended."""
-        self._context.budget.give(size_bytes)
+        self._context.budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
 
     def update(self, topic: Topic) -> None:
         """Take over changed settings of the topic."""

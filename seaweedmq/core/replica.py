@@ -55,7 +55,7 @@ class Replica:
         self._producers.record(producer_id, producer_epoch, ack)
         self._entries.append(entry)
         self.end = entry.end_offset
-        self.held_bytes += entry.size_bytes
+        self.held_bytes += entry.memory_bytes
 
     def on_progress(self, epoch: int, committed: int, flushed: int) -> int:
         """Take note of the primary's progress, forget what is flushed; return the bytes freed.
@@ -74,7 +74,7 @@ class Replica:
         self._producers.floor = flushed
         freed = 0
         while self._entries and self._entries[0].end_offset <= flushed:
-            freed += self._entries.popleft().size_bytes
+            freed += self._entries.popleft().memory_bytes
         self.held_bytes -= freed
         return freed
 

@@ -1,6 +1,7 @@
 """The memory budget, rates, and what happens when more comes in than may be held."""
 
 import asyncio
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,14 @@ from hypothesis import strategies as st
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.meter import MEMORY_S, Meter
+from seaweedmq.codec.frame import split_frames, stamp
+from seaweedmq.core.segment_log import LogEntry
 from seaweedmq.errors import ResourceExhausted, StorageFailed
 from seaweedmq.model.config import KIB
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import CONFIG, Bed, story, values
+from tests.broker.bed import CONFIG, Bed, frame, story, values
 
 EMPTY = (0,) * HISTOGRAM_BUCKETS
 
@@ -117,7 +120,7 @@ def test_two_looks_at_one_moment_lose_nothing() -> None:
 async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed: Bed, durability: Durability) -> None:
     (host,) = await bed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
     budget = host.broker._budget
-    budget.limit = 100_000
+    budget.limit = 140_000
     await bed.topic(host, segments=20, durability=durability)
     publishers = [await host.publisher(n, segment=n) for n in range(20)]
     held = bed.faults.hold(StorageOp.APPEND)
@@ -132,7 +135,7 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
         assert budget.used == sum(s.log.cached_bytes for s in host.broker._owned.values())
         if round_ == 20:
             held.set()
-    assert most > 80_000
+    assert most > 120_000
     for publisher in publishers:
         assert len(await publisher.acks(40)) == 40
     assert budget.used <= budget.limit
@@ -141,7 +144,7 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
 @story
 async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
-    host.broker._budget.limit = 5_000
+    host.broker._budget.limit = 6_000
     await bed.topic(host)
     full, waiting = await host.publisher(1), await host.publisher(2)
     bed.faults.failing[StorageOp.APPEND] = "no space left on device"
@@ -183,6 +186,20 @@ async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(bed
         await waiting
     assert budget.used == before
     segment._write_failure = None
+
+
+def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -> None:
+    data, count = frame(), 20_000
+    entries: list[LogEntry] = []
+    tracemalloc.start()
+    try:
+        for base in range(2**40, 2**40 + count):
+            (got,) = split_frames(bytes(bytearray(data)), verify=False)
+            entries.append(LogEntry(base, base + 1, base, stamp(got.header_bytes, base), got.payload))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= 1.2 * sum(e.memory_bytes for e in entries)
 
 
 @story

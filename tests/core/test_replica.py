@@ -3,7 +3,7 @@
 import pytest
 
 from seaweedmq.core.replica import Replica
-from seaweedmq.core.segment_log import LogEntry
+from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced, InvalidArgument
 
 
@@ -23,11 +23,11 @@ def test_it_holds_what_comes_and_forgets_what_is_flushed() -> None:
     replica = follower()
     append(replica, 100, 10)
     append(replica, 110, 20)
-    assert (replica.end, replica.held_bytes) == (130, 50)
-    assert replica.on_progress(5, committed=130, flushed=110) == 20
+    assert (replica.end, replica.held_bytes) == (130, 50 + 2 * ENTRY_OVERHEAD_BYTES)
+    assert replica.on_progress(5, committed=130, flushed=110) == 20 + ENTRY_OVERHEAD_BYTES
     assert [e.base_offset for e in replica.unflushed()] == [110]
-    assert replica.held_bytes == 30
-    assert replica.release_all() == 30
+    assert replica.held_bytes == 30 + ENTRY_OVERHEAD_BYTES
+    assert replica.release_all() == 30 + ENTRY_OVERHEAD_BYTES
 
 
 def test_a_fenced_replica_takes_nothing_of_the_old_epoch_and_keeps_what_it_has() -> None:

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from seaweedmq.core.producers import ProducerTable
-from seaweedmq.core.segment_log import LogEntry, SegmentLog
+from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.topic import Durability
 
 ME = 1
+HELD = 10 + ENTRY_OVERHEAD_BYTES
+"""What an entry of 10 bytes takes in memory."""
 
 
 def entry(base: int, count: int, size: int = 10) -> LogEntry:
@@ -100,11 +102,11 @@ def test_only_what_is_committed_is_evicted() -> None:
     append(log, 5, 5)
     write_all(log)
     log.on_committed(5)
-    assert log.evict(1_000) == 10
-    assert (log.cache_start, log.cached_bytes) == (5, 10)
-    assert log.evict(1_000) == 0
+    assert log.evict(10_000) == HELD
+    assert (log.cache_start, log.cached_bytes) == (5, HELD)
+    assert log.evict(10_000) == 0
     log.on_committed(10)
-    assert log.evict(1) == 10
+    assert log.evict(1) == HELD
     assert (log.cache_start, log.cached_bytes) == (10, 0)
     append(log, 2)
     assert offsets(log.take_unwritten(99)) == [10]
@@ -124,7 +126,7 @@ def test_after_a_failed_fsync_what_was_written_is_still_at_hand() -> None:
 def test_a_segment_that_is_not_served_any_more_holds_nothing() -> None:
     log = new_log()
     append(log, 1, 1)
-    assert log.release_all() == 20
+    assert log.release_all() == 2 * HELD
     assert (log.cached_bytes, log.cache_start) == (0, log.end)
     assert log.release_all() == 0
 
@@ -172,7 +174,7 @@ class AnyOrder(RuleBasedStateMachine):
     def altered(self, durability: Durability) -> None:
         self.log.durability = durability
 
-    @rule(size=st.integers(0, 60))
+    @rule(size=st.integers(0, 3 * ENTRY_OVERHEAD_BYTES))
     def evict(self, size: int) -> None:
         before = self.log.cached_bytes
         freed = self.log.evict(size)
@@ -197,7 +199,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def memory_is_counted(self) -> None:
         held = [e for e in self.appended if e.base_offset >= self.log.cache_start]
-        assert self.log.cached_bytes == sum(e.size_bytes for e in held)
+        assert self.log.cached_bytes == sum(e.memory_bytes for e in held)
         assert self.log.unwritten_bytes == sum(e.size_bytes for e in self.appended if e.end_offset > self.log.written)
         assert self.log.cache_start <= self.log.committed or self.log.cache_start == self.log.end
 
