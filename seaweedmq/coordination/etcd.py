@@ -204,6 +204,14 @@ class EtcdMetaStore:
             return await send(connection)
         except rpc.AioRpcError as error:
             raise self._failed(connection, error) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # A process that was frozen closes a retired channel before the deadlines of the calls on it were noticed.
+            raise Unavailable(
+                f"the connection to etcd at {connection.endpoint} was closed under a call: retry"
+            ) from error
 
     def _failed(self, connection: _Connection, error: Any) -> SeaweedMQError:
         """What an RPC error means to our callers; leaves the connection if it is at fault."""

@@ -64,6 +64,7 @@ class Session:
         self.lease = await self._store.grant_lease(self.ttl_s)
         self._deadline = sent + self.ttl_s
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
+        self._keeping.add_done_callback(self._on_keeping_ended)
         try:
             await self._register(info, give_up_at=loop.time() + self.ttl_s + ADDRESS_WAIT_EXTRA_S)
         except BaseException:
@@ -76,10 +77,10 @@ class Session:
 
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
-            self._keeping = None
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
         lease, self.lease = self.lease, 0
         if not lease or self.lost.is_set():
             return
@@ -161,6 +162,13 @@ class Session:
             _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
             self.lost.set()
         return sent
+
+    def _on_keeping_ended(self, task: "asyncio.Task[None]") -> None:
+        """A lease that nobody renews any more is as good as lost: better to come back than to wait for ever."""
+        if task is self._keeping and not self.lost.is_set():
+            error = None if task.cancelled() else task.exception()
+            _log.critical("the lease %x is renewed no more: %s", self.lease, error or "cancelled")
+            self.lost.set()
 
     def _report_failure(self, state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:

@@ -103,3 +103,29 @@ def test_endpoints_are_read_or_refused() -> None:
     for text in ("", "a", "a:", ":1", "a:1,,b:2", "a:x", "a:0", "a:65536", "a:\u0661"):
         with pytest.raises(InvalidArgument, match="HOST:PORT"):
             parse_endpoints(text)
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation(repeatable: bool) -> None:
+    """As after a freeze, when the deadline of a call has passed and closing the connection is first to notice."""
+    async with black_hole() as silent:
+        store = EtcdMetaStore(silent, timeout_s=5.0)
+        call = asyncio.create_task(store.get("/k") if repeatable else store.transact([], [Put("/k", b"")]))
+        await asyncio.sleep(0.05)
+        for _ in range(3):
+            if store._current is not None:
+                connection, store._current = store._current, None
+                await connection.channel.close(None)
+                await asyncio.sleep(0.3)
+        with pytest.raises(Unavailable, match="closed under a call"):
+            await call
+        await store.close()
+
+
+async def test_a_call_that_is_cancelled_is_cancelled() -> None:
+    async with black_hole() as silent:
+        store = EtcdMetaStore(silent, timeout_s=5.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await store.get("/k")
+        await store.close()

@@ -271,3 +271,14 @@ def _topic(name: str) -> Topic:
         next_segment=0,
         created_us=0,
     )
+
+
+async def test_a_lease_that_nobody_renews_any_more_counts_as_lost(store: MemoryMetaStore) -> None:
+    session = Session(store, 1.0)
+    await session.open(INFO)
+    assert session._keeping is not None
+    session._keeping.cancel()
+    async with asyncio.timeout(1):
+        await session.lost.wait()
+    assert not session.alive()
+    await session.close()
