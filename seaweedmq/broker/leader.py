@@ -217,7 +217,11 @@ class Leader:
                     placement=placement,
                 )
                 revision = self._view.segment_revision(segment.topic, segment.id)
-                await self._write(change, [Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)])
+                done = await self._write(
+                    change, [Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)]
+                )
+                await self._view.wait_revision(done)
+                self._documents_due.add(segment.topic)  # written once all segments are served again
         log.info("sealed %s at offset %d", segment, sealed.end_offset)
 
     def _placement(self, topic: Topic) -> list[tuple[str, ...]]:
@@ -451,11 +455,11 @@ class Leader:
                 new = edit(topic)
                 if new == topic:
                     return self.description(name)
-                return await self._write(Change(new, ()), [])
+                return await self._changed(name, await self._write(Change(new, ()), []))
         raise AssertionError("tenacity ends with a result or an error")
 
-    async def _write(self, change: Change, compares: Sequence[Compare]) -> TopicDescription:
-        """Write the topic and its changed segments, if the topic is as the view has it."""
+    async def _write(self, change: Change, compares: Sequence[Compare]) -> int:
+        """Write the topic and its changed segments, if the topic is as the view has it; the revision."""
         name = change.topic.name
         revision = await self._election.transact(
             [Compare(keys.topic_key(name), mod_revision=self._view.topic_revision(name)), *compares],
@@ -463,7 +467,7 @@ class Leader:
         )
         if revision is None:
             raise _Conflict(f"{name} was changed by somebody else at the same time: try again")
-        return await self._changed(name, revision)
+        return revision
 
     async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
         await self._view.wait_revision(revision)
