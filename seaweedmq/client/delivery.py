@@ -3,9 +3,8 @@
 A future holds its batch and its position in it. The batch does not hold the future, unless somebody waits for it: a
 future nobody kept costs nothing after ``send`` returned.
 
-Threads: the event loop's thread settles, any thread asks. A settled position never changes. The order "settle, then
-look for waiters" on one side and "make the condition, then look whether it is settled" on the other, each step atomic
-under the GIL, is why nobody sleeps through an outcome.
+Threads: the event loop's thread settles, any thread asks. A settled position never changes. Positions are settled, and
+those who wait are told, under the batch's condition, as ``concurrent.futures`` expects it of its futures.
 """
 
 import asyncio
@@ -132,24 +131,29 @@ class Batch:
         self.keys = self.headers = self.timestamps = None
 
     def acked(self, rows: Rows, segment: int, base_offset: int | None) -> None:
-        if len(rows) == self.count and isinstance(rows, range) and base_offset is not None:
-            self._segment = segment
-            self._base = base_offset
-        else:
-            segments, offsets = self._spread()
-            where = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
-            segments[where] = segment
-            if base_offset is None:
-                offsets[where] = _OFFSET_UNKNOWN
+        # the condition is held: concurrent.futures.wait looks at every state twice and relies on it not to change
+        with self.condition():
+            if len(rows) == self.count and isinstance(rows, range) and base_offset is not None:
+                self._segment = segment
+                self._base = base_offset
             else:
-                offsets[where] = np.arange(base_offset, base_offset + len(rows))
+                segments, offsets = self._spread()
+                where = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+                segments[where] = segment
+                if base_offset is None:
+                    offsets[where] = _OFFSET_UNKNOWN
+                else:
+                    offsets[where] = np.arange(base_offset, base_offset + len(rows))
+            self._wake()
         self._settled(len(rows))
 
     def failed(self, rows: Rows, error: SeaweedMQError) -> None:
-        _, offsets = self._spread()
-        for row in rows:
-            self._errors[int(row)] = error
-        offsets[slice(rows.start, rows.stop) if isinstance(rows, range) else rows] = _FAILED
+        with self.condition():
+            _, offsets = self._spread()
+            for row in rows:
+                self._errors[int(row)] = error
+            offsets[slice(rows.start, rows.stop) if isinstance(rows, range) else rows] = _FAILED
+            self._wake()
         self._settled(len(rows))
 
     def settle_from(self, row: int, error: SeaweedMQError | None) -> None:
@@ -185,7 +189,7 @@ class Batch:
         return self._errors[min(self._errors)] if self._errors else None
 
     def condition(self) -> threading.Condition:
-        """Notified when rows get their outcome. Made when first asked for; reentrant."""
+        """Held while rows get their outcome, and notified then. Made when first asked for; reentrant."""
         if self._condition is None:
             with _creating:
                 if self._condition is None:
@@ -215,29 +219,25 @@ class Batch:
 
     def _settled(self, count: int) -> None:
         self.pending -= count
-        if self._condition is not None:
-            self._wake()
         if self.pending == 0:
             self._on_settled(self)
 
     def _wake(self) -> None:
-        condition = self.condition()
-        with condition:
-            condition.notify_all()
-            for index, (future, waiters) in list(self._waiters.items()):
-                state = self.state(index)
-                if state == _NOT_YET:
-                    continue
-                del self._waiters[index]
-                self._told[index] = waiters
-                for waiter in waiters:
-                    if state == _FAILED:
-                        waiter.add_exception(future)
-                    else:
-                        waiter.add_result(future)
-            due = [entry for entry in self._callbacks if self.state(entry[0]._index) != _NOT_YET]
-            if due:
-                self._callbacks = [entry for entry in self._callbacks if self.state(entry[0]._index) == _NOT_YET]
+        self.condition().notify_all()
+        for index, (future, waiters) in list(self._waiters.items()):
+            state = self.state(index)
+            if state == _NOT_YET:
+                continue
+            del self._waiters[index]
+            self._told[index] = waiters
+            for waiter in waiters:
+                if state == _FAILED:
+                    waiter.add_exception(future)
+                else:
+                    waiter.add_result(future)
+        due = [entry for entry in self._callbacks if self.state(entry[0]._index) != _NOT_YET]
+        if due:
+            self._callbacks = [entry for entry in self._callbacks if self.state(entry[0]._index) == _NOT_YET]
         for future, callback in due:
             # by way of the loop, so that an error in a callback is the loop's to report and stops nothing here
             asyncio.get_running_loop().call_soon(callback, future)
