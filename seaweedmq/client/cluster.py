@@ -1,7 +1,8 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
@@ -14,6 +15,9 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Dialer, Environment
 
 T = TypeVar("T")
+
+AVOID_S = 5.0
+"""How long a broker that did not answer is asked last: a frozen one costs every call some seconds."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
@@ -39,6 +43,8 @@ class Cluster:
     def __init__(self, bootstrap: Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
         self._bootstrap = tuple(bootstrap)
         self._live: tuple[str, ...] = ()
+        self._avoided: dict[str, float] = {}
+        """Address -> loop time until which it is asked last."""
         self._dialer = dialer
         self.env = env
         self.config = config
@@ -83,8 +89,9 @@ class Cluster:
         refusal: SeaweedMQError | None = None
         for address in self.addresses():
             try:
-                async with asyncio.timeout(self.config.rpc_timeout_s):
-                    return await request(self.dial(address))
+                with self.reaching(address):
+                    async with asyncio.timeout(self.config.rpc_timeout_s):
+                        return await request(self.dial(address))
             except TimeoutError:
                 reasons[address] = f"no answer within {self.config.rpc_timeout_s:g} s"
             except SeaweedMQError as error:
@@ -97,13 +104,27 @@ class Cluster:
             raise refusal
         raise Unavailable(f"could not {what}: no broker answered")
 
+    @contextmanager
+    def reaching(self, address: str) -> Iterator[None]:
+        """If the block finds that the broker is out of reach, others are asked first for a while."""
+        try:
+            yield
+        except (Unavailable, DeadlineExceeded, TimeoutError):
+            now = asyncio.get_running_loop().time()
+            self._avoided = {a: until for a, until in self._avoided.items() if until > now} | {address: now + AVOID_S}
+            raise
+
     def addresses(self) -> list[str]:
-        """Every address worth trying: live brokers in random order, then the other bootstrap brokers likewise."""
+        """Every address worth trying: live brokers in random order, then the other bootstrap brokers likewise, then
+        those that did not answer lately."""
         live = list(self._live)
         others = [address for address in self._bootstrap if address not in self._live]
         self.env.rng.shuffle(live)
         self.env.rng.shuffle(others)
-        return live + others
+        return sorted(live + others, key=self._is_avoided)
+
+    def _is_avoided(self, address: str) -> bool:
+        return self._avoided.get(address, 0.0) > asyncio.get_running_loop().time()
 
     def dial(self, address: str) -> BrokerApi:
         """Raises Closed after :meth:`close`."""
@@ -137,7 +158,8 @@ class Cluster:
             return address
         if not description.addresses:
             raise Unavailable(f"no live broker is known to serve {segment}")
-        return self.env.rng.choice(sorted(description.addresses.values()))
+        known = sorted(description.addresses.values())
+        return self.env.rng.choice([a for a in known if not self._is_avoided(a)] or known)
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""

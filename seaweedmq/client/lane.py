@@ -138,7 +138,9 @@ class Lane:
         try:
             sealed = self._sealed_in_metadata()
             if sealed is None:
-                sealed = await self._stream(self._cluster.address_of(description, found))
+                address = self._cluster.address_of(description, found)
+                with self._cluster.reaching(address):
+                    sealed = await self._stream(address)
             await self._owner.on_sealed(self, sealed)
         except SeaweedMQError as error:
             self.last_error = error

@@ -119,7 +119,9 @@ class SegmentReader:
         self.segment = found
         self._got_frames = False
         try:
-            await self._stream(self._cluster.address_of(description, found))
+            address = self._cluster.address_of(description, found)
+            with self._cluster.reaching(address):
+                await self._stream(address)
         except NotFound as error:
             # the description had the segment a moment ago: it will say whether the topic is gone
             raise StaleMetadata(str(error)) from error
