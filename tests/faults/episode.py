@@ -85,6 +85,8 @@ async def play(
             outcome.violations.append(Violation("stuck", f"acknowledgements or reading did not go on: {error!r}"))
             outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+        if not outcome.violations:
+            await workload.forget()
         outcome.loop_lag_s = workload.loop_lag_s
         for topic in workload.topics:
             outcome.acked += topic.acked

@@ -237,6 +237,11 @@ class Workload:
             violations += [Violation("error", error) for error in topic.errors]
         return violations
 
+    async def forget(self) -> None:
+        """Delete the topics."""
+        for topic in self.topics:
+            await self._client.admin.delete_topic(topic.name)
+
     async def _watch_lag(self) -> None:
         loop = asyncio.get_running_loop()
         while True:

@@ -95,11 +95,18 @@ def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violatio
     """
     readers: dict[str, dict[int, set[int]]] = {reader: {} for reader in complete}
     whole = set(readers)
+    values: dict[str, set[bytes]] = {reader: set() for reader in whole}
     for p in history.polled:
         readers.setdefault(p.reader, {}).setdefault(p.segment, set()).add(p.offset)
+        if p.reader in whole:
+            values[p.reader].add(p.value)
     for reader, segments in readers.items():
         for s in history.sent:
-            if s.outcome is not Outcome.ACKED or s.segment is None or s.offset is None:
+            if s.outcome is not Outcome.ACKED:
+                continue
+            if s.segment is None or s.offset is None:  # the broker that knew the offset died, and the record is kept
+                if reader in whole and s.value not in values[reader]:
+                    yield Violation("lost", f"{reader} never got {_short(s.value)}, acknowledged without an offset")
                 continue
             offsets = segments.get(s.segment, set())
             if s.offset in offsets:

@@ -107,3 +107,12 @@ def test_nobody_reads_what_nobody_sent() -> None:
     history = good()
     history.polled.append(polled(99, offset=5))
     assert rules(history) == {"never sent"}
+
+
+def test_an_acknowledged_record_whose_receipt_has_no_offset_must_be_there_all_the_same() -> None:
+    history = good()
+    history.sent[2] = replace(history.sent[2], segment=None, offset=None)
+    assert rules(history) == set()
+    history.sent.append(replace(sent(9), segment=None, offset=None))
+    assert rules(history) == {"lost"}
+    assert rules(history, complete=()) == set()
