@@ -1,0 +1,129 @@
+"""Every fault on a real cluster, and some together. Gaps are judged on the best of a few attempts, losses on all."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.faults.cluster import Cluster
+from tests.faults.episode import Outcome, play, stage
+from tests.faults.network import Unsupported
+from tests.faults.workload import REPLICATED, SINGLE, STORED
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+TTL_S = 2.0
+ATTEMPTS = 3
+"""This machine has other things to do as well."""
+OWN_STORAGE_MIB = 64
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Three brokers that all tests of this module hurt one after another; each finds it mended."""
+    async with stage(tmp_path_factory.mktemp("faults"), lease_ttl_s=TTL_S) as running:
+        yield running
+
+
+async def hurt(cluster: Cluster, *faults: str, gap_s: dict[str, float] | None = None) -> Outcome:
+    """Play until the gaps are within their limits (by label of the topic); nothing may ever be lost."""
+    for attempt in range(ATTEMPTS):
+        outcome = await play(cluster, faults, seed=f"{'-'.join(faults)}-{attempt}")
+        print(outcome.line())
+        assert not outcome.violations, outcome.violations[:5]
+        late = {label: outcome.gaps_s[label] for label, limit in (gap_s or {}).items() if outcome.gaps_s[label] > limit}
+        if not late:
+            return outcome
+    raise AssertionError(f"gaps between acknowledgements in s: {late}, allowed: {gap_s}")
+
+
+def both(limit_s: float) -> dict[str, float]:
+    """The limit for the topics with two replicas."""
+    return {REPLICATED.label: limit_s, STORED.label: limit_s}
+
+
+def every(limit_s: float) -> dict[str, float]:
+    """The limit for all topics."""
+    return {**both(limit_s), SINGLE.label: limit_s}
+
+
+# --- planned ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_rolling_restart_gives_no_error_and_no_gap_above_2_s(cluster: Cluster) -> None:
+    await hurt(cluster, "rolling_restart", gap_s=every(2.0))
+
+
+async def test_a_drained_broker_is_left_without_a_gap(cluster: Cluster) -> None:
+    await hurt(cluster, "drain", gap_s=every(2.0))
+
+
+# --- killed -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_killed_primary_is_replaced_within_1_s(cluster: Cluster) -> None:
+    await hurt(cluster, "kill_primary", gap_s=both(1.0))
+
+
+async def test_a_killed_follower_is_replaced_within_1_s(cluster: Cluster) -> None:
+    await hurt(cluster, "kill_follower", gap_s=both(1.0))
+
+
+async def test_a_killed_leader_that_is_also_primary_is_replaced_within_its_lease_and_1_s(cluster: Cluster) -> None:
+    await hurt(cluster, "kill_leader", gap_s=both(TTL_S + 1))
+
+
+async def test_all_killed_at_once_lose_nothing(cluster: Cluster) -> None:
+    await hurt(cluster, "kill_all")
+
+
+async def test_a_torn_last_write_is_no_record(cluster: Cluster) -> None:
+    await hurt(cluster, "torn_write")
+
+
+# --- frozen -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["freeze_primary", "freeze_leader"])
+async def test_a_frozen_broker_is_replaced_within_its_lease_and_1_s_and_wakes_up_harmless(
+    cluster: Cluster, fault: str
+) -> None:
+    await hurt(cluster, fault, gap_s=both(TTL_S + 1))
+
+
+# --- cut off ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["cut_pair", "cut_pair_one_way"])
+async def test_two_brokers_that_do_not_hear_each_other(cluster: Cluster, fault: str) -> None:
+    if not cluster.network.can_cut_pairs:
+        pytest.skip("cutting a pair of brokers needs network namespaces, which need root")
+    await hurt(cluster, fault)
+
+
+@pytest.mark.parametrize("fault", ["cut_etcd", "cut_etcd_back"])
+async def test_a_broker_that_does_not_hear_etcd(cluster: Cluster, fault: str) -> None:
+    await hurt(cluster, fault)
+
+
+async def test_a_broker_nobody_reaches_while_a_follower_sleeps(cluster: Cluster) -> None:
+    await hurt(cluster, "cut_off", "freeze_follower")
+
+
+# --- etcd -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_killed_etcd_and_a_killed_broker(cluster: Cluster) -> None:
+    await hurt(cluster, "kill_etcd", "kill_primary")
+
+
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_holds_everything_up_and_loses_nothing(tmp_path: Path) -> None:
+    try:
+        async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, own_storage_mib=OWN_STORAGE_MIB) as cluster:
+            await hurt(cluster, "full_disk")
+    except Unsupported as why:
+        pytest.skip(str(why))
