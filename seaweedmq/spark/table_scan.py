@@ -12,6 +12,7 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.ports import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.window import Span
+from seaweedmq.storage.table_footer import verify_footer
 
 BATCH_RECORDS_MAX = 10_000
 """Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""
@@ -48,6 +49,7 @@ def open_table(root: Path, file: SegmentFile) -> pq.ParquetFile:
     """
     assert file.end_offset is not None
     try:
+        verify_footer(root / file.path, file.path)
         table = pq.ParquetFile(root / file.path, page_checksum_verification=True)
     except FileNotFoundError:
         raise

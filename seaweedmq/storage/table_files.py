@@ -83,7 +83,7 @@ class DirectoryTarget:
         file_io.remove_stale_temporaries(self._directory, time.time())
 
     def create(self) -> IO[bytes]:
-        return file_io.temporary_name(self._directory).open("xb")
+        return file_io.temporary_name(self._directory).open("x+b")
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         sink.close()

@@ -1,7 +1,8 @@
 """The Parquet files of a topic: their columns and how they are encoded.
 
 Columns: ``_segment int32, _offset int64, _timestamp timestamp[us, UTC], _key binary, _headers map<string, binary>``,
-then ``_value binary`` or the topic schema's columns. Offsets are contiguous in a file. Pages carry checksums.
+then ``_value binary`` or the topic schema's columns. Offsets are contiguous in a file. Pages carry
+checksums, and so does the footer (``table_footer``).
 
 Offsets and timestamps are delta-encoded; they and the segment have statistics for pruning. Arrow first tries a
 dictionary for every column, which for unique values is work thrown away: it is kept for what tends to repeat, and
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from seaweedmq.codec.batch import array_of, full_batch, full_schema
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.table_footer import seal_footer
 
 SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
 OFFSET = pa.field("_offset", pa.int64(), nullable=False)
@@ -40,6 +42,8 @@ class TableWriter:
     def __init__(
         self, sink: IO[bytes], topic: Topic, segment: int, topic_schema: pa.Schema | None, row_group_bytes: int
     ) -> None:
+        """``sink`` is open for reading and writing; it stays open."""
+        self._sink = sink
         self._topic_schema = topic_schema
         self._segment = segment
         self._row_group_bytes = row_group_bytes
@@ -78,6 +82,7 @@ class TableWriter:
         """Write what waits, and the footer."""
         self._flush()
         self._writer.close()
+        seal_footer(self._sink)
 
     def abandon(self) -> None:
         """Release the file without caring for its content."""

@@ -30,6 +30,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.chunk import Chunk
 from seaweedmq.storage.faults import storage_failed
+from seaweedmq.storage.table_footer import verify_footer
 from seaweedmq.storage.table_format import OFFSET, SEGMENT, table_schema
 
 PAGE_BUFFER_BYTES = 1024 * 1024
@@ -49,6 +50,7 @@ def open_table(local_path: str, file: SegmentFile, topic: Topic) -> pq.ParquetFi
         StorageFailed: it can not be read at all.
     """
     try:
+        verify_footer(local_path, file.path)
         table = pq.ParquetFile(local_path, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
     except (pa.ArrowException, OSError, ValueError) as e:
         raise table_error(file, e) from e

@@ -30,7 +30,8 @@ Read = Callable[[SegmentFile, int, int], bytes]
 class TableTarget(Protocol):
     """Where finished tables appear, whole or not at all."""
 
-    def create(self) -> IO[bytes]: ...
+    def create(self) -> IO[bytes]:
+        """A new, empty sink, open for reading and writing."""
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         """Give a written sink its name."""

@@ -108,7 +108,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]]}'
     )
     assert broker_to_json(GOLDEN_BROKER) == (
-        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0"}'
+        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
     )
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.batch import schema_to_bytes
 from seaweedmq.codec.paths import log_dir, table_dir
@@ -20,6 +21,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.files import FileSegmentStore
 from seaweedmq.storage.table_files import LOCK_NAME, DirectoryTarget, convert_files
+from seaweedmq.storage.table_reader import open_table
 from tests.support.segments import (
     NAME,
     T0,
@@ -214,6 +216,27 @@ async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand
         statistics = pq.read_metadata(store.root / table.path).row_group(0).column(0).statistics
         assert (statistics.min, statistics.max) == (segment, segment)
         assert [f.segment for f in await store.list_files(NAME, segment)] == [segment] * 2
+
+
+async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> None:
+    """Unnoticed, it would hide records from searches by time, or end the process that looks at it."""
+    log = await write_log(store, 0, [make_frame(0, 30, keys=True, stamps=True)])
+    (table,) = convert_files(store.root, make_topic(), [log], None, 10**6)
+    path = store.root / table.path
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content[footer - 16 : footer - 8] == b"SWMQFOOT"
+    assert xxh3_64_intdigest(content[footer:]) == int.from_bytes(content[footer - 8 : footer], "little")
+    for at in range(footer - 16, len(content)):
+        path.write_bytes(content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :])
+        with pytest.raises(Corrupt, match=f"{table.path} is damaged: its footer"):
+            open_table(str(path), table, make_topic())
+    for size in (0, 7, 8, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(Corrupt, match=f"{table.path} is damaged"):
+            open_table(str(path), table, make_topic())
+    path.write_bytes(content)
+    open_table(str(path), table, make_topic()).close()
 
 
 class Racing(DirectoryTarget):
