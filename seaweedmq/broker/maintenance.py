@@ -52,7 +52,7 @@ class Maintenance:
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
             for segment in list(self._segments()):
-                segment.retire_if_older(self._config.log_roll_age_s)
+                segment.files.retire_if_older(self._config.log_roll_age_s)
             for segment in list(self._segments()):
                 await self._convert_own(segment)
             for name in list(self._view.topics):
@@ -64,10 +64,10 @@ class Maintenance:
     async def _convert_own(self, segment: OpenSegment) -> None:
         if segment.log.committed < segment.log.flushed:
             return  # the lease is in doubt: what is not committed may never be part of the segment
-        logs = list(segment.sealed_logs)
+        logs = list(segment.files.sealed)
         # What a log holds beyond, if its fsync failed, may still become nobody's.
         if logs and await self._convert(segment.topic.name, logs, segment.log.flushed):
-            del segment.sealed_logs[: len(logs)]
+            del segment.files.sealed[: len(logs)]
             self._files_due.pop(segment.topic.name, None)
 
     async def _look_after(self, name: TopicName) -> None:

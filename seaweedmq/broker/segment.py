@@ -1,12 +1,7 @@
-"""One open segment on its primary: append in memory, write to the log file, fsync, commit.
-
-The log file comes with the first record and is replaced when it is full, old, or failed. What is not committed stays
-in memory, so that a failed file costs nobody an acknowledged record.
-"""
+"""One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit."""
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +10,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
-from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.broker.meter import Meter
 from seaweedmq.broker.replicate import FollowerLink
+from seaweedmq.broker.segment_files import RETRY_S_MAX, SegmentFiles
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import Frame, stamp
 from seaweedmq.core.producers import ProducerTable
@@ -28,7 +23,7 @@ from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, Topic
-from seaweedmq.ports import BrokerApi, FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import BrokerApi, SegmentStore
 
 log = logging.getLogger(__name__)
 
@@ -37,29 +32,10 @@ WRITE_BYTES = 8 * 1024 * 1024
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 """Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
 leave the page cache early are there again for the next writes."""
-RETRY_S_MAX = 10.0
-"""Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
-CLOSE_TIMEOUT_S = 5.0
-"""How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
 TELL_AGAIN_S = 2.0
 """How long a leader that was told of a broken segment has before it, or its successor, is told again."""
 LEASE_CHECK_S = 0.05
 """How soon a commit that waits for the lease is tried again."""
-
-
-@dataclass(slots=True)
-class OpenFile:
-    """A log file of this segment that is not closed yet. base <= synced <= written."""
-
-    writer: LogWriter
-    writer_id: str
-    base: int
-    written: int
-    synced: int
-    opened_at: float
-    """Event loop time, seconds."""
-    appending: bool = False
-    """A write is under way: even a complete file is not closed before it is done and fsynced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +75,17 @@ class OpenSegment:
         self.meter = Meter()
         self.closed: SeaweedMQError | None = None
         """Why this broker no longer serves the segment; set once."""
-        self.sealed_logs: list[SegmentFile] = []
-        """Log files that nothing is added to and that are not tables yet. Below ``log.flushed`` they are complete."""
+        self.files = SegmentFiles(
+            topic,
+            segment,
+            self.log,
+            store=context.store,
+            writer_id=context.writer_id,
+            roll_bytes=context.config.log_roll_bytes,
+            wall_us=context.wall_us,
+            ask_sync=lambda: context.group_sync.request(self, urgent=True),
+            on_failure=self.committed_changed.fire,
+        )
         self._context = context
         self.closed_hard = False
         """Nothing is committed any more."""
@@ -109,30 +94,18 @@ class OpenSegment:
         self._sealed: SealedLog | None = None
         self._links: list[FollowerLink] = []
         self._link_tasks: list[asyncio.Task[None]] = []
-        self._unsynced_bytes = 0
         self._write_failure: SeaweedMQError | None = None
-        self._sync_failure: SeaweedMQError | None = None
         self._lease_failure: SeaweedMQError | None = None
-        self._files: list[OpenFile] = []
-        """Every file not closed yet, in the order they were begun."""
-        self._active: OpenFile | None = None
-        """The one that takes the next write; the others wait for their fsync."""
         self._work = asyncio.Event()
         self._drained = Signal()
-        self._sync_lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         self._commit_timer: asyncio.TimerHandle | None = None
-        self._begun: dict[int, int] = {}
-        """Base offset -> how many files were begun there, of the offsets where another one may have to begin."""
-        self._leftovers: list[tuple[int, SegmentFile]] = []
-        """Files of failed writes, with the end of what they may hold in part."""
-        self._failed_rewrites = 0
         self._writer_task: asyncio.Task[None] | None = None
 
     @property
     def failure(self) -> SeaweedMQError | None:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
-        return self._lease_failure or self._write_failure or self._sync_failure
+        return self._lease_failure or self._write_failure or self.files.failure
 
     # --- followers ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +214,7 @@ class OpenSegment:
         """See ``budget.Evictable``."""
         return self.log.evict(bytes_wanted)
 
-    # --- the file -----------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     async def _write_loop(self) -> None:
         while True:
@@ -259,24 +232,12 @@ class OpenSegment:
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         async for attempt in self._persistently():
             with attempt:
-                file = await self._file_for(self.log.written)
-                file.appending = True
-                try:
-                    await file.writer.append(chunks)
-                    if file not in self._files:
-                        raise StorageFailed(f"{file.writer.path} was given up under a write: its fsync failed")
-                except StorageFailed:
-                    await self._give_up(file, end)
-                    raise
-                finally:
-                    file.appending = False
+                retired = await self.files.append(chunks, size, end)
         self._write_failure = None
-        file.written = end
         self.log.on_written(end, size)
         self._drained.fire()
-        retired = file is not self._active  # while it was written to: it waits for this to be fsynced and closed
-        self._unsynced_bytes += size
-        crowded = self._unsynced_bytes >= UNSYNCED_BYTES_MAX
+        crowded = self.files.unsynced_bytes >= UNSYNCED_BYTES_MAX
+        # A file that was retired while it was written to waits for this to be fsynced and closed.
         urgent = retired or crowded or self.log.durability is Durability.STORED
         self._context.group_sync.request(self, urgent=urgent)
         self._commit()
@@ -301,155 +262,10 @@ class OpenSegment:
             reraise=True,
         )
 
-    async def _file_for(self, base: int) -> OpenFile:
-        """The file that takes what begins at ``base``."""
-        if self._active and self._active.writer.size_bytes >= self._context.config.log_roll_bytes:
-            self.retire()
-        if self._active is None:
-            self._active = await self._create_file(base)
-        return self._active
-
-    async def _create_file(self, base: int) -> OpenFile:
-        context = self._context
-        # After a failure another file may begin at the same offset, and needs a name of its own.
-        repeats = self._begun.get(base, 0)
-        writer_id = context.writer_id if not repeats else f"{context.writer_id}.{repeats}"
-        self._begun = {b: count for b, count in self._begun.items() if b >= self.log.flushed}
-        self._begun[base] = repeats + 1  # before the attempt: it may fail half done
-        writer = await create_log_file(
-            context.store, self.topic, self.segment, base, writer_id, self.log.producers_below(base)
-        )
-        file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
-        self._files.append(file)
-        return file
-
-    def retire(self) -> None:
-        """Let the newest file be complete: the next write begins another one, and this one is fsynced and closed."""
-        if self._active is not None:
-            self._active = None
-            self._context.group_sync.request(self, urgent=True)
-
-    def retire_if_older(self, age_s: float) -> None:
-        """Seal the newest file if it was opened longer ago than ``age_s`` seconds."""
-        file = self._active
-        if file and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
-            self.retire()
-
     async def sync(self) -> None:
-        """Fsync what is written, close files that are complete. See ``flush.Syncable``."""
-        async with self._sync_lock:
-            self._unsynced_bytes = 0
-            for file in list(self._files):
-                if file not in self._files:
-                    continue  # given up meanwhile
-                end = file.written
-                if file.synced < end:
-                    try:
-                        await file.writer.sync()
-                    except StorageFailed as error:
-                        await self._rewrite(file, error)
-                        break
-                    file.synced = end
-                    self.log.on_synced(end)
-                if file is not self._active and not file.appending and file.synced == file.written:
-                    await self._seal(file)
-            await self._delete_leftovers()
+        """Fsync what is written. See ``flush.Syncable``."""
+        await self.files.sync()
         self._commit()
-
-    async def _seal(self, file: OpenFile) -> None:
-        await file.writer.close()
-        self._files.remove(file)
-        if file.written > file.base:
-            self.sealed_logs.append(self._described(file))
-
-    def _described(self, file: OpenFile) -> SegmentFile:
-        return SegmentFile(
-            topic=self.topic.name,
-            segment=self.segment.id,
-            kind=FileKind.LOG,
-            base_offset=file.base,
-            end_offset=None,
-            writer=file.writer_id,
-            size_bytes=file.writer.size_bytes,
-            path=file.writer.path,
-            modified_us=self._context.wall_us(),
-        )
-
-    async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:
-        """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
-        file up and write what it held to another one, from memory."""
-        if self._active is failed:
-            self._active = None
-        if self._sync_failure is None:
-            log.error("%s: fsync failed, writing %s again elsewhere: %s", self.segment, failed.writer.path, error)
-        base = max(self.log.flushed, self.log.cache_start)
-        entries = self.log.written_entries(base)
-        try:
-            if entries:
-                await self._write_copy(base, entries)
-            if failed.base < base:
-                # What was fsynced before, or is in memory no longer, is in no other file. In one step with its copy,
-                # so that they are converted together: only the copy makes good what the disk lost of this one.
-                self.sealed_logs.append(self._described(failed))
-            self._files.remove(failed)
-            if not failed.appending:  # else the write under way finds it given up, and closes it
-                await self._close_quietly(failed)
-            self._sync_failure = None
-            self._failed_rewrites = 0
-            self._context.group_sync.request(self, urgent=True)  # files behind the failed one were not looked at
-        except StorageFailed as again:
-            self._sync_failure = again
-            self.committed_changed.fire()
-            pause_s = random.uniform(0, min(0.5 * 2**self._failed_rewrites, RETRY_S_MAX))
-            self._failed_rewrites = min(self._failed_rewrites + 1, 10)
-            self._loop.call_later(pause_s, lambda: self._context.group_sync.request(self, urgent=True))
-
-    async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
-        copy = await self._create_file(base)
-        end = entries[-1].end_offset
-        try:
-            await copy.writer.append([part for e in entries for part in (e.header, e.payload)])
-            await copy.writer.sync()
-        except StorageFailed:
-            await self._leave(copy, end)
-            raise
-        copy.written = copy.synced = end
-        self.log.on_synced(end)
-        await self._seal(copy)
-
-    async def _give_up(self, file: OpenFile, end: int) -> None:
-        """After a failed append of what ends at ``end``: what was written before it is still to be fsynced, nothing
-        is added."""
-        if self._active is file:
-            self._active = None
-        if file not in self._files:
-            await self._close_quietly(file)
-        elif file.written == file.base:
-            await self._leave(file, end)
-
-    async def _leave(self, file: OpenFile, end: int) -> None:
-        """Close a file that counts for nothing. It may hold whole frames all the same, which a successor of this
-        broker may have found: it is deleted only when all of that is fsynced in another file."""
-        self._leftovers.append((end, self._described(file)))
-        await self._close_quietly(file)
-
-    async def _delete_leftovers(self) -> None:
-        useless = [file for end, file in self._leftovers if end <= self.log.flushed]
-        if not useless:
-            return
-        self._leftovers = [entry for entry in self._leftovers if entry[0] > self.log.flushed]
-        try:
-            await self._context.store.delete(useless)
-        except StorageFailed as error:
-            log.warning("%s: %d files of failed writes stay: %s", self.segment, len(useless), error)
-
-    async def _close_quietly(self, file: OpenFile) -> None:
-        if file in self._files:
-            self._files.remove(file)
-        try:
-            await file.writer.close()
-        except StorageFailed as error:
-            log.warning("%s: closing %s: %s", self.segment, file.writer.path, error)
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
@@ -496,12 +312,12 @@ class OpenSegment:
             while self.log.written < self.log.end:
                 await self._drained.wait()
                 self._check_alive()
-            self._active = None
+            self.files.retire()
             while self.log.flushed < self.log.end:
                 await self.sync()
                 self._check_alive()
-                if self._sync_failure:
-                    raise self._sync_failure
+                if self.files.failure:
+                    raise self.files.failure
             self._sealed = SealedLog(
                 end_offset=self.log.end, sequences=tuple(p.sequence for p in self.log.producers.snapshot())
             )
@@ -527,7 +343,7 @@ class OpenSegment:
             async with asyncio.timeout(timeout_s):
                 while self.log.written < self.log.end:
                     await self._drained.wait()
-                self._active = None
+                self.files.retire()
                 await self.sync()
                 while self.log.committed < self.log.end:
                     await self.committed_changed.wait()
@@ -558,12 +374,7 @@ class OpenSegment:
         if self._writer_task:
             self._writer_task.cancel()
             await asyncio.wait({self._writer_task})
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT_S), self._sync_lock:
-                for file in list(self._files):
-                    await self._close_quietly(file)
-        except TimeoutError:
-            log.error("%s: the storage hangs, %d files are left open", self.segment, len(self._files))
+        await self.files.close()
         self._context.budget.forget(self)
         self._context.budget.give(self.log.release_all())
         self.committed_changed.fire()

@@ -172,7 +172,7 @@ async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the
     lost.data[lost.synced_bytes + 200 :] = bytes(len(lost.data) - lost.synced_bytes - 200)  # pages the kernel dropped
     await publisher.store(frames=3)
     await bed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in bed.files(FileKind.TABLE)) == 5)
-    assert not host.broker._owned[NAME, 0].sealed_logs
+    assert not host.broker._owned[NAME, 0].files.sealed
     assert await stored_values(bed, 8) == values(1, 8)
 
 
@@ -256,7 +256,7 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
         assert last.next >= 2
         assert publisher
     assert not host.has_failed
-    await bed.until(lambda: all(len(s._files) <= 1 for s in host.broker._owned.values()))
+    await bed.until(lambda: all(len(s.files._files) <= 1 for s in host.broker._owned.values()))
 
 
 @story
