@@ -5,46 +5,34 @@ of the kernel (cgroup io.max) would do the same for those who are root, and not 
 """
 
 import asyncio
-import importlib
 from collections.abc import Sequence
-from typing import Any
 
 from seaweedmq.cli.main import run
-from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.file_handles import FileLogWriter
-from seaweedmq.storage.files import FileSegmentStore, open_store
 
 DISK_BYTES_PER_S = 20e6
 
 
-class SlowStore(FileSegmentStore):
-    """One slow disk: appends to all files share its speed."""
+class SlowDisk:
+    """Appends to all files share its speed."""
 
-    def __init__(self, store: FileSegmentStore) -> None:
-        super().__init__(store.root)
+    def __init__(self) -> None:
         self._free_at = 0.0
+        self._append = FileLogWriter.append
 
-    async def create_log(
-        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
-    ) -> FileLogWriter:
-        """As of the real store, with a writer that waits for the disk."""
-        log = await super().create_log(topic, segment, base_offset, writer, preamble)
-        append = log.append
-
-        async def slowly(chunks: Sequence[bytes | memoryview]) -> None:
-            await self._pause(sum(map(len, chunks)))
-            await append(chunks)
-
-        log.append = slowly  # type: ignore[method-assign]
-        return log
-
-    async def _pause(self, size_bytes: int) -> None:
+    async def append(self, writer: FileLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
+        """In place of ``FileLogWriter.append``."""
         now = asyncio.get_running_loop().time()
-        self._free_at = max(now, self._free_at) + size_bytes / DISK_BYTES_PER_S
+        self._free_at = max(now, self._free_at) + sum(map(len, chunks)) / DISK_BYTES_PER_S
         await asyncio.sleep(self._free_at - now)
+        await self._append(writer, chunks)
 
 
 if __name__ == "__main__":
-    command: Any = importlib.import_module("seaweedmq.cli.broker")
-    command.open_store = lambda uri: SlowStore(open_store(uri))
+    disk = SlowDisk()
+
+    async def append(writer: FileLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
+        await disk.append(writer, chunks)
+
+    FileLogWriter.append = append  # type: ignore[method-assign, assignment]
     run()
