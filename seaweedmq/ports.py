@@ -114,6 +114,10 @@ class SegmentStore(Protocol):
     async def local_path(self, path: str) -> str:
         """A path that Arrow can open, for table files."""
 
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        """Fsync files, whoever wrote them, and their names: on return what they held at the call survives the death of
+        every machine. Missing files are no error. StorageFailed."""
+
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         """Delete for good; missing files are no error."""
 

@@ -10,7 +10,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.ports import BrokerApi, FileKind, SegmentStore
 from seaweedmq.storage.recovery import recover_segment
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ class Sealer:
         whom = whom_to_ask(segment, self._view.brokers)
         if whom.files:
             recovered = await recover_segment(self._store, topic, segment)
+            # Its writers may have died before they fsynced what was counted just now, and their machines may follow.
+            files = await self._store.list_files(topic.name, segment.id)
+            await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
             sequences = tuple(p.sequence for p in recovered.producers)
             return segment.epoch, SealedLog(end_offset=recovered.end_offset, sequences=sequences)
         if whom.primary is not None:

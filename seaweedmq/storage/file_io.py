@@ -52,6 +52,18 @@ def sync_file(fd: int) -> None:
         os.fsync(fd)
 
 
+def sync_path(path: Path) -> None:
+    """Make the content of a file durable that somebody else wrote; one that is gone has none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        sync_file(fd)
+    finally:
+        os.close(fd)
+
+
 def drop_cache(fd: int, start: int, end: int) -> None:
     """Let the system forget its copy of what is durable between two positions."""
     if hasattr(os, "posix_fadvise"):

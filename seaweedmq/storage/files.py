@@ -98,6 +98,17 @@ class FileSegmentStore:
     async def local_path(self, path: str) -> str:
         return str(self.root / path)
 
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        def sync_all() -> None:
+            for file in files:
+                file_io.sync_path(self.root / file.path)
+            for directory in {(self.root / file.path).parent for file in files}:
+                with contextlib.suppress(FileNotFoundError):
+                    file_io.sync_directories(self.root, directory)
+
+        if files:
+            await self._run(self._syncs, "fsync", self.root / files[0].path, sync_all)
+
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         def unlink_all() -> None:
             for file in files:

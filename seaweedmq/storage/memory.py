@@ -132,6 +132,15 @@ class MemorySegmentStore:
             copy.write_bytes(file.data)
         return str(copy)
 
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        for file in files:
+            found = self.files.get(file.path)
+            covered = 0 if found is None else len(found.data)
+            await self.fault(StorageOp.SYNC, file.path)
+            if found is not None and self.files.get(file.path) is found:
+                found.synced_bytes = max(found.synced_bytes, min(covered, len(found.data)))
+                found.named = True
+
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
             await self.fault(StorageOp.DELETE, file.path)

@@ -147,3 +147,16 @@ async def test_a_late_deletion_spares_the_next_topic_of_the_name(store: SegmentS
 async def test_a_storage_that_works_passes_its_check(store: SegmentStore) -> None:
     await store.check()
     assert await store.list_files(NAME, 0) == []
+
+
+async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore) -> None:
+    log = await begin_log(store, 0)
+    await log.append([b"left behind"])
+    files = await store.list_files(NAME, 0)
+    await store.sync_files(files)
+    if isinstance(store, MemorySegmentStore):
+        store.crash()
+    assert (await read_all(store, files[0].path)).endswith(b"left behind")
+    await store.delete(files)
+    await store.sync_files(files)
+    await log.close()

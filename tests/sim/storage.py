@@ -105,6 +105,10 @@ class SimStore:
     async def local_path(self, path: str) -> str:
         return await self._inner.local_path(path)
 
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        await self._inner.sync_files(files)
+        await self._disk.pause(StorageOp.SYNC)
+
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.delete(files)
 
