@@ -68,6 +68,7 @@ class PublishService:
         segment = found.open
         stream = _Stream(self._config, self._lookup, opening, segment)
         reading = asyncio.create_task(stream.read(requests), name=f"publish to {segment.segment}")
+        reading.add_done_callback(_retrieve)
         reader = (segment, opening.producer_id)
         self._readers[reader] = reading
         try:
@@ -123,6 +124,12 @@ class PublishService:
             recent=recent,
             successors=segment.successors,
         )
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    """Its error matters only while somebody listens: with a lost connection or a sealed segment nobody does."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Stream:

@@ -240,7 +240,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def failures(self) -> list[str]:
         """What tasks raised and nobody retrieved so far, bugs that somebody swallowed included."""
         for task in self._all_tasks:
-            if task.done() and task._log_traceback:
+            is_dead = task.owner is not None and task.owner.state is OwnerState.DEAD  # nobody was left to retrieve it
+            if task.done() and task._log_traceback and not is_dead:
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         return list(dict.fromkeys(self.unhandled))
 
