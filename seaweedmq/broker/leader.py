@@ -98,6 +98,11 @@ class Leader:
         """What failed and was logged, so that a retry does not log it again."""
 
     @property
+    def broker_id(self) -> str:
+        """Of the broker whose candidacy this is."""
+        return self._election.broker_id
+
+    @property
     def leading(self) -> bool:
         """Whether this broker surely leads now."""
         return self._election.revision is not None

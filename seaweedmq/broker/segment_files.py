@@ -1,7 +1,7 @@
 """The log files of one open segment: begun when needed, complete when full, old or failed.
 
-A file whose fsync failed is given up. What is not fsynced stays in memory until it is, so that a failed file costs nobody
-an acknowledged record.
+A file whose fsync failed is given up. What is not fsynced stays in memory until it is, so that a failed file costs
+nobody an acknowledged record.
 """
 
 import asyncio

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_d
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.follower import FollowerService
+from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader import Leader
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
@@ -22,6 +22,7 @@ from seaweedmq.broker.maintenance import Maintenance
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import OpenSegment, SegmentContext
 from seaweedmq.broker.subscribe import SubscribeService
+from seaweedmq.broker.term import Term
 from seaweedmq.codec import keys
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
@@ -103,8 +104,9 @@ class Broker:
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
         self._subscribe = SubscribeService(config, self._lookup, store)
+        self._forward = Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._term: _Term | None = None
+        self._term: Term | None = None
         self._stopping = False
         self._draining = False
 
@@ -152,7 +154,7 @@ class Broker:
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
-    async def _enter(self) -> "_Term":
+    async def _enter(self) -> Term:
         """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now."""
         broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
         session = Session(self._meta, self._config.lease_ttl_s, self._env.rng)
@@ -166,10 +168,10 @@ class Broker:
         )
         await session.open(info)
         log.info("broker %s at %s", broker_id, self.address)
-        self._term = _Term(self, info, session)
+        self._term = self._make_term(info, session)
         return self._term
 
-    async def _terms(self, term: "_Term") -> None:
+    async def _terms(self, term: Term) -> None:
         """Stay in the cluster: when the lease is lost, drop everything and come back as somebody new."""
         while True:
             term.begin()
@@ -300,7 +302,7 @@ class Broker:
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``."""
-        await self._by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
+        await self._forward.by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
 
     async def _report_suspicion(self, suspicion: Suspicion) -> None:
         """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
@@ -327,21 +329,23 @@ class Broker:
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        return await self._by_leader(lambda leader: leader.create_topic(spec), lambda api: api.create_topic(spec))
+        return await self._forward.by_leader(
+            lambda leader: leader.create_topic(spec), lambda api: api.create_topic(spec)
+        )
 
     async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        return await self._by_leader(
+        return await self._forward.by_leader(
             lambda leader: leader.alter_topic(name, change), lambda api: api.alter_topic(name, change)
         )
 
     async def delete_topic(self, name: TopicName) -> None:
         """See ``ports.BrokerApi``."""
-        await self._by_leader(lambda leader: leader.delete_topic(name), lambda api: api.delete_topic(name))
+        await self._forward.by_leader(lambda leader: leader.delete_topic(name), lambda api: api.delete_topic(name))
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        return await self._by_leader(
+        return await self._forward.by_leader(
             lambda leader: leader.adopt_schema(name, schema), lambda api: api.adopt_schema(name, schema)
         )
 
@@ -380,7 +384,7 @@ class Broker:
         async def local(leader: Leader) -> ClusterStatus:
             return leader.status()
 
-        return await self._by_leader(local, lambda api: api.cluster_status())
+        return await self._forward.by_leader(local, lambda api: api.cluster_status())
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
@@ -444,7 +448,7 @@ class Broker:
         )
         return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
 
-    def _member(self) -> "_Term":
+    def _member(self) -> Term:
         if self._term is None:
             raise Unavailable(f"broker {self.address} is not in the cluster at the moment: try another one")
         return self._term
@@ -452,37 +456,10 @@ class Broker:
     def _leader(self) -> Leader:
         return self._member().leader
 
-    async def _by_leader(
-        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[BrokerApi], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Have the leader do it. While there is none, wait for one; an unclear outcome is the caller's to judge."""
-        waiting = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, _NoLeader)),
-            wait=wait_random_exponential(multiplier=0.05, max=0.5),
-            stop=stop_after_delay(self._config.rpc_timeout_s),
-            reraise=True,
-        )
-        async for attempt in waiting:
-            with attempt:
-                leader = self._leader()
-                if leader.leading:
-                    try:
-                        return await local(leader)
-                    except Fenced as error:
-                        if leader.leading:
-                            raise
-                        raise _NoLeader(f"the leader changed in the middle: {error}") from error
-                info = self._view.brokers.get(self._view.leader or "")
-                if info is None or info.id == self.id:
-                    raise _NoLeader("no broker leads the cluster at the moment: try again in some seconds")
-                return await remote(self._dialer.dial(info.address))
-        raise AssertionError("tenacity ends with a result or an error")
-
-    # --- what a term needs --------------------------------------------------------------------------------------------
-
-    def leader_of(self, term: "_Term", election: Election) -> Leader:
-        """The leader's duties for one term."""
-        return Leader(
+    def _make_term(self, info: BrokerInfo, session: Session) -> Term:
+        """Everything that runs under one broker id."""
+        election = Election(self._meta, session, info.id, self._env.rng)
+        leader = Leader(
             view=self._view,
             election=election,
             store=self._store,
@@ -492,22 +469,16 @@ class Broker:
             stats=self.topic_stats,
             open_segments_max=self._config.open_segments_max,
         )
-
-    def followers_of(self, term: "_Term") -> FollowerService:
-        """What this broker follows during one term."""
-        return FollowerService(
+        followers = FollowerService(
             config=self._config,
             view=self._view,
             store=self._store,
             budget=self._replica_budget,
-            broker_id=term.id,
+            broker_id=info.id,
             suspect=self._report_suspicion,
         )
-
-    def duties_of(self, term: "_Term") -> list[asyncio.Task[None]]:
-        """Everything that runs under one broker id."""
         reporter = LoadReporter(
-            broker_id=term.id,
+            broker_id=info.id,
             view=self._view,
             dialer=self._dialer,
             budget=self._budget,
@@ -517,58 +488,23 @@ class Broker:
         )
         maintenance = Maintenance(
             config=self._config,
-            broker_id=term.id,
+            broker_id=info.id,
             view=self._view,
             store=self._store,
             converter=self._converter,
             segments=self._owned.values,
             wall_us=self._env.wall_us,
         )
-        return [
-            self._spawn(term.election.run(), "election", may_end=True),  # with the lease; ``_terms`` sees to the next
-            self._spawn(term.leader.run(), "leader"),
-            self._spawn(reporter.run(), "load"),
-            self._spawn(maintenance.run(), "maintenance"),
-        ]
 
-    def make_election(self, session: Session, broker_id: str) -> Election:
-        """The candidacy for one term."""
-        return Election(self._meta, session, broker_id, self._env.rng)
+        def begin() -> list[asyncio.Task[None]]:
+            return [
+                self._spawn(election.run(), "election", may_end=True),  # with the lease; ``_terms`` sees to the next
+                self._spawn(leader.run(), "leader"),
+                self._spawn(reporter.run(), "load"),
+                self._spawn(maintenance.run(), "maintenance"),
+            ]
 
-
-class _Term:
-    """One stay in the cluster: a lease, the id that goes with it, and what runs under it."""
-
-    def __init__(self, broker: Broker, info: BrokerInfo, session: Session) -> None:
-        self.id = info.id
-        self.session = session
-        self.election = broker.make_election(session, info.id)
-        self.leader = broker.leader_of(self, self.election)
-        self.followers = broker.followers_of(self)
-        self._info = info
-        self._broker = broker
-        self._duties: list[asyncio.Task[None]] = []
-
-    def begin(self) -> None:
-        """Start the duties."""
-        self._duties = self._broker.duties_of(self)
-
-    async def announce_draining(self) -> None:
-        """Register as draining, under the same lease."""
-        self._info = replace(self._info, draining=True)
-        await self.session.update(self._info)
-
-    async def end(self) -> None:
-        """Stop the duties and give the lease back."""
-        for task in self._duties:
-            task.cancel()
-        if self._duties:
-            await asyncio.wait(self._duties)
-        await self.session.close()
-
-
-class _NoLeader(Unavailable):
-    """Nobody leads; unlike other failures it is certain that nothing was done."""
+        return Term(info, session, leader, followers, begin)
 
 
 def _is_retryable(error: BaseException) -> bool:

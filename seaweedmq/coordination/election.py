@@ -41,7 +41,7 @@ class Election:
     def __init__(self, store: MetaStore, session: Session, broker_id: str, rng: random.Random) -> None:
         self._store = store
         self._session = session
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._rng = rng
         self._campaign = Campaign(session.ttl_s)
         self._held: int | None = None
@@ -89,14 +89,14 @@ class Election:
         """
         revision = self.revision
         if revision is None:
-            raise Fenced(f"broker {self._broker_id} does not lead: ask the leader")
+            raise Fenced(f"broker {self.broker_id} does not lead: ask the leader")
         done = await self._store.transact([Compare(LEADER, create_revision=revision), *compares], then)
         if done is None:
             lock = await self._store.get(LEADER)
             if lock is None or lock.create_revision != revision:
                 if self._held == revision:
                     self._set_held(None)
-                raise Fenced(f"broker {self._broker_id} was deposed as leader: ask the new one")
+                raise Fenced(f"broker {self.broker_id} was deposed as leader: ask the new one")
         return done
 
     async def resign(self) -> None:
@@ -104,7 +104,7 @@ class Election:
         self._resigned.set()
         self._set_held(None)
         lock = await self._store.get(LEADER)
-        if lock is not None and lock.value == self._broker_id.encode():
+        if lock is not None and lock.value == self.broker_id.encode():
             await self._store.transact([Compare(LEADER, create_revision=lock.create_revision)], [Delete(LEADER)])
 
     def _set_held(self, revision: int | None) -> None:
@@ -113,9 +113,9 @@ class Election:
         if revision == self._held:
             return
         if revision is not None:
-            _log.info("broker %s leads since revision %d", self._broker_id, revision)
+            _log.info("broker %s leads since revision %d", self.broker_id, revision)
         else:
-            _log.info("broker %s does not lead any more", self._broker_id)
+            _log.info("broker %s does not lead any more", self.broker_id)
         self._held = revision
         self._changed.set()
         self._changed = asyncio.Event()
@@ -158,7 +158,7 @@ class Election:
     async def _ask(self) -> Event:
         if not self._session.lease:
             return Ended()  # closed: without a lease the lock would never be free again
-        mine = Put(LEADER, self._broker_id.encode(), self._session.lease)
+        mine = Put(LEADER, self.broker_id.encode(), self._session.lease)
         created = await self._store.transact([Compare(LEADER, create_revision=0)], [mine])
         if created is not None:
             return Ours(created)

@@ -1,0 +1,57 @@
+"""Calls that only the leader can answer, made by whichever broker a client happens to talk to."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from seaweedmq.broker.leader import Leader
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import Fenced, Unavailable
+from seaweedmq.ports import BrokerApi, Dialer
+
+T = TypeVar("T")
+
+
+class NoLeader(Unavailable):
+    """Nobody leads; unlike other failures it is certain that nothing was done."""
+
+
+class Forwarding:
+    """Finds the leader: this broker, or another one that is dialled."""
+
+    def __init__(self, view: ClusterView, dialer: Dialer, own: Callable[[], Leader], timeout_s: float) -> None:
+        self._view = view
+        self._dialer = dialer
+        self._own = own
+        self._timeout_s = timeout_s
+
+    async def by_leader(
+        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[BrokerApi], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Have the leader do it. While there is none, wait for one; an unclear outcome is the caller's to judge."""
+        waiting = AsyncRetrying(
+            retry=retry_if_exception_type(NoLeader),
+            wait=wait_random_exponential(multiplier=0.05, max=0.5),
+            stop=stop_after_delay(self._timeout_s),
+            reraise=True,
+        )
+        async for attempt in waiting:
+            with attempt:
+                own = self._own()
+                if own.leading:
+                    return await _here(own, local)
+                info = self._view.brokers.get(self._view.leader or "")
+                if info is None or info.id == own.broker_id:
+                    raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
+                return await remote(self._dialer.dial(info.address))
+        raise AssertionError("tenacity ends with a result or an error")
+
+
+async def _here(own: Leader, local: Callable[[Leader], Coroutine[Any, Any, T]]) -> T:
+    try:
+        return await local(own)
+    except Fenced as error:
+        if own.leading:
+            raise
+        raise NoLeader(f"the leader changed in the middle: {error}") from error
