@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 AVOID_S = 5.0
 """How long a broker that did not answer is asked last: a frozen one costs every call some seconds."""
+AVOIDED_ANSWER_S = 0.5
+"""How long such a broker's first answer on a stream is waited for, doubled with every further failure: its segments
+probably move elsewhere meanwhile."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
@@ -43,8 +46,8 @@ class Cluster:
     def __init__(self, bootstrap: Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
         self._bootstrap = tuple(bootstrap)
         self._live: tuple[str, ...] = ()
-        self._avoided: dict[str, float] = {}
-        """Address -> loop time until which it is asked last."""
+        self._avoided: dict[str, tuple[float, int]] = {}
+        """Address -> loop time until which it is asked last, and how often it failed since it was asked first."""
         self._dialer = dialer
         self.env = env
         self.config = config
@@ -111,8 +114,16 @@ class Cluster:
             yield
         except (Unavailable, DeadlineExceeded, TimeoutError):
             now = asyncio.get_running_loop().time()
-            self._avoided = {a: until for a, until in self._avoided.items() if until > now} | {address: now + AVOID_S}
+            self._avoided = {a: entry for a, entry in self._avoided.items() if entry[0] > now}
+            _, failures = self._avoided.get(address, (now, 0))
+            self._avoided[address] = now + AVOID_S, failures + 1
             raise
+
+    def answer_timeout_s(self, address: str) -> float:
+        """How long to wait for the first answer on a stream."""
+        if not self._is_avoided(address):
+            return self.config.rpc_timeout_s
+        return min(self.config.rpc_timeout_s, AVOIDED_ANSWER_S * 2.0 ** min(self._avoided[address][1] - 1, 30))
 
     def addresses(self) -> list[str]:
         """Every address worth trying: live brokers in random order, then the other bootstrap brokers likewise, then
@@ -124,7 +135,7 @@ class Cluster:
         return sorted(live + others, key=self._is_avoided)
 
     def _is_avoided(self, address: str) -> bool:
-        return self._avoided.get(address, 0.0) > asyncio.get_running_loop().time()
+        return address in self._avoided and self._avoided[address][0] > asyncio.get_running_loop().time()
 
     def dial(self, address: str) -> BrokerApi:
         """Raises Closed after :meth:`close`."""

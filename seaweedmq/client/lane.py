@@ -188,7 +188,7 @@ class Lane:
         try:
             async with (
                 closing(self._cluster.dial(address).publish(self._requests(self._send))) as replies,
-                asyncio.timeout(config.rpc_timeout_s) as self._stall,
+                asyncio.timeout(self._cluster.answer_timeout_s(address)) as self._stall,
             ):
                 async for reply in replies:
                     if isinstance(reply, PublishAck):

@@ -154,14 +154,13 @@ class SegmentReader:
         self._skip_below = wanted.value
 
     async def _stream(self, address: str) -> None:
-        config = self._cluster.config
         loop = asyncio.get_running_loop()
         self._give_credit = asyncio.Event()
         ready = False
         try:
             async with (
                 closing(self._cluster.dial(address).subscribe(self._requests(self._give_credit))) as replies,
-                asyncio.timeout(config.rpc_timeout_s) as limit,
+                asyncio.timeout(self._cluster.answer_timeout_s(address)) as limit,
             ):
                 async for reply in replies:
                     if isinstance(reply, SubscribeFrames):

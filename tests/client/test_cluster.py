@@ -14,5 +14,16 @@ async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
     with contextlib.suppress(Unavailable), cluster.reaching("b:1"):
         raise Unavailable("frozen")
     assert {cluster.addresses()[-1] for _ in range(50)} == {"b:1"}
-    cluster._avoided["b:1"] -= AVOID_S
+    cluster._avoided["b:1"] = (cluster._avoided["b:1"][0] - AVOID_S, 1)
     assert {cluster.addresses()[-1] for _ in range(50)} == {"a:1", "b:1", "c:1"}
+
+
+async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_more() -> None:
+    cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
+    times_s = [cluster.answer_timeout_s("b:1")]
+    for _ in range(7):
+        with contextlib.suppress(TimeoutError), cluster.reaching("b:1"):
+            raise TimeoutError
+        times_s.append(cluster.answer_timeout_s("b:1"))
+    assert times_s == [10.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert cluster.answer_timeout_s("a:1") == 10.0
