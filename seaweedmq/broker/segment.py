@@ -265,6 +265,8 @@ class OpenSegment:
     async def sync(self) -> None:
         """Fsync what is written. See ``flush.Syncable``."""
         await self.files.sync()
+        if not self.closed_hard:
+            self._context.budget.touch(self)  # what is fsynced may be evicted
         self._commit()
 
     # --- commit -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ the work between and reports it here.
 
 Invariants, checked at every step::
 
-    cache_start <= committed <= written <= replicated <= end          flushed <= written
+    cache_start <= flushed, committed <= written <= replicated <= end
     entries are contiguous from cache_start to end      nothing above committed is ever read
 """
 
@@ -187,11 +187,15 @@ class SegmentLog:
         return found
 
     def evict(self, bytes_wanted: int) -> int:
-        """Forget the oldest committed entries, which the log files hold; return the bytes freed."""
+        """Forget the oldest entries that are committed and fsynced; return the bytes freed.
+
+        One that is not fsynced stays: if its fsync fails, memory is where it is written from again.
+        """
         freed = 0
+        kept_from = min(self.committed, self.flushed)
         while freed < bytes_wanted and self._first < len(self._entries):
             entry = self._entries[self._first]
-            if entry.end_offset > self.committed:
+            if entry.end_offset > kept_from:
                 break
             freed += entry.memory_bytes
             self._entries[self._first] = _EVICTED  # the lists are compacted later, the bytes go now

@@ -97,14 +97,17 @@ def test_a_read_from_the_middle_of_a_frame_gives_the_whole_frame() -> None:
     assert log.read(10, 20) == []
 
 
-def test_only_what_is_committed_is_evicted() -> None:
+def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
     log = new_log(durability=Durability.REPLICATED)
     append(log, 5, 5)
     write_all(log)
     log.on_committed(5)
+    assert log.evict(10_000) == 0, "a failed fsync would have nothing to write it from"
+    log.on_synced(5)
     assert log.evict(10_000) == HELD
     assert (log.cache_start, log.cached_bytes) == (5, HELD)
-    assert log.evict(10_000) == 0
+    log.on_synced(10)
+    assert log.evict(10_000) == 0, "it is not committed"
     log.on_committed(10)
     assert log.evict(1) == HELD
     assert (log.cache_start, log.cached_bytes) == (10, 0)
