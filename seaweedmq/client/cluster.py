@@ -110,13 +110,16 @@ class Cluster:
     @contextmanager
     def reaching(self, address: str) -> Iterator[None]:
         """If the block finds that the broker is out of reach, others are asked first for a while."""
+        began = asyncio.get_running_loop().time()
         try:
             yield
         except (Unavailable, DeadlineExceeded, TimeoutError):
             now = asyncio.get_running_loop().time()
             self._avoided = {a: entry for a, entry in self._avoided.items() if entry[0] > now}
-            _, failures = self._avoided.get(address, (now, 0))
-            self._avoided[address] = now + AVOID_S, failures + 1
+            until, failures = self._avoided.get(address, (began, 0))
+            if until - AVOID_S <= began:  # else this is one failure that several noticed
+                failures += 1
+            self._avoided[address] = now + AVOID_S, failures
             raise
 
     def answer_timeout_s(self, address: str) -> float:

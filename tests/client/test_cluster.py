@@ -1,5 +1,6 @@
 """Whom a client asks."""
 
+import asyncio
 import contextlib
 
 from seaweedmq.client.cluster import AVOID_S, Cluster
@@ -22,8 +23,21 @@ async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_m
     cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
     times_s = [cluster.answer_timeout_s("b:1")]
     for _ in range(7):
+        await asyncio.sleep(0.001)
         with contextlib.suppress(TimeoutError), cluster.reaching("b:1"):
             raise TimeoutError
         times_s.append(cluster.answer_timeout_s("b:1"))
     assert times_s == [10.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert cluster.answer_timeout_s("a:1") == 10.0
+
+
+async def test_one_failure_that_many_streams_notice_counts_once() -> None:
+    cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
+
+    async def stream() -> None:
+        with contextlib.suppress(Unavailable), cluster.reaching("b:1"):
+            await asyncio.sleep(0.01)
+            raise Unavailable("frozen")
+
+    await asyncio.gather(*(stream() for _ in range(10)))
+    assert cluster.answer_timeout_s("b:1") == 0.5
