@@ -17,6 +17,11 @@ RECONNECT_INTERVAL_MS_MAX: Final = 1_000
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """What a message may have beyond its frames."""
 
+STREAM_LOOKAHEAD_BYTES: Final = 1024 * 1024
+"""What a server takes in of a stream before anybody asks for it. Left to itself gRPC measures the line and takes up to
+16 MiB of each: 24 busy publishers made a broker hold 1.6 times its memory bound, now 0.85, and got 4.2 GB through where
+now they get 6.5. One publisher alone is some 8 % slower."""
+
 DATA_SERVICE: Final = "seaweedmq.v1.Data"
 ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
 CLUSTER_SERVICE: Final = "seaweedmq.v1.Cluster"
@@ -63,6 +68,8 @@ def server_options(message_bytes_max: int) -> Options:
         *_KEEPALIVE,
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", STREAM_LOOKAHEAD_BYTES),
         ("grpc.max_receive_message_length", message_bytes_max),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),  # two brokers on one port would each get some of the connections
