@@ -118,7 +118,7 @@ class Subscriber:
         if self._stop_at_latest:
             self._stops = await self._stop_offsets(description, skipped)
         self._from_start = {s.id for s in segments}
-        self._walk = LineageWalk(segments, skipped)
+        self._walk = LineageWalk((await self.description(False)).segments, skipped)
         self._open_due()
 
     async def _stop_offsets(self, description: TopicDescription, skipped: set[int]) -> dict[int, int]:
@@ -129,8 +129,11 @@ class Subscriber:
                 stats = await self._cluster.call(
                     f"read the figures of {self._topic}", lambda api: api.topic_stats(self._topic)
                 )
-                ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
                 known = (await self.description(False)).segments
+                for segment in sorted(known, key=lambda s: s.id):  # a lagging broker may have shown only the ancestors
+                    if segment.id in wanted:
+                        wanted.update(segment.successors)
+                ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
                 ends |= {s.id: s.end_offset for s in known if s.id in wanted and s.end_offset is not None}
                 if not wanted <= ends.keys():
                     await self.description(True)
