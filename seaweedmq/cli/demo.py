@@ -1,7 +1,8 @@
 """`make demo`: 336,776 real flights through a local cluster and back with Spark, every record verified.
 
-Each flight gets a row number. A subscriber reads while the publisher sends; in the end the rows that arrived, sorted
-by number, must equal the rows that were sent, and along every tail number the row numbers must rise.
+Each flight gets a row number. A subscriber reads while the publisher sends, and in the middle one of the three brokers
+is killed with SIGKILL. In the end the rows that arrived, sorted by number, must equal the rows that were sent, and
+along every tail number the row numbers must rise.
 """
 
 import asyncio
@@ -29,13 +30,14 @@ from seaweedmq.model.topic import TopicName
 
 TOPIC = "demo/flights"
 SEGMENTS = 6
+REPLICAS = 2
 BROKERS = 3
 SLICE_ROWS = 4_096
 START_TIMEOUT_S = 60.0
 STREAM_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 TABLES_TIMEOUT_S = 30.0
-STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, fsynced", "subscribe, live", "Spark: read, group, mean"
+STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, 2 replicas", "subscribe, live", "Spark: read, group, mean"
 
 BROKER_SETTINGS = """
 # Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
@@ -74,8 +76,8 @@ async def demo() -> None:
     flights = read_flights(path)
     rates = Rates()
     with tempfile.TemporaryDirectory(prefix="seaweedmq-demo-") as folder:
-        async with cluster(Path(folder)) as addresses:
-            batches = await stream(addresses, flights, rates)
+        async with cluster(Path(folder)) as (addresses, pids):
+            batches = await stream(addresses, pids, flights, rates)
             planes = verify(flights, batches)
             say(f"every flight arrived once and unchanged, in order for each of {planes:,} planes")
             storage = Path(folder) / "data" / "storage"
@@ -90,8 +92,9 @@ async def demo() -> None:
 
 
 @contextlib.asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[str]:
-    """A cluster below ``folder`` by `seaweedmq up`; yields its addresses and checks that nothing of it stays."""
+async def cluster(folder: Path) -> AsyncIterator[tuple[str, list[int]]]:
+    """A cluster below ``folder`` by `seaweedmq up`; yields its addresses and the brokers' pids, checks that nothing of
+    it stays."""
     settings = folder / "broker.toml"
     settings.write_text(BROKER_SETTINGS)
     command = [sys.executable, "-m", "seaweedmq.cli.main", "up", "--brokers", str(BROKERS), "--config", str(settings)]
@@ -113,7 +116,7 @@ async def cluster(folder: Path) -> AsyncIterator[str]:
         check(line.startswith("ready "), "the cluster did not start")
         _, addresses, _, *pids = line.split()
         say(f"cluster {addresses}, brokers {' '.join(pids)}")
-        yield addresses
+        yield addresses, [int(pid) for pid in pids]
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             family = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)]
@@ -139,26 +142,32 @@ def free_ports(count: int) -> int:
             return int(first)
 
 
-async def stream(addresses: str, flights: pa.Table, rates: Rates) -> list[pa.RecordBatch]:
-    """Publish while a subscriber reads; return the batches as they came."""
-    say(f"publishing {flights.num_rows:,} flights to {TOPIC}, {SEGMENTS} segments, keyed by {KEY}, read as they come")
+async def stream(addresses: str, pids: list[int], flights: pa.Table, rates: Rates) -> list[pa.RecordBatch]:
+    """Publish while a subscriber reads and a broker is killed; return the batches as they came."""
+    say(
+        f"publishing {flights.num_rows:,} flights to {TOPIC}, {SEGMENTS} segments with {REPLICAS} replicas each, "
+        f"keyed by {KEY}, read as they come"
+    )
     async with seaweedmq.aio.connect(addresses) as client:
-        await client.admin.create_topic(TOPIC, segments=SEGMENTS, schema=flights.schema)
+        await client.admin.create_topic(TOPIC, segments=SEGMENTS, replicas=REPLICAS, schema=flights.schema)
         with progress("flights") as bars:
             sent, read = bars.add("publish", flights.num_rows), bars.add("subscribe", flights.num_rows)
             try:
                 async with asyncio.timeout(STREAM_TIMEOUT_S), asyncio.TaskGroup() as group:
                     reading = group.create_task(_subscribe(client, flights, read, rates))
-                    group.create_task(_publish(client, flights, sent, rates))
+                    group.create_task(_publish(client, flights, pids[-1], sent, rates))
             except TimeoutError:
                 raise DemoFailed(f"the flights did not arrive within {STREAM_TIMEOUT_S:.0f} s") from None
         return reading.result()
 
 
-async def _publish(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, rates: Rates) -> None:
+async def _publish(client: "seaweedmq.aio.Client", flights: pa.Table, victim: int, bar: Bar, rates: Rates) -> None:
     began_s = time.monotonic()
     async with client.publisher(TOPIC) as publisher:
         for at in range(0, flights.num_rows, SLICE_ROWS):
+            if at // SLICE_ROWS == flights.num_rows // SLICE_ROWS // 2:
+                say(f"killing broker {victim} with SIGKILL")
+                os.kill(victim, signal.SIGKILL)
             await publisher.send_table(flights.slice(at, SLICE_ROWS), key=KEY)
             bar.at(min(at + SLICE_ROWS, flights.num_rows))
         await publisher.flush(timeout=STREAM_TIMEOUT_S)
