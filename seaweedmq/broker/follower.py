@@ -91,9 +91,12 @@ class FollowerService:
         key = (ref.topic, ref.segment)
         replica = self._replicas.get(key)
         if replica is None:
+            # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
+            # back as somebody else at the same address, may have dropped what was acknowledged.
             known = self._view.segments.get(ref.topic, {}).get(ref.segment)
-            start = known.start_offset if known else 0
-            replica = self._new_replica(ref, start, epoch=ref.epoch - 1)
+            if self._closed or known is None or self._broker_id not in known.replicas[1:]:
+                raise NotFound(f"{ref.topic}#{ref.segment}: broker {self._broker_id} is none of its followers")
+            replica = self._new_replica(ref, known.start_offset, epoch=ref.epoch - 1)
             replica.fence(ref.epoch)
             self._replicas[key] = replica
             return FenceReply(end_offset=None)

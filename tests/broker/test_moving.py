@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from seaweedmq.errors import NotFound
 from seaweedmq.model.replication import SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
 from tests.broker.bed import NAME, Bed, Host, story
@@ -85,3 +88,12 @@ async def test_when_everybody_is_suspected_segments_wait_until_somebody_is_not(b
     assert not any(h.has_failed for h in hosts)
     for number in open_segments(leader):
         await store(bed, leader, number)
+
+
+@story
+async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(bed: Bed) -> None:
+    hosts = await replicated(bed, brokers=3, segments=1)
+    (segment,) = open_segments(hosts[0]).values()
+    stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
+    with pytest.raises(NotFound, match="none of its followers"):
+        await stranger.api.fence(ref_of(segment, segment.epoch + 1))
