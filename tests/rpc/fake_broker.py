@@ -22,8 +22,19 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
     TopicDescription,
 )
+from seaweedmq.model.replication import (
+    FenceReply,
+    Progress,
+    ReplicateFrames,
+    ReplicateHeld,
+    ReplicateReply,
+    ReplicateRequest,
+    SealedLog,
+    SegmentRef,
+    Suspicion,
+)
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc.server import serve
 
@@ -60,6 +71,9 @@ STATUS = ClusterStatus(
 )
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
 CHUNK = bytes(1024 * 1024)
+SEALED = SealedLog(
+    end_offset=2**40, sequences=(ProducerSequence(producer_id=2**64 - 1, producer_epoch=3, next_sequence=9),)
+)
 
 
 class FakeBroker:
@@ -113,6 +127,42 @@ class FakeBroker:
             await asyncio.Event().wait()
         finally:
             self.streams_open -= 1
+
+    async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        self.streams_open += 1
+        try:
+            self.received.append(await anext(requests))
+            yield ReplicateHeld(end_offset=0)
+            if self.error is not None:
+                raise self.error
+            held = 0
+            async for request in requests:
+                assert isinstance(request, ReplicateFrames)
+                held += len(request.data)
+                yield ReplicateHeld(end_offset=held)
+        finally:
+            self.streams_open -= 1
+
+    async def progress(self, progress: Progress) -> None:
+        self._called("progress", progress)
+
+    async def fence(self, ref: SegmentRef) -> FenceReply:
+        self._called("fence", ref)
+        return FenceReply(end_offset=None if ref.epoch == 1 else ref.epoch)
+
+    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+        self._called("write_out", ref, end_offset)
+        return SEALED
+
+    async def seal(self, ref: SegmentRef) -> SealedLog:
+        self._called("seal", ref)
+        return SEALED
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        self._called("suspect", suspicion)
+
+    async def drain_broker(self, broker: str) -> None:
+        self._called("drain", broker)
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription:
         self._called("create", spec)

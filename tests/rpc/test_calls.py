@@ -12,6 +12,7 @@ from seaweedmq.errors import (
     AlreadyExists,
     Closed,
     DeadlineExceeded,
+    Fenced,
     InvalidArgument,
     ResourceExhausted,
     StaleMetadata,
@@ -19,13 +20,14 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model import protocol as p
+from seaweedmq.model import replication as r
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.config import MIB, BrokerConfig
 from seaweedmq.model.topic import TopicChange, TopicSpec
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
-from tests.rpc.fake_broker import CHUNK, DESCRIPTION, NAME, OPEN, STATS, STATUS, TOPIC
+from tests.rpc.fake_broker import CHUNK, DESCRIPTION, NAME, OPEN, SEALED, STATS, STATUS, TOPIC
 
 SUBSCRIBE = p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
 LOAD = BrokerLoad(broker="b-1", cpu_share=0.5, memory_bytes=1, buffered_bytes=0)
@@ -73,6 +75,46 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
         ("status",),
         ("local", NAME),
     ]
+
+
+async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_made(fake, broker):
+    first, later = (r.SegmentRef(topic=NAME, segment=3, epoch=epoch) for epoch in (1, 2))
+    progress = r.Progress(ref=first, committed=2**40, flushed=7)
+    suspicion = r.Suspicion(ref=later, suspect="b-2", reason="its stream broke")
+    await broker.progress(progress)
+    assert await broker.fence(first) == r.FenceReply(end_offset=None)
+    assert await broker.fence(later) == r.FenceReply(end_offset=2)
+    assert await broker.write_out(later, 2**40) == SEALED
+    assert await broker.seal(first) == SEALED
+    await broker.suspect(suspicion)
+    await broker.drain_broker("127.0.0.1:17777")
+    assert fake.calls == [
+        ("progress", progress),
+        ("fence", first),
+        ("fence", later),
+        ("write_out", later, 2**40),
+        ("seal", first),
+        ("suspect", suspicion),
+        ("drain", "127.0.0.1:17777"),
+    ]
+
+
+async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_other(fake, broker):
+    opening = r.ReplicateOpen(topic=NAME, segment=3, epoch=2, primary="b-1")
+
+    async def requests():
+        yield opening
+        for size in (10, 16 * MIB):
+            yield r.ReplicateFrames(bytes(size))
+
+    replies = [reply.end_offset async for reply in broker.replicate(requests())]
+    assert replies == [0, 10, 10 + 16 * MIB]
+    assert fake.received == [opening]
+    assert fake.streams_open == 0
+    fake.error = Fenced("shop/orders#3: epoch 2 is fenced by epoch 3")
+    with pytest.raises(Fenced, match="fenced by epoch 3"):
+        async for _ in broker.replicate(requests()):
+            pass
 
 
 async def test_publish_open_ready_frames_acks_end(fake, broker):
