@@ -71,8 +71,10 @@ async def kill_follower(arena: Arena) -> None:
 
 async def kill_leader(arena: Arena) -> None:
     """SIGKILL of the leader, a primary if possible."""
-    node = await arena.some(0, leader=True) or await arena.cluster.leader() or arena.some_node()
-    await _kill(arena, [node], "the leader", down_s=arena.rng.uniform(0, 2))
+    node = await arena.some(0, leader=True)
+    what = "the leader, a primary" if node else "the leader, which is no primary"
+    node = node or await arena.cluster.leader() or arena.some_node()
+    await _kill(arena, [node], what, down_s=arena.rng.uniform(0, 2))
 
 
 async def kill_all(arena: Arena) -> None:
