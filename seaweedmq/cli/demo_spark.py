@@ -5,6 +5,7 @@ Spark runs in a child process (this module, run as a program), so that what it s
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -92,7 +93,11 @@ def spark_means(storage: str, topic: str) -> dict[str, Any]:
 
     import seaweedmq.spark
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the first worker is started before anybody can say
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").appName("seaweedmq demo")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         seaweedmq.spark.register(spark)
