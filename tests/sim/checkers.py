@@ -4,12 +4,12 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.codec.metadata import segment_from_json, topic_from_json
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -116,25 +116,6 @@ class LineageRises:
                         yield f"{parent} does not name {segment} as successor"
 
 
-class OneReplicaSealsAfterLease:
-    """A segment whose only replica may still think it lives is not sealed: its registration must be gone first, or say
-    that it is draining, which is the primary's own word that it takes nothing more."""
-
-    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
-        for entry in changes.puts:
-            if not entry.key.startswith(keys.SEGMENTS):
-                continue
-            segment = segment_from_json(entry.value)
-            old = before.segments.get(segment.topic, {}).get(segment.id)
-            was_open = old is not None and old.is_open
-            if was_open and not segment.is_open and segment.replicas == segment.replicas[:1]:
-                registered = before.brokers.get(segment.primary)
-                if registered is not None and broker_from_json(registered.value).draining:
-                    continue
-                if registered is not None and segment.epoch == (old.epoch if old else 0):
-                    yield f"{segment} was sealed while its primary {segment.primary} was registered and not fenced"
-
-
 class LeaderLockIsExclusive:
     """The lock changes hands only by being given up: never by overwriting (its creation revision would stay)."""
 
@@ -153,11 +134,11 @@ class ClusterHistory:
         self.violations: list[Violation] = []
         self.leaders = 0
         self.seals = 0
+        self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
         self._checkers: tuple[Checker, ...] = (
             RingIsPartitioned(),
             SegmentsNeverChange(),
             LineageRises(),
-            OneReplicaSealsAfterLease(),
             LeaderLockIsExclusive(),
         )
 
@@ -172,6 +153,12 @@ class ClusterHistory:
         )
         self.state.apply(changes)
         self.leaders += self.state.leader is not None and before.leader is None
+        for name, segments in self.state.segments.items():
+            for number, segment in segments.items():
+                old = before.segments.get(name, {}).get(number)
+                if old is not None and old.is_open and not segment.is_open:
+                    self.seals += 1
+                    self.on_sealed(segment, old.epoch)
         for checker in self._checkers:
             for sentence in checker.check(before, self.state, changes):
                 self.violations.append(Violation(type(checker).__name__, f"revision {changes.revision}: {sentence}"))

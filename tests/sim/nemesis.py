@@ -6,6 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Durability, TopicName
+from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -32,7 +35,10 @@ class Nemesis:
             (self.kill_leader, 3),
             (self.kill_all, 1),
             (self.stop_broker, 2),
-            (self.freeze_broker, 2),
+            (self.rolling_restart, 1),
+            (self.freeze_broker, 3),
+            (self.part_brokers, 4),
+            (self.drain_behind_the_leaders_back, 2),
             (self.break_streams, 4),
             (self.slow_network, 2),
             (self.lossy_network, 3),
@@ -46,6 +52,9 @@ class Nemesis:
         ]
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))
+            if self.world.scenario.a_machine_fails and self.rng.random() < 0.1:
+                await self.lose_a_machine()
+                continue
             (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
             self.blows += 1
             self._pending.append(loop.create_task(blow(), name=blow.__name__))
@@ -56,8 +65,10 @@ class Nemesis:
         for task in self._pending:
             task.cancel()
         await asyncio.gather(*self._pending, return_exceptions=True)
+        self._pending.clear()
         world = self.world
         world.network.faults.calm()
+        world.network.join()
         world.disk.faults.calm()
         world.etcd.lost_share = 0.0
         self._end_etcd_outage()
@@ -77,6 +88,11 @@ class Nemesis:
         running = [p for p in self.world.processes if p.is_running]
         return self.rng.choice(running) if running else None
 
+    def _leader(self) -> BrokerProcess | None:
+        lock = self.world.etcd.server.get(keys.LEADER)
+        leader = None if lock is None else lock.value.decode()
+        return next((p for p in self.world.processes if p.is_running and p.broker and p.broker.id == leader), None)
+
     # --- processes --------------------------------------------------------------------------------------------------
 
     async def kill_broker(self) -> None:
@@ -85,9 +101,9 @@ class Nemesis:
             await self._kill([process])
 
     async def kill_leader(self) -> None:
-        lock = self.world.etcd.server.get(keys.LEADER)
-        leader = None if lock is None else lock.value.decode()
-        await self._kill([p for p in self.world.processes if p.is_running and p.broker and p.broker.id == leader])
+        leader = self._leader()
+        if leader is not None:
+            await self._kill([leader])
 
     async def kill_all(self) -> None:
         await self._kill([p for p in self.world.processes if p.is_running])
@@ -113,10 +129,86 @@ class Nemesis:
         if process is None or process.is_frozen:
             return
         owner = process.freeze()
-        await asyncio.sleep(self.rng.choice((0.2, 1.0, 4.0)))
+        pause_s = self.rng.choice((0.2, 1.0, 4.0))
+        await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
+        if pause_s > KEEPALIVE_TIMEOUT_S and process.owner is owner:
+            self.world.network.break_streams_of(owner)
+            await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
         process.thaw(owner)
 
+    async def rolling_restart(self) -> None:
+        """One broker after another is asked to stop; its supervisor starts it again."""
+        for process in self.world.processes:
+            if process.is_running and not process.is_frozen:
+                process.request_stop()
+                await process.wait_stopping()
+                await asyncio.sleep(1.0)
+
+    async def lose_a_machine(self) -> None:
+        """What one broker wrote and did not fsync is gone with it. ``replicated`` survives that while the other
+        replicas are well, until the segments have new ones: the blow waits for the one and the other."""
+        await self.heal()
+        if not await self._until(self._is_whole):
+            return
+        process = self._some_broker()
+        if process is None or process.broker is None:
+            return
+        gone = process.broker.id
+        process.kill(machine=True)
+        await self._until(lambda: not any(gone in s.replicas for s in self._open_segments()))
+        if not process.is_running:
+            process.start()
+
+    async def _until(self, is_so: Callable[[], bool]) -> bool:
+        """Whether it became so in time."""
+        for _ in range(100):
+            if is_so():
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    def _open_segments(self) -> list[Segment]:
+        segments = self.world.cluster.state.segments.values()
+        return [s for numbered in segments for s in numbered.values() if s.is_open]
+
+    def _is_whole(self) -> bool:
+        """Every open segment has a follower, or needs none, and all replicas run."""
+        live = {p.broker.id for p in self.world.processes if p.is_running and p.broker}
+        stored = {TopicName.parse(t.name) for t in self.world.scenario.topics if t.durability is Durability.STORED}
+        return all(
+            live.issuperset(s.replicas) and (len(s.replicas) > 1 or s.topic in stored) for s in self._open_segments()
+        )
+
     # --- network ----------------------------------------------------------------------------------------------------
+
+    async def part_brokers(self) -> None:
+        """Two brokers hear nothing of each other, or only one of them does."""
+        machines = [p.name for p in self.world.processes]
+        if len(machines) < 2:
+            return
+        one, other = self.rng.sample(machines, 2)
+        await self._part(one, other, both=self.rng.random() < 0.5)
+
+    async def drain_behind_the_leaders_back(self) -> None:
+        """The leader has to move segments whose primaries it can not talk to, though their followers can."""
+        leader = self._leader()
+        others = [p for p in self.world.processes if p.is_running and not p.is_frozen and p is not leader]
+        if leader is None or len(others) < 2:
+            return
+        primary, leaving = self.rng.sample(others, 2)
+        leaving.request_stop()
+        await self._part(leader.name, primary.name, both=True)
+
+    async def _part(self, one: str, other: str, *, both: bool) -> None:
+        self._note(f"cuts {one} {'and' if both else '->'} {other}")
+        network = self.world.network
+        network.cut(one, other)
+        if both:
+            network.cut(other, one)
+        await asyncio.sleep(self.rng.choice((0.2, 1.0, 4.0)))
+        network.join(one, other)
+        if both:
+            network.join(other, one)
 
     async def break_streams(self) -> None:
         self._note(f"breaks {self.world.network.break_some(self.rng.choice((0.3, 1.0)))} streams")

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import PublishAck, PublishFrames, SubscribeFrames
+from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld
 from seaweedmq.ports import BrokerApi
 from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 
@@ -24,6 +25,8 @@ T = TypeVar("T")
 UNARY_TIMEOUT_S = 10.0
 KEEPALIVE_TIMEOUT_S = 2.0
 """A peer that vanished without a word (machine crash, partition) is noticed after this time."""
+
+CONNECT_TIMEOUT_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,6 +168,8 @@ class Network:
         self._context = contextvars.Context()
         self._hosts: dict[str, _Host] = {}
         self._streams: list[Stream] = []
+        self._cuts: set[tuple[str, str]] = set()
+        """(from, to), names of machines: packets between them are lost."""
 
     # --- what processes do ------------------------------------------------------------------------------------------
 
@@ -211,6 +216,33 @@ class Network:
             self.break_stream(stream, silently=self._rng.random() < 0.3)
         return len(chosen)
 
+    def cut(self, sender: str, receiver: str) -> None:
+        """Lose every packet from one machine to another. TCP makes no progress then in either direction for long, but
+        what travels the other way still arrives until somebody's patience ends."""
+        self._cuts.add((sender, receiver))
+        for stream in self._streams[:]:
+            ends = machine_of(stream.client), machine_of(stream.server)
+            if ends in ((sender, receiver), (receiver, sender)):
+                (stream.up if ends == (sender, receiver) else stream.down).lose()
+                self._later(self._rng.uniform(0.1, KEEPALIVE_TIMEOUT_S), self._give_up, stream)
+
+    def join(self, sender: str | None = None, receiver: str | None = None) -> None:
+        """End one cut, or all."""
+        self._cuts = {cut for cut in self._cuts if sender is not None and cut != (sender, receiver)}
+
+    def is_cut(self, one: Owner | None, other: Owner) -> bool:
+        """Whether packets are lost between two processes, in whichever direction: no new connection then."""
+        ends = machine_of(one), machine_of(other)
+        return ends in self._cuts or ends[::-1] in self._cuts
+
+    def break_streams_of(self, owner: Owner) -> None:
+        """Nothing of a process has been heard for long: its peers give it up."""
+        for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
+            self.break_stream(stream, silently=True)
+
+    def _give_up(self, stream: Stream) -> None:
+        self.break_stream(stream, silently=True)
+
     def break_stream(self, stream: Stream, *, silently: bool = False) -> None:
         """Lose what is under way; both sides find out, each in its own time."""
         if stream.is_broken:
@@ -252,7 +284,7 @@ class Network:
         """Whether the network loses this very message, and with it the stream."""
         faults = self.faults
         share = faults.break_share
-        if isinstance(message, PublishAck):
+        if isinstance(message, PublishAck | ReplicateHeld):
             share += faults.lost_ack_share
         return share > 0 and self._rng.random() < share
 
@@ -291,6 +323,11 @@ class Network:
             self._streams.remove(stream)
 
 
+def machine_of(owner: Owner | None) -> str:
+    """The machine of a process: every life of a broker has the same."""
+    return "" if owner is None else owner.name.partition(".")[0]
+
+
 def _replies(api: Any, method: str, requests: AsyncIterator[Any]) -> Any:
     return _no_replies(api.report_load(requests)) if method == "report_load" else getattr(api, method)(requests)
 
@@ -312,7 +349,7 @@ async def _requests(stream: Stream) -> AsyncIterator[Any]:
 
 def _copied(message: Any) -> Any:
     """A message as it leaves the process: whoever changes its buffers afterwards changes nothing here."""
-    if isinstance(message, PublishFrames | SubscribeFrames) and not isinstance(message.data, bytes):
+    if isinstance(message, PublishFrames | SubscribeFrames | ReplicateFrames) and not isinstance(message.data, bytes):
         return replace(message, data=bytes(message.data))
     return message
 
@@ -357,6 +394,12 @@ class _Remote:
         host = self._network.host(self._address)
         if host is None:
             raise Unavailable(f"broker {self._address} can not be reached: connection refused")
+        patience_s = CONNECT_TIMEOUT_S
+        while self._network.is_cut(self._owner, host.owner):
+            if patience_s <= 0:
+                raise Unavailable(f"broker {self._address} can not be reached: no answer")
+            patience_s -= 0.1
+            await asyncio.sleep(0.1)
         return host
 
     async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:

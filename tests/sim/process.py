@@ -72,6 +72,7 @@ class BrokerProcess:
             converter=world.converter(self.store),
             address=self.address,
         )
+        broker._budget.limit = broker._replica_budget.limit = world.scenario.budget_bytes
         world.network.serve(self.address, owner, broker)
         try:
             await broker.start()
@@ -125,6 +126,7 @@ class BrokerProcess:
         """SIGKILL; with ``machine`` the power goes, and with it what was not fsynced."""
         assert self.is_running, f"{self.name} is dead already"
         world = self.world
+        world.watch.sample()
         owner = self.owner
         owner.state = OwnerState.DEAD
         world.network.break_owner(owner, silently=machine)

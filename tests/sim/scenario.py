@@ -13,6 +13,7 @@ class TopicPlan:
     name: str
     segments: int
     durability: Durability
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,25 +43,33 @@ class Scenario:
     pause_s: tuple[float, float]
     """Between two blows of the nemesis."""
     machines_fail: bool
-    """Whether power may fail: only where every topic is ``stored``, since one replica survives nothing else."""
+    """Whether power may fail at any time, everywhere at once too: only where every topic is ``stored``."""
+    a_machine_fails: bool
+    """Whether power may fail at one machine at a time, while the others are well: where every topic is ``stored`` or
+    has followers."""
+    budget_bytes: int
+    """Memory for frames of each of a broker's two budgets."""
 
     @classmethod
     def of(cls, seed: int) -> "Scenario":
         """The scenario of a seed."""
         rng = random.Random(f"scenario {seed}")
+        brokers = rng.choice((1, 2, 2, 3, 3, 4))
         topics = tuple(
             TopicPlan(
                 name=f"sim/topic-{number}",
                 segments=rng.choice((1, 1, 2, 3, 4)),
                 durability=rng.choice(tuple(Durability)),
+                replicas=min(rng.choice((1, 2, 2, 3)), brokers),
             )
             for number in range(rng.choice((1, 1, 2)))
         )
-        chaos_s = rng.uniform(4, 12)
+        chaos_s = rng.uniform(3, 8)
         lively = rng.uniform(0.3, 2.5)
+        broker = _broker_config(rng)
         return cls(
-            brokers=rng.choice((1, 2, 2, 3, 3, 4)),
-            broker=_broker_config(rng),
+            brokers=brokers,
+            broker=broker,
             topics=topics,
             publishers=tuple(
                 _publisher_plan(rng, f"publisher-{number}", rng.choice(topics).name, chaos_s)
@@ -71,6 +80,8 @@ class Scenario:
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
             machines_fail=all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7,
+            a_machine_fails=all(t.durability is Durability.STORED or t.replicas > 1 for t in topics),
+            budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
         )
 
 
@@ -81,6 +92,7 @@ def _broker_config(rng: random.Random) -> BrokerConfig:
         lease_ttl_s=rng.choice((1.0, 2.0)),
         segment_buffer_bytes_max=rng.choice((1, 2, 8)) * frame_bytes_max,
         frame_bytes_max=frame_bytes_max,
+        replica_timeout_s=rng.choice((0.3, 1.0, 3.0)),
         stream_in_flight_bytes_max=rng.choice((1, 4)) * frame_bytes_max,
         stream_in_flight_frames_max=rng.choice((1, 2, 4, 16)),
         read_chunk_bytes=rng.choice((1, 4, 64)) * KIB,
@@ -110,7 +122,7 @@ def _client_config(rng: random.Random) -> ClientConfig:
 
 
 def _publisher_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -> PublisherPlan:
-    records = rng.choice((20, 60, 150))
+    records = rng.choice((20, 60, 100))
     return PublisherPlan(
         name=name,
         topic=topic,

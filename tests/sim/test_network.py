@@ -140,3 +140,21 @@ def test_a_unary_call_is_answered() -> None:
         assert await echo(network).list_topics() == ("one",)
 
     play(story)
+
+
+@pytest.mark.parametrize("cut", [("client", "echo"), ("echo", "client")])
+def test_a_cut_in_either_direction_ends_streams_and_allows_no_new_ones_until_it_is_joined(cut: tuple[str, str]) -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        remote = network.dialer(Owner("client.1")).dial("echo:1")
+        replies = remote.publish(numbers(10_000))
+        assert await anext(replies) == 0
+        network.cut(*cut)
+        with pytest.raises(Unavailable, match="lost"):
+            async for _ in replies:
+                pass
+        with pytest.raises(Unavailable, match="no answer"):
+            await remote.list_topics()
+        network.join(*cut)
+        assert await remote.list_topics() == ("one",)
+
+    play(story)

@@ -3,20 +3,15 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+import warnings
 
 import pytest
 
-from seaweedmq.broker import publish
-from seaweedmq.broker.segment import OpenSegment
-from seaweedmq.core.segment_log import SegmentLog
-from seaweedmq.model.segment import SegmentState
+from tests.sim.mutants import DATA_RULES, MUTANTS
 from tests.sim.world import simulate
 
-SEEDS = 100
-SEEDS_PER_TEST = 5
+SEEDS = 300
+SEEDS_PER_TEST = 10
 SEEDS_UNTIL_CAUGHT = 500
 
 
@@ -43,77 +38,35 @@ def test_different_seeds_are_different_runs() -> None:
     assert len({simulate(seed).digest for seed in range(5)}) == 5
 
 
-Break = Callable[[pytest.MonkeyPatch], None]
-
-
-def commit_before_write(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentLog, "committable", property(lambda log: log.end))
-
-
-def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentLog, "committable", property(lambda log: log.written))
-
-
-def trust_a_lease_that_ran_out(patch: pytest.MonkeyPatch) -> None:
-    begin = OpenSegment.__init__
-
-    def trusting(segment: Any, topic: Any, metadata: Any, context: Any, *args: Any, **kwargs: Any) -> None:
-        begin(segment, topic, metadata, replace(context, lease_alive=lambda: True), *args, **kwargs)
-
-    patch.setattr(OpenSegment, "__init__", trusting)
-
-
-def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
-    recover = publish.recover_segment  # type: ignore[attr-defined]
-
-    async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
-        return await recover(store, topic, replace(segment, end_offset=None, state=SegmentState.OPEN))
-
-    patch.setattr(publish, "recover_segment", recover_all)
-
-
-def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
-    sealed = publish.PublishService._sealed
-
-    async def forgetful(service: Any, topic: Any, segment: Any, opening: Any) -> Any:
-        return replace(await sealed(service, topic, segment, opening), next_sequence=0, recent=())
-
-    patch.setattr(publish.PublishService, "_sealed", forgetful)
-
-
-DATA_RULES = {
-    "lost",
-    "duplicated",
-    "one value per offset",
-    "reordered",
-    "offsets fall",
-    "gap",
-    "elsewhere",
-    "lineage",
-}
-"""A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""
-
-
-def is_caught(seed: int, break_it: Break) -> bool:
-    """Whether the seed keeps every promise as the code is, and breaks one about data with ``break_it``."""
+def is_caught(name: str, seed: int) -> bool:
+    """Whether the seed keeps every promise as the code is, and breaks one about data in the broken variant."""
     with pytest.MonkeyPatch.context() as patch:
-        break_it(patch)
+        MUTANTS[name](patch)
         rules = {violation.rule for violation in simulate(seed).violations}
     return bool(rules & DATA_RULES) and simulate(seed).ok
 
 
-@pytest.mark.parametrize(
-    ("break_it", "likely"),
-    [
-        (commit_before_write, 1),
-        (commit_before_fsync, 59),
-        (trust_a_lease_that_ran_out, 68),
-        (ignore_the_end_offset, 116),
-        (forget_sequences_at_the_seal, 1),
-    ],
-)
-@pytest.mark.timeout(300)
-def test_broken_code_is_caught(break_it: Break, likely: int) -> None:
-    seeds = [likely, *(seed for seed in range(SEEDS_UNTIL_CAUGHT) if seed != likely)]
-    caught = next((seed for seed in seeds if is_caught(seed, break_it)), None)
-    assert caught is not None, f"{break_it.__name__} went unnoticed in {SEEDS_UNTIL_CAUGHT} seeds"
+CAUGHT_BY = {
+    "accept_old_epochs": 0,
+    "acknowledge_before_the_follower": 0,
+    "forget_sequences_at_the_seal": 0,
+    "ignore_the_end_offset": 0,
+    "take_a_short_log": 0,
+    "trust_a_lease_that_ran_out": 0,
+    "commit_before_write": 0,
+    "commit_before_fsync": 0,
+    "believe_files_while_a_replica_lives": 0,
+    "seal_from_files_without_fsync": 0,
+}
+"""The seed, of the first 500, that caught each variant last. When the code changes it may be another one: then the
+test looks for it, and says so."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.timeout(900)
+def test_broken_code_is_caught(name: str) -> None:
+    seeds = [CAUGHT_BY[name], *(seed for seed in range(SEEDS_UNTIL_CAUGHT) if seed != CAUGHT_BY[name])]
+    caught = next((seed for seed in seeds if is_caught(name, seed)), None)
+    assert caught is not None, f"{name} went unnoticed in {SEEDS_UNTIL_CAUGHT} seeds"
+    if caught != CAUGHT_BY[name]:
+        warnings.warn(f"{name} is now caught by seed {caught}: note that in CAUGHT_BY, it saves time", stacklevel=1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
 from tests.sim.scenario import PublisherPlan
@@ -85,6 +86,7 @@ class Subscriber:
         self.world = world
         self.name = name
         self.topic = topic
+        self._topic = TopicName.parse(topic)
         self.history = history
         self.owner = Owner(name)
         self.count = 0
@@ -106,6 +108,9 @@ class Subscriber:
                 self.count += 1
                 self._news.set()
                 self.world.note(self.name, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
+                if not self.world.watch.is_committed(self._topic, message.segment, message.offset):
+                    place = f"{self.topic}#{message.segment} offset {message.offset}"
+                    self.world.violations.append(Violation("uncommitted", f"{self.name} got {place}"))
                 self.history.polled.append(
                     Polled(
                         reader=self.name,

@@ -8,9 +8,10 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from seaweedmq.broker.server import Broker
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
@@ -21,8 +22,9 @@ from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.process import BrokerProcess
-from tests.sim.scenario import Scenario
+from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.storage import SimDisk, SimStore
+from tests.sim.watch import SAMPLE_S, InsideWatch
 from tests.sim.workload import Publisher, Subscriber, connect
 from tests.support.history import History, Violation, check
 
@@ -70,6 +72,8 @@ class World:
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
         ]
         self.cluster = ClusterHistory()
+        self.watch = InsideWatch(self)
+        self.cluster.on_sealed = self.watch.on_sealed
         self.histories = {topic.name: History() for topic in scenario.topics}
         self.publishers = [Publisher(self, plan, self.histories[plan.topic]) for plan in scenario.publishers]
         self.subscribers = [
@@ -101,6 +105,7 @@ class World:
     async def run(self) -> None:
         """Build, trouble, heal, judge."""
         watching = self.loop.create_task(self._watch_metadata(), name="metadata checkers")
+        looking = self.loop.create_task(self._look_inside(), name="watch")
         for process in self.processes:
             process.start()
         await self._create_topics()
@@ -116,6 +121,7 @@ class World:
         await self._restart_everything()
         await self._read_everything("reader after restart")
         watching.cancel()
+        looking.cancel()
         self._judge()
         self.is_over = True
 
@@ -123,8 +129,23 @@ class World:
         client = await connect(self, Owner("admin"), self.scenario.subscriber)
         async with client:
             for topic in self.scenario.topics:
-                await client.admin.create_topic(topic.name, segments=topic.segments, durability=topic.durability)
-                self.note("admin", f"created {topic.name}, {topic.segments} segments, {topic.durability}")
+                await self._create(client, topic)
+                self.note(
+                    "admin",
+                    f"created {topic.name}, {topic.segments} segments, {topic.replicas} replicas, {topic.durability}",
+                )
+
+    async def _create(self, client: Any, topic: TopicPlan) -> None:
+        async with asyncio.timeout(SETTLE_S_MAX):
+            while True:
+                try:
+                    await client.admin.create_topic(
+                        topic.name, segments=topic.segments, replicas=topic.replicas, durability=topic.durability
+                    )
+                except InvalidArgument:  # not enough brokers are there yet
+                    await asyncio.sleep(0.2)
+                else:
+                    return
 
     async def _settle(self, what: str, work: "asyncio.Future[object] | object") -> None:
         try:
@@ -156,6 +177,11 @@ class World:
         for process in self.processes:
             process.start()
 
+    async def _look_inside(self) -> None:
+        while True:
+            self.watch.sample()
+            await asyncio.sleep(SAMPLE_S)
+
     async def _watch_metadata(self) -> None:
         server = self.etcd.server
         revision = server.revision + 1
@@ -185,6 +211,7 @@ class World:
     def collect(self) -> Report:
         """After the loop ended, however it ended."""
         self.violations += self.cluster.violations
+        self.violations += self.watch.violations
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]

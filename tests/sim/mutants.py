@@ -1,0 +1,142 @@
+"""Deliberately broken variants of the code: the simulation has to catch each of them, or it proves nothing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker import publish, sealer
+from seaweedmq.broker.follower import FollowerService
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.core.replica import Replica
+from seaweedmq.core.sealing import Whom
+from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.model.segment import SegmentState
+from tests.sim.storage import SimStore
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def accept_old_epochs(patch: pytest.MonkeyPatch) -> None:
+    """No fencing: a follower goes on following after it was asked to stop."""
+
+    def fence(replica: Any, epoch: int) -> int:
+        end: int = replica.end
+        return end
+
+    patch.setattr(Replica, "fence", fence)
+    patch.setattr(Replica, "check_epoch", lambda replica, epoch: None)
+
+    async def write_out(service: Any, ref: Any, end_offset: int) -> Any:
+        replica = service._replicas.get((ref.topic, ref.segment))
+        if replica is None:
+            return await written_out(service, ref, end_offset)
+        epoch, replica.epoch, replica.fenced = replica.epoch, ref.epoch, True
+        try:
+            return await written_out(service, ref, end_offset)
+        finally:
+            replica.epoch, replica.fenced = epoch, False
+
+    written_out = FollowerService.write_out
+    patch.setattr(FollowerService, "write_out", write_out)
+
+
+def acknowledge_before_the_follower(patch: pytest.MonkeyPatch) -> None:
+    """What is written at the primary is committed; followers catch up some time."""
+    patch.setattr(SegmentLog, "replicated", property(lambda log: log.end))
+
+
+def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
+    """A publisher that comes to a sealed segment is told that nothing of it was stored."""
+    sealed = publish.PublishService._sealed
+
+    async def forgetful(service: Any, topic: Any, segment: Any, opening: Any) -> Any:
+        return replace(await sealed(service, topic, segment, opening), next_sequence=0, recent=())
+
+    patch.setattr(publish.PublishService, "_sealed", forgetful)
+
+
+def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
+    """What files hold beyond the end of a sealed segment counts."""
+    recover = publish.recover_segment  # type: ignore[attr-defined]
+
+    async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
+        return await recover(store, topic, replace(segment, end_offset=None, state=SegmentState.OPEN))
+
+    patch.setattr(publish, "recover_segment", recover_all)
+
+
+def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
+    """Of the followers' logs the shortest one is written out, or that of one that never had any."""
+    longest_first = sealer.longest_first  # type: ignore[attr-defined]
+    patch.setattr(sealer, "longest_first", lambda ends: list(reversed(longest_first(ends))))
+
+
+def trust_a_lease_that_ran_out(patch: pytest.MonkeyPatch) -> None:
+    """A primary commits without a look at its lease."""
+    begin = OpenSegment.__init__
+
+    def trusting(segment: Any, topic: Any, metadata: Any, context: Any, *args: Any, **kwargs: Any) -> None:
+        begin(segment, topic, metadata, replace(context, lease_alive=lambda: True), *args, **kwargs)
+
+    patch.setattr(OpenSegment, "__init__", trusting)
+
+
+def commit_before_write(patch: pytest.MonkeyPatch) -> None:
+    """What is in memory is committed."""
+    patch.setattr(SegmentLog, "committable", property(lambda log: log.end))
+
+
+def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
+    """``stored`` is acknowledged like ``replicated``."""
+    patch.setattr(SegmentLog, "committable", property(lambda log: log.written))
+
+
+def believe_files_while_a_replica_lives(patch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to a segment, its files are taken for all there is."""
+    patch.setattr(sealer, "whom_to_ask", lambda segment, live: Whom(primary=None, followers=(), files=True))
+
+
+def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
+    """What a dead writer left unsynced is counted, and may be gone later."""
+
+    async def nothing(store: Any, files: Any) -> None:
+        """Believe the page cache."""
+
+    patch.setattr(SimStore, "sync_files", nothing)
+
+
+MUTANTS: dict[str, Break] = {
+    broken.__name__: broken
+    for broken in (
+        accept_old_epochs,
+        acknowledge_before_the_follower,
+        forget_sequences_at_the_seal,
+        ignore_the_end_offset,
+        take_a_short_log,
+        trust_a_lease_that_ran_out,
+        commit_before_write,
+        commit_before_fsync,
+        believe_files_while_a_replica_lives,
+        seal_from_files_without_fsync,
+    )
+}
+
+DATA_RULES = {
+    "lost",
+    "duplicated",
+    "one value per offset",
+    "reordered",
+    "offsets fall",
+    "gap",
+    "elsewhere",
+    "lineage",
+    "uncommitted",
+    "one primary",
+    "order",
+    "replica",
+    "sealed behind its back",
+    "reader gave up",
+}
+"""A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -1,0 +1,124 @@
+"""Invariants inside the brokers, looked at from outside: sampled now and then, and before whoever is killed is gone.
+
+The code under test is only read. A frozen broker counts: it wakes up with what it has.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.broker.server import Broker
+from seaweedmq.core.replica import Replica
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from tests.support.history import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+SAMPLE_S = 0.1
+
+Key = tuple[TopicName, int]
+
+
+class InsideWatch:
+    """Collects a sentence for whatever must never be seen, once each."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._committed: dict[Key, int] = {}
+        """The highest offset below which a primary said that all is committed."""
+        self._told: dict[tuple[str, str], None] = {}
+
+    @property
+    def violations(self) -> list[Violation]:
+        return [Violation(rule, detail) for rule, detail in self._told]
+
+    def sample(self) -> None:
+        """Look at every broker that is not dead."""
+        brokers = [p.broker for p in self._world.processes if p.is_running and p.broker is not None]
+        primaries = [(broker, key, owned) for broker in brokers for key, owned in broker._owned.items()]
+        for _, key, owned in primaries:
+            self._judge_primary(key, owned)
+        for broker in brokers:
+            self._judge_memory(broker)
+        for key, follower, replica in self._replicas(brokers):
+            self._judge_replica(follower, replica)
+            for primary, owned_key, owned in primaries:
+                if owned_key == key and follower in owned.segment.replicas:
+                    self._judge_pair(primary, owned, follower, replica)
+        leaders = [broker.id for broker in brokers if broker._term is not None and broker._term.leader.leading]
+        if len(leaders) > 1:
+            self._tell("one leader", f"{leaders} lead at the same time, each by its lock")
+
+    def is_committed(self, topic: TopicName, segment: int, offset: int) -> bool:
+        """Whether a primary, or the seal, ever said so."""
+        known = self._sealed_end(topic, segment)
+        if known is not None and offset < known:
+            return True
+        if offset >= self._committed.get((topic, segment), 0):
+            self.sample()
+        return offset < self._committed.get((topic, segment), 0)
+
+    def on_sealed(self, segment: Segment, epoch_before: int) -> None:
+        """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
+        if segment.epoch != epoch_before:
+            return
+        for process in self._world.processes:
+            broker = process.broker
+            if not process.is_running or broker is None or broker._term is None or broker.id != segment.primary:
+                continue
+            owned = broker._owned.get((segment.topic, segment.id))
+            if owned is not None and owned._sealed is None and broker._term.session.alive():
+                self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
+
+    def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
+        found = self._world.cluster.state.segments.get(topic, {}).get(segment)
+        return None if found is None else found.end_offset
+
+    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[Key, str, Replica]]:
+        for broker in brokers:
+            if broker._term is not None:
+                for key, replica in broker._term.followers._replicas.items():
+                    yield key, broker.id, replica
+
+    def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
+        log = owned.log
+        self._committed[key] = max(self._committed.get(key, 0), log.committed)
+        end = self._sealed_end(*key)
+        if end is not None and log.committed > end:
+            self._tell("one primary", f"{owned.segment} committed {log.committed} above its sealed end {end}")
+        order = (log.committed, log.written, log.replicated, log.end)
+        if list(order) != sorted(order) or log.flushed > log.written:
+            self._tell("order", f"{owned.segment}: committed, written, replicated, end: {order}, flushed {log.flushed}")
+
+    def _judge_replica(self, follower: str, replica: Replica) -> None:
+        order = (replica.flushed, replica.committed, replica.end)
+        if list(order) != sorted(order):
+            self._tell("order", f"{replica.name} at {follower}: flushed, committed, end are {order}")
+
+    def _judge_pair(self, primary: Broker, owned: OpenSegment, follower: str, replica: Replica) -> None:
+        """Invariant 8, across the two: each holds what the primary acknowledged, and nothing the primary has not."""
+        if not owned.log.committed <= replica.end <= owned.log.end and not owned.closed_hard:
+            self._tell(
+                "replica",
+                f"{owned.segment}: {primary.id} has committed {owned.log.committed} of {owned.log.end}, "
+                f"its follower {follower} holds up to {replica.end}",
+            )
+        if replica.fenced and replica.epoch <= owned.segment.epoch:
+            self._tell("replica", f"{owned.segment}: fenced with epoch {replica.epoch}, which is not a newer one")
+
+    def _judge_memory(self, broker: Broker) -> None:
+        for name, budget in (("segments", broker._budget), ("replicas", broker._replica_budget)):
+            if not 0 <= budget.used <= budget.limit:
+                self._tell("memory", f"{broker.id} holds {budget.used} bytes for {name}, its budget is {budget.limit}")
+        held = 0
+        if broker._term is not None:
+            held = sum(replica.held_bytes for replica in broker._term.followers._replicas.values())
+        if held > broker._replica_budget.limit:
+            self._tell("memory", f"{broker.id} follows with {held} bytes, its budget is {broker._replica_budget.limit}")
+
+    def _tell(self, rule: str, detail: str) -> None:
+        if (rule, detail) not in self._told:
+            self._told[rule, detail] = None
+            self._world.note("watch", f"{rule}: {detail}")
