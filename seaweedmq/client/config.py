@@ -35,7 +35,7 @@ class ClientConfig:
     read_retry_timeout_s: float = 120.0
     """A subscriber that can not reach a segment for this long raises Unavailable."""
     backoff_s_min: float = 0.02
-    backoff_s_max: float = 2.0
+    backoff_s_max: float = 1.0
     """Repetitions wait a random time up to a bound that doubles from the one to the other."""
 
     def __post_init__(self) -> None:
