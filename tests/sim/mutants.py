@@ -68,9 +68,21 @@ def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
-    """Of the followers' logs the shortest one is written out, or that of one that never had any."""
-    longest_first = sealer.longest_first  # type: ignore[attr-defined]
-    patch.setattr(sealer, "longest_first", lambda ends: list(reversed(longest_first(ends))))
+    """A segment ends where its follower was last told that records are committed, not where its log ends.
+
+    (The shortest whole log among the followers would do: each has all that was acknowledged.)
+    """
+    fence = Replica.fence
+
+    def cut(replica: Any, epoch: int) -> int:
+        fence(replica, epoch)
+        while replica._entries and replica._entries[-1].end_offset > replica.committed:
+            replica._entries.pop()
+        replica.end = replica._entries[-1].end_offset if replica._entries else replica.committed
+        end: int = replica.end
+        return end
+
+    patch.setattr(Replica, "fence", cut)
 
 
 def trust_a_lease_that_ran_out(patch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_a_unary_call_is_answered() -> None:
 @pytest.mark.parametrize("cut", [("client", "echo"), ("echo", "client")])
 def test_a_cut_in_either_direction_ends_streams_and_allows_no_new_ones_until_it_is_joined(cut: tuple[str, str]) -> None:
     async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
-        remote = network.dialer(Owner("client.1")).dial("echo:1")
+        remote: Any = network.dialer(Owner("client.1")).dial("echo:1")
         replies = remote.publish(numbers(10_000))
         assert await anext(replies) == 0
         network.cut(*cut)
