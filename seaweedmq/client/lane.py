@@ -83,11 +83,11 @@ class Lane:
         self._send.set()
 
     def expire(self, now: float) -> None:
-        """Fail what is overdue; a stream on which it was out is opened anew."""
-        overdue, was_out = self.window.expire(now)
+        """Fail what is overdue; an open stream is opened anew."""
+        overdue, was_open = self.window.expire(now)
         for frame in overdue:
             frame.outcome.failed(frame.rows, self._overdue())
-        if was_out and self._stall is not None:
+        if was_open and self._stall is not None:
             self._stall.reschedule(now)
 
     def _overdue(self) -> DeadlineExceeded:

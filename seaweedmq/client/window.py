@@ -6,7 +6,7 @@ States of a frame, in the order of the queue: acknowledged (gone from it) | out 
                        ^             |
                        +--- lost ----+      the stream broke: everything not acknowledged goes out again, same bytes
     sealed: committed frames are gone, the rest is handed back to be routed anew
-    expire: overdue frames are gone; the stream must be opened anew if one of them was out
+    expire: overdue frames are gone; the stream must be opened anew
 
 Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``, but for a gap that
 ``expire`` or ``refuse_first`` left in front of them, which ``opened`` closes.
@@ -178,21 +178,22 @@ class Window:
         return frames
 
     def expire(self, now: float) -> tuple[list[OutFrame], bool]:
-        """Overdue frames at the head of the queue, now gone from it, and whether one was out on the stream.
+        """Overdue frames at the head of the queue, now gone from it, and whether a stream was open, which is lost now.
 
-        A frame behind one that is not overdue waits for it: sequences leave no other way.
+        A frame behind one that is not overdue waits for it: sequences leave no other way. Only a new stream closes the
+        gap they leave, whether they were out on the old one or not.
         """
         if not self._frames or self._frames[0].outcome.deadline > now:
             return [], False
-        was_out = self._out > 0
-        if was_out:
+        was_open = self.is_open
+        if was_open:
             self.lost()
         overdue: list[OutFrame] = []
         while self._frames and self._frames[0].outcome.deadline <= now:
             frame = self._frames.popleft()
             self.waiting_bytes -= len(frame.data)
             overdue.append(frame)
-        return overdue, was_out
+        return overdue, was_open
 
     def suspect(self) -> OutFrame | None:
         """The broker refused something that is out. If one frame was out alone it is that, and it is gone now;

@@ -148,10 +148,22 @@ def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_sto
         add(window, 5)
         window.opened(ready())
         window.take(1 << 20)
-        overdue, was_out = window.expire(10.0)
-        assert (sequences(overdue), was_out) == ([0], True)
+        overdue, was_open = window.expire(10.0)
+        assert (sequences(overdue), was_open) == ([0], True)
         window.opened(ready(next_sequence=stored))
         assert sequences(window.take(1 << 20)) == expected
+
+
+def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_stream() -> None:
+    window = Window()
+    window.opened(ready())
+    add(window, 3, deadline=10.0)
+    overdue, was_open = window.expire(10.0)
+    assert (sequences(overdue), was_open) == ([0], True)
+    add(window, 4)
+    assert window.take(1 << 20) == [], "the broker expects 0 next, and only a new stream says so"
+    window.opened(ready())
+    assert sequences(window.take(1 << 20)) == [0]
 
 
 def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
