@@ -80,12 +80,12 @@ async def play(
         await asyncio.gather(
             *(_strike(arena, name, rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
         )
-        await restore(cluster)
         try:
+            await restore(cluster)
             await workload.until_flowing()
             outcome.violations = await workload.finish()
-        except TimeoutError as error:
-            outcome.violations.append(Violation("stuck", f"acknowledgements or reading did not go on: {error!r}"))
+        except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
+            outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
             outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
         if not outcome.violations:
