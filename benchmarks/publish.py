@@ -28,10 +28,12 @@ def run(scale: Scale) -> list[Measure]:
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", settings=SETTINGS) as cluster,
         raw_stream() as raw,
+        raw_stream(tuned=False) as untuned,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
         contestants = {
             "raw": lambda: raw.push(scale.table_bytes),
+            "untuned": lambda: untuned.push(scale.table_bytes),
             "one object": lambda: raw.push(scale.table_bytes, one_object=True),
             "disk 1 MiB": lambda: append_and_sync(folder, scale.table_bytes // 4, MIB),
             "disk 8 MiB": lambda: append_and_sync(folder, scale.table_bytes, 8 * MIB),
@@ -46,6 +48,7 @@ def run(scale: Scale) -> list[Measure]:
     slower_mb = [min(pair) for pair in zip(raw_mb, disk_mb, strict=True)]
     measures = [
         yardstick("raw stream", raw_mb, "MB/s"),
+        yardstick("raw stream, untuned", samples["untuned"], "MB/s"),
         yardstick("raw stream, one object", samples["one object"], "MB/s"),
         yardstick("raw append + fdatasync, 1 MiB", disk_mb, "MB/s"),
         yardstick("raw append + fdatasync, 8 MiB", samples["disk 8 MiB"], "MB/s"),
@@ -55,6 +58,8 @@ def run(scale: Scale) -> list[Measure]:
         name = f"publish_table_{records}"
         written, stored = samples[f"{records} written"], samples[f"{records} stored"]
         measures.append(compared(f"{name}_written", written, "MB/s", "raw stream", raw_mb, ratio_min=RATIO_MIN))
+        beside = "raw stream, untuned"
+        measures.append(compared(f"{name}_written_untuned", written, "MB/s", beside, samples["untuned"]))
         slower = "slower of raw stream and raw disk"
         measures.append(compared(f"{name}_stored", stored, "MB/s", slower, slower_mb, ratio_min=RATIO_MIN))
     return measures

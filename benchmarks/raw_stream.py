@@ -26,6 +26,7 @@ MESSAGE_BYTES = 1024 * 1024
 ACK = b"acknowledged"
 OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 PACED_MESSAGES_PER_S = 500
+UNTUNED = "--untuned"
 
 
 async def _sink(messages: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
@@ -125,11 +126,10 @@ class RawStream:
 
 
 @contextlib.contextmanager
-def raw_stream() -> Iterator[RawStream]:
-    """The server as a process of its own, and a client to it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.raw_stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
+    """The server as a process of its own, and a client to it. Untuned, it is grpc.aio as Python comes."""
+    command = [sys.executable, "-m", "benchmarks.raw_stream", *([] if tuned else [UNTUNED])]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -140,5 +140,6 @@ def raw_stream() -> Iterator[RawStream]:
 
 
 if __name__ == "__main__":
-    tune()
+    if UNTUNED not in sys.argv:
+        tune()
     asyncio.run(_serve())
