@@ -41,8 +41,6 @@ class FollowerLink:
         """Broker id."""
         self.held = log.committed
         """The follower holds everything below."""
-        self.connected = False
-        """It has answered."""
         self._dial = dial
         self._opening = opening
         self._log = log
@@ -81,7 +79,6 @@ class FollowerLink:
                         f"after {self.held} and of {self._log.end}: it broke the protocol"
                     )
                 self.held = reply.end_offset
-                self.connected = True
                 self._on_held()
         raise Unavailable(f"follower {self.follower} ended the replicate stream")
 
