@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
     SegmentStats,
+    Start,
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
@@ -246,6 +248,41 @@ class BrokerApi(Protocol):
 
     async def drain_broker(self, broker: str) -> None:
         """Move every segment away from a broker, by id or address, and give it no new ones."""
+
+    # segments by hand; each returns the topic after the change. NotFound, InvalidArgument, StaleMetadata (not open)
+
+    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves."""
+
+    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        """Make one segment of two neighbours."""
+
+    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
+        """Close a segment and open a successor of the same range, wherever there is room."""
+
+    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        """Give a segment's range to these brokers (ids or addresses), the primary first."""
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
+
+    # groups
+
+    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        """A member's stream to the coordinator: see ``model.groups``."""
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        """One entry for each group and topic, by group, then topic."""
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Members, owners, committed offsets and lag; NotFound."""
+
+    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
+        """Have the group read the topic from ``start``. NotFound; InvalidArgument while it has members, unless forced:
+        then they go on from there, too."""
+
+    async def delete_group(self, group: str, force: bool) -> None:
+        """Forget a group and all its offsets. NotFound; InvalidArgument while it has members, unless forced."""
 
     # between brokers
 

@@ -7,6 +7,10 @@
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
 | ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
 | ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
+| ``/seaweedmq-groups/state/<namespace>/<name>/<group>`` | GroupRecord | - |
+| ``/seaweedmq-groups/offsets/<namespace>/<name>/<group>/<id, 10 digits>`` | committed offset | - |
+
+Groups lie outside the first root, which every broker watches: commits are many, and only the leader reads them.
 """
 
 from seaweedmq.errors import Corrupt, InvalidArgument
@@ -18,6 +22,9 @@ BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"
 TOPICS = ROOT + "topics/"
 SEGMENTS = ROOT + "segments/"
+GROUPS_ROOT = "/seaweedmq-groups/"
+GROUPS = GROUPS_ROOT + "state/"
+OFFSETS = GROUPS_ROOT + "offsets/"
 
 SEGMENT_DIGITS = 10
 
@@ -47,6 +54,31 @@ def segment_key(name: TopicName, segment: int) -> str:
     return f"{segments_prefix(name)}{segment:0{SEGMENT_DIGITS}d}"
 
 
+def topic_groups_prefix(name: TopicName) -> str:
+    """Prefix of the groups of a topic."""
+    return f"{GROUPS}{name.namespace}/{name.name}/"
+
+
+def topic_offsets_prefix(name: TopicName) -> str:
+    """Prefix of what all groups committed of a topic."""
+    return f"{OFFSETS}{name.namespace}/{name.name}/"
+
+
+def group_key(name: TopicName, group: str) -> str:
+    """Key of a group's state for one topic."""
+    return topic_groups_prefix(name) + group
+
+
+def offsets_prefix(name: TopicName, group: str) -> str:
+    """Prefix of what a group committed of a topic."""
+    return f"{topic_offsets_prefix(name)}{group}/"
+
+
+def offset_key(name: TopicName, group: str, segment: int) -> str:
+    """Key of a group's committed offset of one segment."""
+    return f"{offsets_prefix(name, group)}{segment:0{SEGMENT_DIGITS}d}"
+
+
 def parse_broker_key(key: str) -> str:
     """Broker id. Corrupt: not a broker key."""
     return _one_part(key, BROKERS, "broker")
@@ -74,6 +106,25 @@ def parse_segment_key(key: str) -> tuple[TopicName, int]:
     if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise _not(key, "segment")
     return _topic_name(key, parts[0], parts[1]), int(digits)
+
+
+def parse_group_key(key: str) -> tuple[TopicName, str]:
+    """Topic name and group. Corrupt: not a group key."""
+    parts = _after(key, GROUPS, "group").split("/")
+    if len(parts) != 3 or not parts[2]:
+        raise _not(key, "group")
+    return _topic_name(key, parts[0], parts[1]), parts[2]
+
+
+def parse_offset_key(key: str) -> tuple[TopicName, str, int]:
+    """Topic name, group and segment id. Corrupt: not an offset key."""
+    parts = _after(key, OFFSETS, "offset").split("/")
+    if len(parts) != 4 or not parts[2]:
+        raise _not(key, "offset")
+    digits = parts[3]
+    if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
+        raise _not(key, "offset")
+    return _topic_name(key, parts[0], parts[1]), parts[2], int(digits)
 
 
 def _one_part(key: str, prefix: str, kind: str) -> str:

@@ -22,16 +22,20 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentLoad:
-    """Traffic of one open segment on its primary, averaged over the report interval."""
+    """Traffic of one open segment on its primary, as decaying averages with two time constants."""
 
     topic: TopicName
     segment: int
     bytes_per_s: float
+    """Over ``load_short_s``."""
     records_per_s: float
     unflushed_bytes: int
     """Accepted and not yet fsynced."""
-    histogram: tuple[int, ...] = ()
-    """Records per sixteenth of the segment's range since the last report."""
+    long_bytes_per_s: float = 0.0
+    """Over ``load_long_s``."""
+    long_records_per_s: float = 0.0
+    histogram: tuple[float, ...] = ()
+    """Records/s per sixteenth of the segment's range, over ``load_short_s``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,20 @@ class BrokerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Something the leader did to segments, or could not do, with its reason in words."""
+
+    at_us: int
+    """Wall clock."""
+    topic: TopicName
+    segments: tuple[int, ...]
+    """What it is about, before the change."""
+    kind: str
+    """``split``, ``merge``, ``move``, or ``hold`` for what should change and can not (a single hot key)."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """The cluster as its leader sees it."""
 
@@ -67,3 +85,5 @@ class ClusterStatus:
     brokers: tuple[BrokerStatus, ...]
     topics: int
     open_segments: int
+    decisions: tuple[Decision, ...] = ()
+    """The last ones of this leader, the newest last."""

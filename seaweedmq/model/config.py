@@ -35,6 +35,28 @@ class BrokerConfig:
     maintenance_interval_s: float = 10.0
     """How often files are looked over for conversion, retention and deletion."""
     load_report_interval_s: float = 1.0
+    load_short_s: float = 2.0
+    """Time constant of the averages that splits are decided by ..."""
+    load_long_s: float = 20.0
+    """... and of those that, with the short ones, merges are decided by."""
+    segment_target_bytes_per_s: float = 64_000_000.0
+    """What one segment of a topic with ``scaling=auto`` should carry, unless the topic says otherwise: about a tenth of
+    what one broker process moves. Twice as much is split, much less is merged with its neighbour."""
+    segment_target_records_per_s: float = 500_000.0
+    balance_interval_s: float = 1.0
+    """How often the leader considers splits, merges and moves."""
+    split_after_s: float = 2.0
+    """A segment younger than this is not split: its averages are not its own yet."""
+    merge_after_s: float = 60.0
+    """A segment younger than this is not merged, nor moved for balance."""
+    changes_at_once_max: int = 8
+    """Splits, merges and moves for balance that are under way at a time, in the whole cluster."""
+    group_session_timeout_s: float = 6.0
+    """A member whose stream broke and did not come back for so long is out of its group."""
+    group_revoke_timeout_s: float = 300.0
+    """A member that does not let go of a segment for so long loses it: its handlers may take minutes."""
+    group_members_max: int = 1_000
+    groups_max: int = 10_000
     producers_per_segment_max: int = 1_000
     """Producers remembered for duplicate detection, the longest idle forgotten first."""
     open_segments_max: int = 2_000

@@ -41,6 +41,8 @@ class Segment:
     """First offset that does not belong to the segment; None while open. What files hold beyond it is ignored."""
     sequences: tuple[ProducerSequence, ...] = ()
     """Sealed producer sequences, the most recently active first; empty while open."""
+    opened_us: int = 0
+    """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: not known."""
 
     @property
     def primary(self) -> str:

@@ -84,16 +84,21 @@ class TopicSpec:
     """Arrow schema as an IPC schema message; None for a plain topic."""
     retention_s: float | None = None
     retention_bytes: int | None = None
+    target_bytes_per_s: float | None = None
+    """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
+    target_records_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """What ``topic alter`` changes. None leaves a setting as it is; a retention of 0 removes the limit."""
+    """What ``topic alter`` changes. None leaves a setting as it is; 0 removes a retention limit or an own target."""
 
     durability: Durability | None = None
     scaling: Scaling | None = None
     retention_s: float | None = None
     retention_bytes: int | None = None
+    target_bytes_per_s: float | None = None
+    target_records_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,9 @@ class Topic:
     """Id the next segment will get; ids are never used twice."""
     created_us: int
     """Wall clock, microseconds since 1970 UTC."""
+    target_bytes_per_s: float | None = None
+    """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
+    target_records_per_s: float | None = None
 
     @property
     def schema_version(self) -> int:
