@@ -37,37 +37,53 @@ NS_PER_MS = 1e6
 
 
 def run(scale: Scale) -> list[Measure]:
-    """The rate is split over ``ROUNDS`` rounds, each beside raw round trips; percentiles are of a round."""
+    """One broker, one replica."""
+    return delivery_times(scale, brokers=1, replicas=1, p50_ms_max=P50_MS_MAX, p99_ms_max=P99_MS_MAX)
+
+
+def delivery_times(
+    scale: Scale,
+    *,
+    brokers: int,
+    replicas: int,
+    p50_ms_max: float,
+    p99_ms_max: float,
+    suffix: str = "",
+    beside: str = "",
+) -> list[Measure]:
+    """The time is split over ``ROUNDS`` rounds, each beside raw round trips; percentiles are of a round.
+
+    Args:
+        p50_ms_max, p99_ms_max: targets, from due to delivered.
+        suffix, beside: of the names of measures and of yardsticks, which are unique in a report.
+    """
     seconds = scale.latency_s / ROUNDS
     found: dict[str, list[float]] = {}
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data", brokers=brokers, settings=SETTINGS) as cluster,
         raw_stream() as raw,
     ):
         for number in range(ROUNDS):
-            for name, sample in _round(cluster, raw, f"bench/latency-{number}", seconds).items():
+            for name, sample in _round(cluster, raw, f"bench/latency-{number}", replicas, seconds).items():
                 found.setdefault(name, []).append(sample)
-    p50, p99 = "raw round trip p50", "raw round trip p99"
     late = {"schedule_late_ms_p99": statistics.median(found["late p99"])}
-    return [
-        yardstick(p50, found["raw p50"], "ms"),
-        yardstick(p99, found["raw p99"], "ms"),
-        compared("latency_deliver_p50", found["deliver p50"], "ms", p50, found["raw p50"], value_max=P50_MS_MAX),
-        compared(
-            "latency_deliver_p99", found["deliver p99"], "ms", p99, found["raw p99"], value_max=P99_MS_MAX, **late
-        ),
-        compared("latency_ack_p50", found["ack p50"], "ms", p50, found["raw p50"]),
-        compared("latency_ack_p99", found["ack p99"], "ms", p99, found["raw p99"], **late),
-    ]
+    measures = [yardstick(f"raw round trip {share}{beside}", found[f"raw {share}"], "ms") for share in ("p50", "p99")]
+    targets = {"deliver p50": p50_ms_max, "deliver p99": p99_ms_max, "ack p50": None, "ack p99": None}
+    for figure, value_max in targets.items():
+        what, share = figure.split()
+        name, of = f"latency_{what}_{share}{suffix}", f"raw round trip {share}{beside}"
+        details = late if share == "p99" else {}
+        measures.append(compared(name, found[figure], "ms", of, found[f"raw {share}"], value_max=value_max, **details))
+    return measures
 
 
-def _round(cluster: BenchCluster, raw: RawStream, topic: str, seconds: float) -> dict[str, float]:
+def _round(cluster: BenchCluster, raw: RawStream, topic: str, replicas: int, seconds: float) -> dict[str, float]:
     trips = raw.round_trips_ms(seconds / 4, RAW_MESSAGE_BYTES)
     bursts = round((seconds + WARM_UP_S) / BURST_S)
     count = bursts * BURST_RECORDS
     with seaweedmq.connect(cluster.bootstrap) as client:
-        client.admin.create_topic(topic, durability="replicated")
+        client.admin.create_topic(topic, replicas=replicas, durability="replicated", scaling="fixed")
         reader = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.latency", cluster.bootstrap, topic, str(count)],
             stdout=subprocess.PIPE,

@@ -109,7 +109,7 @@ def _create_topics(address: str, topics: str) -> None:
         try:
             with seaweedmq.connect(address) as client:
                 for number in range(TOPICS):
-                    client.admin.create_topic(f"{topics}-{number}", durability="replicated")
+                    client.admin.create_topic(f"{topics}-{number}", durability="replicated", scaling="fixed")
             return
         except SeaweedMQError:
             if time.monotonic() > deadline:

@@ -1,6 +1,8 @@
 """Claim: publishing a table runs at 0.60 of a raw gRPC stream, and stored at 0.60 of that or of the raw disk."""
 
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -9,7 +11,7 @@ from benchmarks.cluster import running_cluster, scratch
 from benchmarks.data import random_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.raw_disk import append_and_sync
-from benchmarks.raw_stream import raw_stream
+from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import MIB, Scale
 
 RATIO_MIN = 0.60
@@ -19,11 +21,12 @@ LEVELS = {"written": "replicated", "stored": "stored"}
 SETTINGS = {"maintenance_interval_s": 3_600}
 """Turning files into Parquet is another suite's business; here it would hit rounds at random."""
 MB = 1e6
+Contestant = Callable[[], float]
+"""Does its work once; bytes per second."""
 
 
 def run(scale: Scale) -> list[Measure]:
     """Tables of 100 B and 1 KB records, one replica, both durabilities. MB are 1,000,000 bytes of values."""
-    tables = {name: random_table(scale.table_bytes, size) for name, size in RECORD_BYTES.items()}
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", settings=SETTINGS) as cluster,
@@ -32,17 +35,12 @@ def run(scale: Scale) -> list[Measure]:
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
         contestants = {
-            "raw": lambda: raw.push(scale.table_bytes),
-            "untuned": lambda: untuned.push(scale.table_bytes),
+            **streaming(raw, untuned, scale),
+            **publishing(client, scale, LEVELS, replicas=1),
             "one object": lambda: raw.push(scale.table_bytes, one_object=True),
             "disk 1 MiB": lambda: append_and_sync(folder, scale.table_bytes // 4, MIB),
             "disk 8 MiB": lambda: append_and_sync(folder, scale.table_bytes, 8 * MIB),
         }
-        for level, durability in LEVELS.items():
-            for records, table in tables.items():
-                topic = f"bench/{records}-{level}"
-                client.admin.create_topic(topic, durability=durability)
-                contestants[f"{records} {level}"] = lambda topic=topic, table=table: publish(client, topic, table)  # type: ignore[misc]
         samples = {name: [s / MB for s in found] for name, found in interleaved(contestants, scale.rounds).items()}
     raw_mb, disk_mb = samples["raw"], samples["disk 1 MiB"]
     slower_mb = [min(pair) for pair in zip(raw_mb, disk_mb, strict=True)]
@@ -63,6 +61,32 @@ def run(scale: Scale) -> list[Measure]:
         slower = "slower of raw stream and raw disk"
         measures.append(compared(f"{name}_stored", stored, "MB/s", slower, slower_mb, ratio_min=RATIO_MIN))
     return measures
+
+
+def streaming(raw: RawStream, untuned: RawStream, scale: Scale) -> dict[str, Contestant]:
+    """The yardsticks ``raw`` and ``untuned``: as many bytes in messages of 1 MiB."""
+    return {
+        "raw": lambda: raw.push(scale.table_bytes),
+        "untuned": lambda: untuned.push(scale.table_bytes),
+    }
+
+
+def publishing(
+    client: "seaweedmq.Client", scale: Scale, levels: Mapping[str, str], *, replicas: int
+) -> dict[str, Contestant]:
+    """``<record size> <level>``, each with a table and a topic of one segment of its own.
+
+    Args:
+        levels: name -> durability.
+    """
+    contestants: dict[str, Contestant] = {}
+    for records, size in RECORD_BYTES.items():
+        table = random_table(scale.table_bytes, size)
+        for level, durability in levels.items():
+            topic = f"bench/{records}-{level}"
+            client.admin.create_topic(topic, replicas=replicas, durability=durability, scaling="fixed")
+            contestants[f"{records} {level}"] = partial(publish, client, topic, table)
+    return contestants
 
 
 def publish(client: "seaweedmq.Client", topic: str, table: pa.Table) -> float:

@@ -59,8 +59,10 @@ async def _serve() -> None:
 class RawStream:
     """The client's side. One connection a measurement, as for a publisher of ours."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, runner: asyncio.Runner) -> None:
         self._address = address
+        self._runner = runner
+        """One loop for all measurements: gRPC's poller complains about loops that come and go."""
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:  # Any: the stubs do not know calls without serializers
@@ -70,7 +72,7 @@ class RawStream:
 
     def push(self, total_bytes: int, *, one_object: bool = False) -> float:
         """Send that much and hear every acknowledgement. Bytes per second."""
-        return asyncio.run(self._push(total_bytes // MESSAGE_BYTES, one_object))
+        return self._runner.run(self._push(total_bytes // MESSAGE_BYTES, one_object))
 
     async def _push(self, count: int, one_object: bool) -> float:
         async with self._connected() as channel:
@@ -96,7 +98,7 @@ class RawStream:
 
     def pull(self, total_bytes: int) -> float:
         """Have that much sent from there. Bytes per second."""
-        return asyncio.run(self._pull(total_bytes // MESSAGE_BYTES))
+        return self._runner.run(self._pull(total_bytes // MESSAGE_BYTES))
 
     async def _pull(self, count: int) -> float:
         async with self._connected() as channel:
@@ -108,7 +110,7 @@ class RawStream:
 
     def round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
         """Milliseconds from message to acknowledgement, at a calm pace; ascending."""
-        return asyncio.run(self._round_trips_ms(seconds, message_bytes))
+        return self._runner.run(self._round_trips_ms(seconds, message_bytes))
 
     async def _round_trips_ms(self, seconds: float, message_bytes: int) -> list[float]:
         async with self._connected() as channel:
@@ -130,11 +132,11 @@ def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
     """The server as a process of its own, and a client to it. Untuned, it is grpc.aio as Python comes."""
     command = [sys.executable, "-m", "benchmarks.raw_stream", *([] if tuned else [UNTUNED])]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process:
+    with process, asyncio.Runner() as runner:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}")
+            yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}", runner)
         finally:
             process.stdin.close()
 

@@ -27,7 +27,9 @@ def run(scale: Scale) -> list[Measure]:
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
         for segments in (1, 4):
-            client.admin.create_topic(f"bench/send-{segments}", segments=segments, durability="replicated")
+            client.admin.create_topic(
+                f"bench/send-{segments}", segments=segments, durability="replicated", scaling="fixed"
+            )
 
         def plain() -> float:
             with client.publisher("bench/send-1") as publisher:

@@ -27,7 +27,7 @@ def run(scale: Scale) -> list[Measure]:
         raw_stream() as raw,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
-        client.admin.create_topic(TOPIC, durability="replicated")
+        client.admin.create_topic(TOPIC, durability="replicated", scaling="fixed")
         publish(client, TOPIC, table)
 
         def batches() -> float:

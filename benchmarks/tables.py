@@ -27,7 +27,7 @@ def make_tables(data: Path, total_bytes: int) -> int:
     """
     count = total_bytes // RECORD_BYTES
     with running_cluster(data, settings=SETTINGS) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
-        client.admin.create_topic(NAME, durability="replicated")
+        client.admin.create_topic(NAME, durability="replicated", scaling="fixed")
         with client.publisher(NAME) as publisher:
             for seed, at in enumerate(range(0, count, CHUNK_RECORDS)):
                 publisher.send_table(text_table(min(CHUNK_RECORDS, count - at), seed))
