@@ -6,12 +6,14 @@ from typing import Any, Final, TypeVar
 import grpc.aio
 
 from seaweedmq.errors import Closed
-from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import (
     PROTOCOL_VERSION,
     PublishReply,
     PublishRequest,
     SegmentStats,
+    Start,
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
@@ -27,11 +29,11 @@ from seaweedmq.model.replication import (
 )
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import methods, replication, wire
+from seaweedmq.rpc import groups, methods, replication, segments, wire
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.methods import Unary
-from seaweedmq.rpc.transport import PROTOCOL_KEY, PUBLISH, REPLICATE, REPORT_LOAD, SUBSCRIBE, client_options
+from seaweedmq.rpc.transport import JOIN_GROUP, PROTOCOL_KEY, PUBLISH, REPLICATE, REPORT_LOAD, SUBSCRIBE, client_options
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -82,7 +84,9 @@ class GrpcDialer:
 
 
 DRAIN_TIMEOUT_S = 120.0
-"""Moving every segment of a broker is paced, and takes its time."""
+"""Moving many segments, of a broker or for balance, is paced, and takes its time."""
+CHANGE_TIMEOUT_S = 30.0
+"""Sealing a segment whose broker just died waits for the end of its lease."""
 
 
 class _GrpcBroker:
@@ -96,6 +100,7 @@ class _GrpcBroker:
         self._publish: Any = channel.stream_stream(PUBLISH, None, None)
         self._subscribe: Any = channel.stream_stream(SUBSCRIBE, None, None)
         self._replicate: Any = channel.stream_stream(REPLICATE, None, None)
+        self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
@@ -115,6 +120,11 @@ class _GrpcBroker:
             requests,
             replication.encode_replicate_request,
             replication.decode_replicate_reply,
+        )
+
+    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        return self._peer.stream(
+            "Join", self._join_group, requests, groups.encode_group_request, groups.decode_group_reply
         )
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
@@ -149,6 +159,33 @@ class _GrpcBroker:
 
     async def drain_broker(self, broker: str) -> None:
         await self._unary(methods.DRAIN_BROKER, broker, DRAIN_TIMEOUT_S)
+
+    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        return await self._unary(segments.SPLIT_SEGMENT, (name, segment, at), CHANGE_TIMEOUT_S)
+
+    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        return await self._unary(segments.MERGE_SEGMENTS, (name, first, second), CHANGE_TIMEOUT_S)
+
+    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
+        return await self._unary(segments.SEAL_SEGMENT, (name, segment), CHANGE_TIMEOUT_S)
+
+    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        return await self._unary(segments.MOVE_SEGMENT, (name, segment, brokers), CHANGE_TIMEOUT_S)
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        return await self._unary(segments.REBALANCE, None, DRAIN_TIMEOUT_S)
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        return await self._unary(groups.LIST_GROUPS, None)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        return await self._unary(groups.DESCRIBE_GROUP, group)
+
+    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
+        return await self._unary(groups.RESET_GROUP, (group, name, start, force))
+
+    async def delete_group(self, group: str, force: bool) -> None:
+        await self._unary(groups.DELETE_GROUP, (group, force))
 
     async def progress(self, progress: Progress) -> None:
         await self._unary(replication.NOTE_PROGRESS, progress)

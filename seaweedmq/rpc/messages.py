@@ -1,5 +1,6 @@
 """Values of ``model`` as protobuf messages and back: ``write_x(value) -> message``, ``read_x(message) -> value``.
 
+Topics and segments here, brokers in ``cluster_messages``, groups in ``group_messages``.
 Reading trusts nothing: the values check themselves (InvalidArgument), and an enum number of a newer protocol is
 Unsupported.
 """
@@ -11,8 +12,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, SegmentLoad
-from seaweedmq.model.protocol import FrameAck, SegmentStats, StartKind, TopicDescription
+from seaweedmq.model.protocol import FrameAck, SegmentStats, Start, StartKind, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
@@ -28,11 +28,11 @@ STATES: Mapping[int, SegmentState] = {
     types_pb2.SEGMENT_STATE_SEALED: SegmentState.SEALED,
 }
 START_KINDS: Mapping[int, StartKind] = {
-    data_pb2.START_KIND_UNSPECIFIED: StartKind.EARLIEST,
-    data_pb2.START_KIND_EARLIEST: StartKind.EARLIEST,
-    data_pb2.START_KIND_LATEST: StartKind.LATEST,
-    data_pb2.START_KIND_OFFSET: StartKind.OFFSET,
-    data_pb2.START_KIND_TIME: StartKind.TIME,
+    types_pb2.START_KIND_UNSPECIFIED: StartKind.EARLIEST,
+    types_pb2.START_KIND_EARLIEST: StartKind.EARLIEST,
+    types_pb2.START_KIND_LATEST: StartKind.LATEST,
+    types_pb2.START_KIND_OFFSET: StartKind.OFFSET,
+    types_pb2.START_KIND_TIME: StartKind.TIME,
 }
 _NUMBERS: Mapping[StrEnum, int] = {
     value: number for table in (DURABILITIES, SCALINGS, STATES, START_KINDS) for number, value in table.items()
@@ -74,6 +74,22 @@ def enum_value(table: Mapping[int, E], number: int, what: str) -> E:
     return value
 
 
+def unknown_kind(message: Message) -> Unsupported:
+    """What to raise for a message whose oneof is empty, or of a newer protocol."""
+    return Unsupported(
+        f"a {message.DESCRIPTOR.full_name} holds none of the kinds this side knows: "
+        "fill one field of its oneof, or upgrade the older of client and broker"
+    )
+
+
+def write_start(start: Start) -> types_pb2.Start:
+    return types_pb2.Start(kind=types_pb2.StartKind.ValueType(enum_number(start.kind)), value=start.value)
+
+
+def read_start(message: types_pb2.Start) -> Start:
+    return Start(enum_value(START_KINDS, message.kind, "start"), message.value)
+
+
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +101,8 @@ def write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
         schema=spec.schema,
         retention_s=spec.retention_s,
         retention_bytes=spec.retention_bytes,
+        target_bytes_per_s=spec.target_bytes_per_s,
+        target_records_per_s=spec.target_records_per_s,
     )
     _set_policies(message, spec.durability, spec.scaling)
     return message
@@ -100,13 +118,19 @@ def read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
         schema=message.schema if message.HasField("schema") else None,
         retention_s=message.retention_s if message.HasField("retention_s") else None,
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
+        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
     )
 
 
 def write_change(request: tuple[TopicName, TopicChange]) -> admin_pb2.AlterTopicRequest:
     name, change = request
     message = admin_pb2.AlterTopicRequest(
-        name=str(name), retention_s=change.retention_s, retention_bytes=change.retention_bytes
+        name=str(name),
+        retention_s=change.retention_s,
+        retention_bytes=change.retention_bytes,
+        target_bytes_per_s=change.target_bytes_per_s,
+        target_records_per_s=change.target_records_per_s,
     )
     _set_policies(message, change.durability, change.scaling)
     return message
@@ -118,6 +142,8 @@ def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicC
         scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else None,
         retention_s=message.retention_s if message.HasField("retention_s") else None,
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
+        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
     )
 
 
@@ -129,6 +155,8 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         schema=topic.schema,
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
+        target_bytes_per_s=topic.target_bytes_per_s,
+        target_records_per_s=topic.target_records_per_s,
         next_segment=topic.next_segment,
         created_us=topic.created_us,
     )
@@ -146,6 +174,8 @@ def read_topic(message: types_pb2.Topic) -> Topic:
         schema=message.schema if message.HasField("schema") else None,
         retention_s=message.retention_s if message.HasField("retention_s") else None,
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
+        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
         next_segment=message.next_segment,
         created_us=message.created_us,
     )
@@ -194,6 +224,7 @@ def write_segment(segment: Segment) -> types_pb2.Segment:
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
         sequences=write_sequences(segment.sequences),
+        opened_us=segment.opened_us,
     )
 
 
@@ -210,6 +241,7 @@ def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
         start_offset=message.start_offset,
         end_offset=message.end_offset if message.HasField("end_offset") else None,
         sequences=read_sequences(message.sequences),
+        opened_us=message.opened_us,
     )
 
 
@@ -258,94 +290,3 @@ def write_frame_ack(ack: FrameAck) -> data_pb2.FrameAck:
 
 def read_frame_ack(message: data_pb2.FrameAck) -> FrameAck:
     return FrameAck(message.first_sequence, message.record_count, message.base_offset)
-
-
-# --- brokers --------------------------------------------------------------------------------------------------------
-
-
-def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
-    return types_pb2.BrokerLoad(
-        broker=load.broker,
-        cpu_share=load.cpu_share,
-        memory_bytes=load.memory_bytes,
-        buffered_bytes=load.buffered_bytes,
-        segments=[
-            types_pb2.SegmentLoad(
-                topic=str(s.topic),
-                segment=s.segment,
-                bytes_per_s=s.bytes_per_s,
-                records_per_s=s.records_per_s,
-                unflushed_bytes=s.unflushed_bytes,
-                histogram=s.histogram,
-            )
-            for s in load.segments
-        ],
-    )
-
-
-def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
-    return BrokerLoad(
-        broker=message.broker,
-        cpu_share=message.cpu_share,
-        memory_bytes=message.memory_bytes,
-        buffered_bytes=message.buffered_bytes,
-        segments=tuple(
-            SegmentLoad(
-                topic=TopicName.parse(s.topic),
-                segment=s.segment,
-                bytes_per_s=s.bytes_per_s,
-                records_per_s=s.records_per_s,
-                unflushed_bytes=s.unflushed_bytes,
-                histogram=tuple(s.histogram),
-            )
-            for s in message.segments
-        ),
-    )
-
-
-def write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply:
-    return admin_pb2.ClusterStatusReply(
-        leader=status.leader,
-        brokers=[
-            admin_pb2.BrokerStatus(
-                info=types_pb2.BrokerInfo(
-                    id=b.info.id,
-                    address=b.info.address,
-                    started_us=b.info.started_us,
-                    pid=b.info.pid,
-                    version=b.info.version,
-                    draining=b.info.draining,
-                ),
-                load=None if b.load is None else write_load(b.load),
-                open_segments=b.open_segments,
-                is_leader=b.is_leader,
-            )
-            for b in status.brokers
-        ],
-        topics=status.topics,
-        open_segments=status.open_segments,
-    )
-
-
-def read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus:
-    return ClusterStatus(
-        leader=message.leader,
-        brokers=tuple(
-            BrokerStatus(
-                info=BrokerInfo(
-                    id=b.info.id,
-                    address=b.info.address,
-                    started_us=b.info.started_us,
-                    pid=b.info.pid,
-                    version=b.info.version,
-                    draining=b.info.draining,
-                ),
-                load=read_load(b.load) if b.HasField("load") else None,
-                open_segments=b.open_segments,
-                is_leader=b.is_leader,
-            )
-            for b in message.brokers
-        ),
-        topics=message.topics,
-        open_segments=message.open_segments,
-    )

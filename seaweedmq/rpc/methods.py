@@ -1,4 +1,4 @@
-"""The unary calls, each described once for both sides."""
+"""The unary calls, each described once for both sides. More of them in ``segments``, ``groups`` and ``replication``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.rpc import messages
+from seaweedmq.rpc import cluster_messages, messages
 from seaweedmq.rpc.transport import ADMIN_SERVICE, CLUSTER_SERVICE
 from seaweedmq.rpc.v1 import admin_pb2, cluster_pb2, types_pb2
 
@@ -143,8 +143,8 @@ CLUSTER_STATUS: Unary[None, ClusterStatus] = Unary(
     reply=admin_pb2.ClusterStatusReply,
     write_request=lambda _: admin_pb2.ClusterStatusRequest(),
     read_request=_read_nothing,
-    write_reply=messages.write_cluster_status,
-    read_reply=messages.read_cluster_status,
+    write_reply=cluster_messages.write_cluster_status,
+    read_reply=cluster_messages.read_cluster_status,
 )
 DRAIN_BROKER: Unary[str, None] = Unary(
     service=ADMIN_SERVICE,

@@ -19,13 +19,14 @@ from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, 
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import PROTOCOL_VERSION
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import methods, replication, status, wire
+from seaweedmq.rpc import groups, methods, replication, segments, status, wire
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.closing import closing
 from seaweedmq.rpc.methods import Unary
 from seaweedmq.rpc.transport import (
     CLUSTER_SERVICE,
     DATA_SERVICE,
+    GROUPS_SERVICE,
     MESSAGE_SLACK_BYTES,
     PROTOCOL_KEY,
     SERVICES,
@@ -119,6 +120,15 @@ class _Handlers:
             (methods.TOPIC_STATS, api.topic_stats),
             (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
             (methods.DRAIN_BROKER, api.drain_broker),
+            (segments.SPLIT_SEGMENT, lambda request: api.split_segment(*request)),
+            (segments.MERGE_SEGMENTS, lambda request: api.merge_segments(*request)),
+            (segments.SEAL_SEGMENT, lambda request: api.seal_segment(*request)),
+            (segments.MOVE_SEGMENT, lambda request: api.move_segment(*request)),
+            (segments.REBALANCE, lambda _: api.rebalance()),
+            (groups.LIST_GROUPS, lambda _: api.list_groups()),
+            (groups.DESCRIBE_GROUP, lambda group: api.describe_group(group)),  # noqa: PLW0108  # until every broker has it
+            (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
+            (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
             (methods.LOCAL_STATS, api.local_stats),
             (replication.NOTE_PROGRESS, api.progress),
             (replication.FENCE, api.fence),
@@ -138,6 +148,11 @@ class _Handlers:
             self._stream("Subscribe", api.subscribe),
             request_deserializer=wire.decode_subscribe_request,
             response_serializer=wire.encode_subscribe_reply,
+        )
+        services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
+            self._stream("Join", lambda requests: api.join_group(requests)),  # noqa: PLW0108  # as above
+            request_deserializer=groups.decode_group_request,
+            response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Replicate", api.replicate),

@@ -25,12 +25,14 @@ STREAM_LOOKAHEAD_BYTES: Final = 1024 * 1024
 DATA_SERVICE: Final = "seaweedmq.v1.Data"
 ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
 CLUSTER_SERVICE: Final = "seaweedmq.v1.Cluster"
-SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE)
+GROUPS_SERVICE: Final = "seaweedmq.v1.Groups"
+SERVICES: Final = (DATA_SERVICE, ADMIN_SERVICE, CLUSTER_SERVICE, GROUPS_SERVICE)
 
 PUBLISH: Final = f"/{DATA_SERVICE}/Publish"
 SUBSCRIBE: Final = f"/{DATA_SERVICE}/Subscribe"
 REPLICATE: Final = f"/{CLUSTER_SERVICE}/Replicate"
 REPORT_LOAD: Final = f"/{CLUSTER_SERVICE}/ReportLoad"
+JOIN_GROUP: Final = f"/{GROUPS_SERVICE}/Join"
 
 PROTOCOL_KEY: Final = "seaweedmq-protocol"
 """Metadata of every call: the protocol version of the client."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.protocol import (
     Frames,
@@ -21,7 +21,6 @@ from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
     PublishSealed,
-    Start,
     SubscribeCredit,
     SubscribeEnd,
     SubscribeFrames,
@@ -31,7 +30,7 @@ from seaweedmq.model.protocol import (
     SubscribeRequest,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import messages
+from seaweedmq.rpc import cluster_messages, messages
 from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 _FRAMES_FIELD: Final = 2
@@ -125,7 +124,7 @@ def decode_publish_request(data: bytes) -> PublishRequest:
                 producer_epoch=message.open.producer_epoch,
             )
         case _:
-            raise _unknown(message)
+            raise messages.unknown_kind(message)
 
 
 def encode_publish_reply(reply: PublishReply) -> bytes:
@@ -177,7 +176,7 @@ def decode_publish_reply(data: bytes) -> PublishReply:
                 successors=tuple(message.sealed.successors),
             )
         case _:
-            raise _unknown(message)
+            raise messages.unknown_kind(message)
 
 
 def encode_subscribe_request(request: SubscribeRequest) -> bytes:
@@ -190,10 +189,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                 open=data_pb2.SubscribeOpen(
                     topic=str(request.topic),
                     segment=request.segment,
-                    start=data_pb2.Start(
-                        kind=data_pb2.StartKind.ValueType(messages.enum_number(request.start.kind)),
-                        value=request.start.value,
-                    ),
+                    start=messages.write_start(request.start),
                     credit_bytes=request.credit_bytes,
                 )
             )
@@ -209,15 +205,14 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
         case "credit":
             return SubscribeCredit(message.credit.credit_bytes)
         case "open":
-            start = message.open.start
             return SubscribeOpen(
                 topic=TopicName.parse(message.open.topic),
                 segment=message.open.segment,
-                start=Start(messages.enum_value(messages.START_KINDS, start.kind, "start"), start.value),
+                start=messages.read_start(message.open.start),
                 credit_bytes=message.open.credit_bytes,
             )
         case _:
-            raise _unknown(message)
+            raise messages.unknown_kind(message)
 
 
 def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
@@ -250,27 +245,18 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
         case "end":
             return SubscribeEnd(end_offset=message.end.end_offset, successors=tuple(message.end.successors))
         case _:
-            raise _unknown(message)
+            raise messages.unknown_kind(message)
 
 
 def encode_load(load: BrokerLoad) -> bytes:
     """Protobuf bytes of a ``seaweedmq.v1.BrokerLoad``."""
-    return messages.write_load(load).SerializeToString()
+    return cluster_messages.write_load(load).SerializeToString()
 
 
 def decode_load(data: bytes) -> BrokerLoad:
     """Raises InvalidArgument."""
-    return messages.read_load(messages.parse(types_pb2.BrokerLoad, data))
+    return cluster_messages.read_load(messages.parse(types_pb2.BrokerLoad, data))
 
 
 def _out_of_range(request: object, error: ValueError) -> InvalidArgument:
     return InvalidArgument(f"{type(request).__name__} refused before it was sent: {error}; correct the value")
-
-
-def _unknown(
-    message: data_pb2.PublishRequest | data_pb2.PublishReply | data_pb2.SubscribeRequest | data_pb2.SubscribeReply,
-) -> Unsupported:
-    return Unsupported(
-        f"a {message.DESCRIPTOR.full_name} holds none of the kinds this side knows: "
-        "fill one field of its oneof, or upgrade the older of client and broker"
-    )

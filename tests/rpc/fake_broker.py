@@ -4,9 +4,21 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 
-from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.groups import (
+    GroupAssignment,
+    GroupCommit,
+    GroupCommitted,
+    GroupDescription,
+    GroupLeave,
+    GroupReply,
+    GroupRequest,
+    GroupSummary,
+    Ownership,
+)
 from seaweedmq.model.protocol import (
+    EARLIEST,
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -15,6 +27,7 @@ from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
     SegmentStats,
+    Start,
     SubscribeFrames,
     SubscribeOpen,
     SubscribeReady,
@@ -68,6 +81,12 @@ STATUS = ClusterStatus(
     ),
     topics=1,
     open_segments=1,
+)
+DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a single hot key"),)
+SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)
+GROUP = GroupDescription(group="billing", topics=())
+ASSIGNMENT = GroupAssignment(
+    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),)
 )
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
 CHUNK = bytes(1024 * 1024)
@@ -142,6 +161,57 @@ class FakeBroker:
                 yield ReplicateHeld(end_offset=held)
         finally:
             self.streams_open -= 1
+
+    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        self.streams_open += 1
+        try:
+            self.received.append(await anext(requests))
+            yield ASSIGNMENT
+            if self.error is not None:
+                raise self.error
+            async for request in requests:
+                self.received.append(request)
+                if isinstance(request, GroupCommit):
+                    yield GroupCommitted(request.number, {9: "segment 9 belongs to another member"})
+                elif isinstance(request, GroupLeave):
+                    return
+        finally:
+            self.streams_open -= 1
+
+    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        self._called("split", name, segment, at)
+        return DESCRIPTION
+
+    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        self._called("merge", name, first, second)
+        return DESCRIPTION
+
+    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
+        self._called("seal by hand", name, segment)
+        return DESCRIPTION
+
+    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        self._called("move", name, segment, brokers)
+        return DESCRIPTION
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        self._called("rebalance")
+        return DECISIONS
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        self._called("list groups")
+        return (SUMMARY,)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        self._called("describe group", group)
+        return GROUP
+
+    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
+        self._called("reset group", group, name, start, force)
+        return GROUP
+
+    async def delete_group(self, group: str, force: bool) -> None:
+        self._called("delete group", group, force)
 
     async def progress(self, progress: Progress) -> None:
         self._called("progress", progress)

@@ -19,6 +19,7 @@ from seaweedmq.errors import (
     Unavailable,
     Unsupported,
 )
+from seaweedmq.model import groups as g
 from seaweedmq.model import protocol as p
 from seaweedmq.model import replication as r
 from seaweedmq.model.broker import BrokerLoad
@@ -27,7 +28,20 @@ from seaweedmq.model.topic import TopicChange, TopicSpec
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
-from tests.rpc.fake_broker import CHUNK, DESCRIPTION, NAME, OPEN, SEALED, STATS, STATUS, TOPIC
+from tests.rpc.fake_broker import (
+    ASSIGNMENT,
+    CHUNK,
+    DECISIONS,
+    DESCRIPTION,
+    GROUP,
+    NAME,
+    OPEN,
+    SEALED,
+    STATS,
+    STATUS,
+    SUMMARY,
+    TOPIC,
+)
 
 SUBSCRIBE = p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
 LOAD = BrokerLoad(broker="b-1", cpu_share=0.5, memory_bytes=1, buffered_bytes=0)
@@ -97,6 +111,59 @@ async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_mad
         ("suspect", suspicion),
         ("drain", "127.0.0.1:17777"),
     ]
+
+
+async def test_changes_of_segments_by_hand_arrive_as_they_were_made(fake, broker):
+    assert await broker.split_segment(NAME, 3, None) == DESCRIPTION
+    assert await broker.split_segment(NAME, 3, 0) == DESCRIPTION
+    assert await broker.merge_segments(NAME, 3, 4) == DESCRIPTION
+    assert await broker.seal_segment(NAME, 3) == DESCRIPTION
+    assert await broker.move_segment(NAME, 3, ("b-2", "127.0.0.1:17777")) == DESCRIPTION
+    assert await broker.rebalance() == DECISIONS
+    assert fake.calls == [
+        ("split", NAME, 3, None),
+        ("split", NAME, 3, 0),
+        ("merge", NAME, 3, 4),
+        ("seal by hand", NAME, 3),
+        ("move", NAME, 3, ("b-2", "127.0.0.1:17777")),
+        ("rebalance",),
+    ]
+
+
+async def test_the_administration_of_groups_arrives_as_it_was_asked_for(fake, broker):
+    start = p.Start(p.StartKind.TIME, 5)
+    assert await broker.list_groups() == (SUMMARY,)
+    assert await broker.describe_group("billing") == GROUP
+    assert await broker.reset_group("billing", NAME, start, True) == GROUP
+    await broker.delete_group("billing", False)
+    assert fake.calls == [
+        ("list groups",),
+        ("describe group", "billing"),
+        ("reset group", "billing", NAME, start, True),
+        ("delete group", "billing", False),
+    ]
+
+
+async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
+    said = [
+        g.GroupOpen(group="billing", topic=NAME, member="m-1", incarnation=7, start=p.LATEST, client="host/1"),
+        g.GroupCommit(1, (g.Position(segment=0, generation=1, offset=5, deliveries={7: 2}),)),
+        g.GroupReleased({0: 1}),
+        g.GroupLeave(),
+    ]
+
+    async def requests():
+        for request in said:
+            yield request
+
+    replies = [reply async for reply in broker.join_group(requests())]
+    assert replies == [ASSIGNMENT, g.GroupCommitted(1, {9: "segment 9 belongs to another member"})]
+    assert fake.received == said
+    assert fake.streams_open == 0
+    fake.error = Fenced("member m-1 of group billing joined again elsewhere: choose another member id")
+    with pytest.raises(Fenced, match="joined again elsewhere"):
+        async for _ in broker.join_group(requests()):
+            pass
 
 
 async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_other(fake, broker):
@@ -339,7 +406,7 @@ async def test_a_foreign_client_needs_no_metadata_and_finds_health_and_reflectio
         ask = reflection_pb2.ServerReflectionRequest(list_services="")
         async for listed in stub.ServerReflectionInfo(iter([ask])):
             names = {service.name for service in listed.list_services_response.service}
-            assert {"seaweedmq.v1.Data", "seaweedmq.v1.Admin", "seaweedmq.v1.Cluster"} <= names
+            assert {f"seaweedmq.v1.{name}" for name in ("Data", "Admin", "Cluster", "Groups")} <= names
 
 
 async def test_bytes_that_are_no_request_are_refused_and_the_server_lives_on(server, broker):

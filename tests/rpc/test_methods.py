@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, SegmentLoad
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model import groups as g
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
+from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.rpc import methods, wire
-from seaweedmq.rpc.v1 import admin_pb2, types_pb2
+from seaweedmq.rpc import groups, methods, segments, wire
+from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
@@ -21,11 +22,13 @@ I64 = st.integers(-(2**63), 2**63 - 1)
 RATES = st.floats(0, 1e12)
 TEXTS = st.text(max_size=20)
 NAMES = st.builds(TopicName, st.just("shop"), st.sampled_from(["orders", "x.y-z_0"]))
-OPTIONS = {
-    "schema": st.none() | st.binary(max_size=30),
+LIMITS = {
     "retention_s": st.none() | RATES,
     "retention_bytes": st.none() | U64,
+    "target_bytes_per_s": st.none() | RATES,
+    "target_records_per_s": st.none() | RATES,
 }
+OPTIONS = {"schema": st.none() | st.binary(max_size=30), **LIMITS}
 SPECS = st.builds(
     TopicSpec,
     name=NAMES,
@@ -39,8 +42,7 @@ CHANGES = st.builds(
     TopicChange,
     durability=st.none() | st.sampled_from(Durability),
     scaling=st.none() | st.sampled_from(Scaling),
-    retention_s=OPTIONS["retention_s"],
-    retention_bytes=OPTIONS["retention_bytes"],
+    **LIMITS,
 )
 TOPICS = st.builds(
     Topic,
@@ -70,6 +72,7 @@ SEGMENTS = st.builds(
     sequences=st.lists(
         st.builds(ProducerSequence, producer_id=U64, producer_epoch=U32, next_sequence=U64), max_size=2
     ).map(tuple),
+    opened_us=I64,
 )
 DESCRIPTIONS = st.builds(
     lambda topic, segments, addresses: TopicDescription(
@@ -99,11 +102,16 @@ LOADS = st.builds(
             bytes_per_s=RATES,
             records_per_s=RATES,
             unflushed_bytes=U64,
-            histogram=st.lists(U64, max_size=16).map(tuple),
+            long_bytes_per_s=RATES,
+            long_records_per_s=RATES,
+            histogram=st.lists(RATES, max_size=16).map(tuple),
         ),
         max_size=2,
     ).map(tuple),
 )
+DECISIONS = st.lists(
+    st.builds(Decision, at_us=I64, topic=NAMES, segments=IDS, kind=TEXTS, reason=TEXTS), max_size=3
+).map(tuple)
 STATUSES = st.builds(
     ClusterStatus,
     leader=TEXTS,
@@ -119,6 +127,50 @@ STATUSES = st.builds(
     ).map(tuple),
     topics=U32,
     open_segments=U32,
+    decisions=DECISIONS,
+)
+STARTS = st.builds(Start, st.sampled_from(StartKind), I64)
+DELIVERIES = st.dictionaries(U64, U32, max_size=3)
+GROUP_REQUESTS = st.one_of(
+    st.builds(g.GroupOpen, group=TEXTS, topic=NAMES, member=TEXTS, incarnation=U64, start=STARTS, client=TEXTS),
+    st.builds(
+        g.GroupCommit,
+        U64,
+        st.lists(st.builds(g.Position, segment=U32, generation=U64, offset=U64, deliveries=DELIVERIES), max_size=3).map(
+            tuple
+        ),
+    ),
+    st.builds(g.GroupReleased, st.dictionaries(U32, U64, max_size=3)),
+    st.just(g.GroupLeave()),
+)
+GROUP_REPLIES = st.one_of(
+    st.builds(
+        g.GroupAssignment,
+        generation=U64,
+        owned=st.lists(
+            st.builds(g.Ownership, segment=U32, generation=U64, start=STARTS, deliveries=DELIVERIES, crashes=U32),
+            max_size=3,
+        ).map(tuple),
+    ),
+    st.builds(g.GroupCommitted, U64, st.dictionaries(U32, TEXTS, max_size=3)),
+)
+GROUP_TOPICS = st.builds(
+    g.GroupTopic,
+    topic=NAMES,
+    generation=U64,
+    start=STARTS,
+    members=st.lists(
+        st.builds(g.GroupMember, id=TEXTS, client=TEXTS, connected=st.booleans(), segments=IDS), max_size=2
+    ).map(tuple),
+    segments=st.lists(
+        st.builds(g.SegmentLag, segment=U32, owner=TEXTS, committed=st.none() | U64, end_offset=U64, lag_records=U64),
+        max_size=2,
+    ).map(tuple),
+    finished=IDS,
+)
+GROUPS = st.builds(g.GroupDescription, group=TEXTS, topics=st.lists(GROUP_TOPICS, max_size=2).map(tuple))
+SUMMARIES = st.lists(st.builds(g.GroupSummary, group=TEXTS, topic=NAMES, members=U32, generation=U64), max_size=3).map(
+    tuple
 )
 NOTHING = st.none()
 
@@ -135,6 +187,15 @@ NOTHING = st.none()
         (methods.TOPIC_STATS, NAMES, STATS),
         (methods.CLUSTER_STATUS, NOTHING, STATUSES),
         (methods.LOCAL_STATS, NAMES, STATS),
+        (segments.SPLIT_SEGMENT, st.tuples(NAMES, U32, st.none() | U32), DESCRIPTIONS),
+        (segments.MERGE_SEGMENTS, st.tuples(NAMES, U32, U32), DESCRIPTIONS),
+        (segments.SEAL_SEGMENT, st.tuples(NAMES, U32), DESCRIPTIONS),
+        (segments.MOVE_SEGMENT, st.tuples(NAMES, U32, st.lists(TEXTS, max_size=3).map(tuple)), DESCRIPTIONS),
+        (segments.REBALANCE, NOTHING, DECISIONS),
+        (groups.LIST_GROUPS, NOTHING, SUMMARIES),
+        (groups.DESCRIBE_GROUP, TEXTS, GROUPS),
+        (groups.RESET_GROUP, st.tuples(TEXTS, NAMES, STARTS, st.booleans()), GROUPS),
+        (groups.DELETE_GROUP, st.tuples(TEXTS, st.booleans()), NOTHING),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -150,6 +211,32 @@ def test_requests_and_replies_cross_the_wire(method, requests, replies):
 @given(LOADS)
 def test_load_reports_cross_the_wire(load):
     assert wire.decode_load(wire.encode_load(load)) == load
+
+
+@given(GROUP_REQUESTS, GROUP_REPLIES)
+def test_what_members_and_the_coordinator_say_crosses_the_wire(request, reply):
+    assert groups.decode_group_request(groups.encode_group_request(request)) == request
+    assert groups.decode_group_reply(groups.encode_group_reply(reply)) == reply
+
+
+def test_a_group_message_of_a_newer_protocol_is_unsupported():
+    newer = b"\x7a\x03abc"  # field 15
+    for decode, kind in [(groups.decode_group_request, "GroupRequest"), (groups.decode_group_reply, "GroupReply")]:
+        with pytest.raises(Unsupported, match=f"seaweedmq.v1.{kind} holds none of the kinds"):
+            decode(newer)
+
+
+def test_a_commit_below_zero_is_refused_before_it_is_sent():
+    position = g.Position(segment=0, generation=1, offset=-1, deliveries={})
+    with pytest.raises(InvalidArgument, match="GroupCommit refused before it was sent"):
+        groups.encode_group_request(g.GroupCommit(1, (position,)))
+
+
+def test_a_member_that_names_no_start_begins_with_the_oldest_record():
+    opening = groups_pb2.GroupOpen(group="billing", topic="shop/orders", member="m-1")
+    request = groups.decode_group_request(groups_pb2.GroupRequest(open=opening).SerializeToString())
+    assert isinstance(request, g.GroupOpen)
+    assert request.start == Start(StartKind.EARLIEST)
 
 
 def test_a_request_with_nothing_but_a_name_gets_the_defaults():

@@ -8,7 +8,7 @@ from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model import protocol as p
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import wire
-from seaweedmq.rpc.v1 import data_pb2
+from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
@@ -160,6 +160,6 @@ def test_an_illegal_topic_name_and_an_unknown_start_are_refused():
     slash = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="a/../b")).SerializeToString()
     with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
         wire.decode_publish_request(slash)
-    newer = data_pb2.SubscribeRequest(open=data_pb2.SubscribeOpen(topic="a/b", start=data_pb2.Start(kind=9)))
+    newer = data_pb2.SubscribeRequest(open=data_pb2.SubscribeOpen(topic="a/b", start=types_pb2.Start(kind=9)))
     with pytest.raises(Unsupported, match="start 9"):
         wire.decode_subscribe_request(newer.SerializeToString())

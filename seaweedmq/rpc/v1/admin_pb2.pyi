@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from seaweedmq.rpc.v1 import groups_pb2 as _groups_pb2
 from seaweedmq.rpc.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -66,6 +67,8 @@ class CreateTopicRequest(_message.Message):
     SCHEMA_FIELD_NUMBER: _builtins.int
     RETENTION_S_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     segments: _builtins.int
@@ -79,6 +82,9 @@ class CreateTopicRequest(_message.Message):
     retention_s: _builtins.float
     """Absent: no limit."""
     retention_bytes: _builtins.int
+    target_bytes_per_s: _builtins.float
+    """What one segment should carry. Absent: as the cluster's settings say."""
+    target_records_per_s: _builtins.float
     def __init__(
         self,
         *,
@@ -90,10 +96,12 @@ class CreateTopicRequest(_message.Message):
         schema: _builtins.bytes | None = ...,
         retention_s: _builtins.float | None = ...,
         retention_bytes: _builtins.int | None = ...,
+        target_bytes_per_s: _builtins.float | None = ...,
+        target_records_per_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "segments", b"segments"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "durability", b"durability", "name", b"name", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
     _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
@@ -105,6 +113,10 @@ class CreateTopicRequest(_message.Message):
     _WhichOneofArgType__schema: _TypeAlias = _typing.Literal["_schema", b"_schema"]  # noqa: Y015
     _WhichOneofReturnType__segments: _TypeAlias = _typing.Literal["segments"]  # noqa: Y015
     _WhichOneofArgType__segments: _TypeAlias = _typing.Literal["_segments", b"_segments"]  # noqa: Y015
+    _WhichOneofReturnType__target_bytes_per_s: _TypeAlias = _typing.Literal["target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_bytes_per_s: _TypeAlias = _typing.Literal["_target_bytes_per_s", b"_target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
     @_typing.overload
@@ -115,6 +127,10 @@ class CreateTopicRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema) -> _WhichOneofReturnType__schema | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__segments) -> _WhichOneofReturnType__segments | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_bytes_per_s) -> _WhichOneofReturnType__target_bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_records_per_s) -> _WhichOneofReturnType__target_records_per_s | None: ...
 
 Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
 
@@ -127,6 +143,8 @@ class AlterTopicRequest(_message.Message):
     SCALING_FIELD_NUMBER: _builtins.int
     RETENTION_S_FIELD_NUMBER: _builtins.int
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     durability: _types_pb2.Durability.ValueType
@@ -134,6 +152,9 @@ class AlterTopicRequest(_message.Message):
     retention_s: _builtins.float
     """Absent: as it is. 0 removes the limit."""
     retention_bytes: _builtins.int
+    target_bytes_per_s: _builtins.float
+    """Absent: as it is. 0: as the cluster's settings say."""
+    target_records_per_s: _builtins.float
     def __init__(
         self,
         *,
@@ -142,19 +163,29 @@ class AlterTopicRequest(_message.Message):
         scaling: _types_pb2.Scaling.ValueType = ...,
         retention_s: _builtins.float | None = ...,
         retention_bytes: _builtins.int | None = ...,
+        target_bytes_per_s: _builtins.float | None = ...,
+        target_records_per_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "durability", b"durability", "name", b"name", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
     _WhichOneofReturnType__retention_s: _TypeAlias = _typing.Literal["retention_s"]  # noqa: Y015
     _WhichOneofArgType__retention_s: _TypeAlias = _typing.Literal["_retention_s", b"_retention_s"]  # noqa: Y015
+    _WhichOneofReturnType__target_bytes_per_s: _TypeAlias = _typing.Literal["target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_bytes_per_s: _TypeAlias = _typing.Literal["_target_bytes_per_s", b"_target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_s) -> _WhichOneofReturnType__retention_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_bytes_per_s) -> _WhichOneofReturnType__target_bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_records_per_s) -> _WhichOneofReturnType__target_records_per_s | None: ...
 
 Global___AlterTopicRequest: _TypeAlias = AlterTopicRequest  # noqa: Y015
 
@@ -335,12 +366,17 @@ class ClusterStatusReply(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     OPEN_SEGMENTS_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
     leader: _builtins.str
     """Broker id."""
     topics: _builtins.int
     open_segments: _builtins.int
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerStatus]: ...
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Decision]:
+        """The last ones of this leader, the newest last."""
+
     def __init__(
         self,
         *,
@@ -348,14 +384,54 @@ class ClusterStatusReply(_message.Message):
         brokers: _abc.Iterable[Global___BrokerStatus] | None = ...,
         topics: _builtins.int = ...,
         open_segments: _builtins.int = ...,
+        decisions: _abc.Iterable[Global___Decision] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterStatusReply: _TypeAlias = ClusterStatusReply  # noqa: Y015
+
+@_typing.final
+class Decision(_message.Message):
+    """Something the leader did to segments, or could not do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_US_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    at_us: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    kind: _builtins.str
+    """"split", "merge", "move", or "hold" for what should change and can not, such as a single hot key."""
+    reason: _builtins.str
+    """In words."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """What it is about, as they were before the change."""
+
+    def __init__(
+        self,
+        *,
+        at_us: _builtins.int = ...,
+        topic: _builtins.str = ...,
+        segments: _abc.Iterable[_builtins.int] | None = ...,
+        kind: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_us", b"at_us", "kind", b"kind", "reason", b"reason", "segments", b"segments", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Decision: _TypeAlias = Decision  # noqa: Y015
 
 @_typing.final
 class BrokerStatus(_message.Message):
@@ -388,3 +464,270 @@ class BrokerStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerStatus: _TypeAlias = BrokerStatus  # noqa: Y015
+
+@_typing.final
+class SplitSegmentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    segment: _builtins.int
+    at: _builtins.int
+    """First slot of the upper part, lo < at < hi. Absent: where the segment's load halves."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        segment: _builtins.int = ...,
+        at: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at", b"_at", "at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at", b"_at", "at", b"at", "segment", b"segment", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at: _TypeAlias = _typing.Literal["at"]  # noqa: Y015
+    _WhichOneofArgType__at: _TypeAlias = _typing.Literal["_at", b"_at"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at) -> _WhichOneofReturnType__at | None: ...
+
+Global___SplitSegmentRequest: _TypeAlias = SplitSegmentRequest  # noqa: Y015
+
+@_typing.final
+class MergeSegmentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    SECOND_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    first: _builtins.int
+    second: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        first: _builtins.int = ...,
+        second: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "second", b"second", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeSegmentsRequest: _TypeAlias = MergeSegmentsRequest  # noqa: Y015
+
+@_typing.final
+class SealSegmentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    segment: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        segment: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["segment", b"segment", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SealSegmentRequest: _TypeAlias = SealSegmentRequest  # noqa: Y015
+
+@_typing.final
+class MoveSegmentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    BROKERS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    segment: _builtins.int
+    @_builtins.property
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Ids or host:port, the primary first."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        segment: _builtins.int = ...,
+        brokers: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "segment", b"segment", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveSegmentRequest: _TypeAlias = MoveSegmentRequest  # noqa: Y015
+
+@_typing.final
+class RebalanceRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebalanceRequest: _TypeAlias = RebalanceRequest  # noqa: Y015
+
+@_typing.final
+class RebalanceReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Decision]: ...
+    def __init__(
+        self,
+        *,
+        decisions: _abc.Iterable[Global___Decision] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decisions", b"decisions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RebalanceReply: _TypeAlias = RebalanceReply  # noqa: Y015
+
+@_typing.final
+class ListGroupsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListGroupsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[_groups_pb2.GroupSummary]:
+        """By group, then topic."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[_groups_pb2.GroupSummary] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsReply: _TypeAlias = ListGroupsReply  # noqa: Y015
+
+@_typing.final
+class DescribeGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeGroupRequest: _TypeAlias = DescribeGroupRequest  # noqa: Y015
+
+@_typing.final
+class ResetGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    topic: _builtins.str
+    """"namespace/name" """
+    force: _builtins.bool
+    """Also while it has members; they go on from there."""
+    @_builtins.property
+    def start(self) -> _types_pb2.Start: ...
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        start: _types_pb2.Start | None = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "group", b"group", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetGroupRequest: _TypeAlias = ResetGroupRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    force: _builtins.bool
+    """Also while it has members; they are thrown out."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        force: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupRequest: _TypeAlias = DeleteGroupRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupReply: _TypeAlias = DeleteGroupReply  # noqa: Y015

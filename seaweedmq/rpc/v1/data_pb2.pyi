@@ -16,7 +16,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from seaweedmq.rpc.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -27,37 +27,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _StartKind:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _StartKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StartKind.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    START_KIND_UNSPECIFIED: _StartKind.ValueType  # 0
-    """As EARLIEST."""
-    START_KIND_EARLIEST: _StartKind.ValueType  # 1
-    """The oldest record that retention kept."""
-    START_KIND_LATEST: _StartKind.ValueType  # 2
-    """The first record committed after the stream opened."""
-    START_KIND_OFFSET: _StartKind.ValueType  # 3
-    """The offset `value`; OUT_OF_RANGE if it is below what retention kept or above the high watermark."""
-    START_KIND_TIME: _StartKind.ValueType  # 4
-    """The first record with a timestamp of at least `value` microseconds since 1970 UTC."""
-
-class StartKind(_StartKind, metaclass=_StartKindEnumTypeWrapper): ...
-
-START_KIND_UNSPECIFIED: StartKind.ValueType  # 0
-"""As EARLIEST."""
-START_KIND_EARLIEST: StartKind.ValueType  # 1
-"""The oldest record that retention kept."""
-START_KIND_LATEST: StartKind.ValueType  # 2
-"""The first record committed after the stream opened."""
-START_KIND_OFFSET: StartKind.ValueType  # 3
-"""The offset `value`; OUT_OF_RANGE if it is below what retention kept or above the high watermark."""
-START_KIND_TIME: StartKind.ValueType  # 4
-"""The first record with a timestamp of at least `value` microseconds since 1970 UTC."""
-Global___StartKind: _TypeAlias = StartKind  # noqa: Y015
 
 @_typing.final
 class PublishRequest(_message.Message):
@@ -295,29 +264,6 @@ class SubscribeRequest(_message.Message):
 Global___SubscribeRequest: _TypeAlias = SubscribeRequest  # noqa: Y015
 
 @_typing.final
-class Start(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KIND_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    kind: Global___StartKind.ValueType
-    value: _builtins.int
-    """Offset or time; 0 for the other kinds."""
-    def __init__(
-        self,
-        *,
-        kind: Global___StartKind.ValueType = ...,
-        value: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Start: _TypeAlias = Start  # noqa: Y015
-
-@_typing.final
 class SubscribeOpen(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -333,13 +279,13 @@ class SubscribeOpen(_message.Message):
     of one frame does not stall.
     """
     @_builtins.property
-    def start(self) -> Global___Start: ...
+    def start(self) -> _types_pb2.Start: ...
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
         segment: _builtins.int = ...,
-        start: Global___Start | None = ...,
+        start: _types_pb2.Start | None = ...,
         credit_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015

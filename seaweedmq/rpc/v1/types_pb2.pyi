@@ -113,6 +113,61 @@ SEGMENT_STATE_SEALED: SegmentState.ValueType  # 2
 """Closed for good. Its records stay readable until retention removes them."""
 Global___SegmentState: _TypeAlias = SegmentState  # noqa: Y015
 
+class _StartKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StartKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StartKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    START_KIND_UNSPECIFIED: _StartKind.ValueType  # 0
+    """As EARLIEST."""
+    START_KIND_EARLIEST: _StartKind.ValueType  # 1
+    """The oldest record that retention kept."""
+    START_KIND_LATEST: _StartKind.ValueType  # 2
+    """The first record committed after the stream opened."""
+    START_KIND_OFFSET: _StartKind.ValueType  # 3
+    """The offset `value`; OUT_OF_RANGE if it is below what retention kept or above the high watermark."""
+    START_KIND_TIME: _StartKind.ValueType  # 4
+    """The first record with a timestamp of at least `value` microseconds since 1970 UTC."""
+
+class StartKind(_StartKind, metaclass=_StartKindEnumTypeWrapper):
+    """Where a subscriber or a group begins to read."""
+
+START_KIND_UNSPECIFIED: StartKind.ValueType  # 0
+"""As EARLIEST."""
+START_KIND_EARLIEST: StartKind.ValueType  # 1
+"""The oldest record that retention kept."""
+START_KIND_LATEST: StartKind.ValueType  # 2
+"""The first record committed after the stream opened."""
+START_KIND_OFFSET: StartKind.ValueType  # 3
+"""The offset `value`; OUT_OF_RANGE if it is below what retention kept or above the high watermark."""
+START_KIND_TIME: StartKind.ValueType  # 4
+"""The first record with a timestamp of at least `value` microseconds since 1970 UTC."""
+Global___StartKind: _TypeAlias = StartKind  # noqa: Y015
+
+@_typing.final
+class Start(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    kind: Global___StartKind.ValueType
+    value: _builtins.int
+    """Offset or time; 0 for the other kinds."""
+    def __init__(
+        self,
+        *,
+        kind: Global___StartKind.ValueType = ...,
+        value: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Start: _TypeAlias = Start  # noqa: Y015
+
 @_typing.final
 class Topic(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -127,6 +182,8 @@ class Topic(_message.Message):
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     NEXT_SEGMENT_FIELD_NUMBER: _builtins.int
     CREATED_US_FIELD_NUMBER: _builtins.int
+    TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     uid: _builtins.int
@@ -144,6 +201,9 @@ class Topic(_message.Message):
     next_segment: _builtins.int
     """Id the next segment of the topic will get; ids are never used twice."""
     created_us: _builtins.int
+    target_bytes_per_s: _builtins.float
+    """What one segment should carry. Absent: as the cluster's settings say."""
+    target_records_per_s: _builtins.float
     def __init__(
         self,
         *,
@@ -157,10 +217,12 @@ class Topic(_message.Message):
         retention_bytes: _builtins.int | None = ...,
         next_segment: _builtins.int = ...,
         created_us: _builtins.int = ...,
+        target_bytes_per_s: _builtins.float | None = ...,
+        target_records_per_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
@@ -168,12 +230,20 @@ class Topic(_message.Message):
     _WhichOneofArgType__retention_s: _TypeAlias = _typing.Literal["_retention_s", b"_retention_s"]  # noqa: Y015
     _WhichOneofReturnType__schema: _TypeAlias = _typing.Literal["schema"]  # noqa: Y015
     _WhichOneofArgType__schema: _TypeAlias = _typing.Literal["_schema", b"_schema"]  # noqa: Y015
+    _WhichOneofReturnType__target_bytes_per_s: _TypeAlias = _typing.Literal["target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_bytes_per_s: _TypeAlias = _typing.Literal["_target_bytes_per_s", b"_target_bytes_per_s"]  # noqa: Y015
+    _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
+    _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_s) -> _WhichOneofReturnType__retention_s | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema) -> _WhichOneofReturnType__schema | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_bytes_per_s) -> _WhichOneofReturnType__target_bytes_per_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__target_records_per_s) -> _WhichOneofReturnType__target_records_per_s | None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
 
@@ -248,6 +318,7 @@ class Segment(_message.Message):
     START_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     SEQUENCES_FIELD_NUMBER: _builtins.int
+    OPENED_US_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     epoch: _builtins.int
     """Fencing number, at least 1."""
@@ -256,6 +327,8 @@ class Segment(_message.Message):
     """Offset of the first record: the largest end_offset among the predecessors."""
     end_offset: _builtins.int
     """Absent while the segment is open."""
+    opened_us: _builtins.int
+    """When it was opened, by the leader's clock. 0: not known."""
     @_builtins.property
     def slots(self) -> Global___KeyRange: ...
     @_builtins.property
@@ -283,10 +356,11 @@ class Segment(_message.Message):
         start_offset: _builtins.int = ...,
         end_offset: _builtins.int | None = ...,
         sequences: _abc.Iterable[Global___ProducerSequence] | None = ...,
+        opened_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "slots", b"slots"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "predecessors", b"predecessors", "replicas", b"replicas", "sequences", b"sequences", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "opened_us", b"opened_us", "predecessors", b"predecessors", "replicas", b"replicas", "sequences", b"sequences", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
     _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015
@@ -420,7 +494,7 @@ Global___BrokerInfo: _TypeAlias = BrokerInfo  # noqa: Y015
 
 @_typing.final
 class SegmentLoad(_message.Message):
-    """Traffic of one open segment on its primary, averaged over the report interval."""
+    """Traffic of one open segment on its primary, as decaying averages of two lengths."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -429,17 +503,23 @@ class SegmentLoad(_message.Message):
     BYTES_PER_S_FIELD_NUMBER: _builtins.int
     RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     UNFLUSHED_BYTES_FIELD_NUMBER: _builtins.int
-    HISTOGRAM_FIELD_NUMBER: _builtins.int
+    LONG_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    LONG_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    HISTOGRAM_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
     bytes_per_s: _builtins.float
+    """Over the last seconds, which decides about splits."""
     records_per_s: _builtins.float
     unflushed_bytes: _builtins.int
     """Accepted and not yet fsynced."""
+    long_bytes_per_s: _builtins.float
+    """Over some ten times as long, which with the short averages decides about merges."""
+    long_records_per_s: _builtins.float
     @_builtins.property
-    def histogram(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Records per sixteenth of the segment's range since the last report; empty if unknown."""
+    def histogram_records_per_s(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Records/s of each sixteenth of the segment's range, over the last seconds; empty if unknown."""
 
     def __init__(
         self,
@@ -449,11 +529,13 @@ class SegmentLoad(_message.Message):
         bytes_per_s: _builtins.float = ...,
         records_per_s: _builtins.float = ...,
         unflushed_bytes: _builtins.int = ...,
-        histogram: _abc.Iterable[_builtins.int] | None = ...,
+        long_bytes_per_s: _builtins.float = ...,
+        long_records_per_s: _builtins.float = ...,
+        histogram_records_per_s: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "histogram", b"histogram", "records_per_s", b"records_per_s", "segment", b"segment", "topic", b"topic", "unflushed_bytes", b"unflushed_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "histogram_records_per_s", b"histogram_records_per_s", "long_bytes_per_s", b"long_bytes_per_s", "long_records_per_s", b"long_records_per_s", "records_per_s", b"records_per_s", "segment", b"segment", "topic", b"topic", "unflushed_bytes", b"unflushed_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,164 @@
+"""Groups as protobuf messages and back; see ``messages``."""
+
+from seaweedmq.model.groups import (
+    GroupAssignment,
+    GroupDescription,
+    GroupMember,
+    GroupOpen,
+    GroupSummary,
+    GroupTopic,
+    Ownership,
+    Position,
+    SegmentLag,
+)
+from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.messages import read_start, write_start
+from seaweedmq.rpc.v1 import groups_pb2
+
+# --- members and the coordinator ------------------------------------------------------------------------------------
+
+
+def write_open(opening: GroupOpen) -> groups_pb2.GroupOpen:
+    return groups_pb2.GroupOpen(
+        group=opening.group,
+        topic=str(opening.topic),
+        member=opening.member,
+        incarnation=opening.incarnation,
+        start=write_start(opening.start),
+        client=opening.client,
+    )
+
+
+def read_open(message: groups_pb2.GroupOpen) -> GroupOpen:
+    return GroupOpen(
+        group=message.group,
+        topic=TopicName.parse(message.topic),
+        member=message.member,
+        incarnation=message.incarnation,
+        start=read_start(message.start),
+        client=message.client,
+    )
+
+
+def write_position(position: Position) -> groups_pb2.Position:
+    return groups_pb2.Position(
+        segment=position.segment,
+        generation=position.generation,
+        offset=position.offset,
+        deliveries=position.deliveries,
+    )
+
+
+def read_position(message: groups_pb2.Position) -> Position:
+    return Position(
+        segment=message.segment,
+        generation=message.generation,
+        offset=message.offset,
+        deliveries=dict(message.deliveries),
+    )
+
+
+def write_assignment(assignment: GroupAssignment) -> groups_pb2.GroupAssignment:
+    return groups_pb2.GroupAssignment(
+        generation=assignment.generation,
+        owned=[
+            groups_pb2.Ownership(
+                segment=owned.segment,
+                generation=owned.generation,
+                start=write_start(owned.start),
+                deliveries=owned.deliveries,
+                crashes=owned.crashes,
+            )
+            for owned in assignment.owned
+        ],
+    )
+
+
+def read_assignment(message: groups_pb2.GroupAssignment) -> GroupAssignment:
+    return GroupAssignment(
+        generation=message.generation,
+        owned=tuple(
+            Ownership(
+                segment=owned.segment,
+                generation=owned.generation,
+                start=read_start(owned.start),
+                deliveries=dict(owned.deliveries),
+                crashes=owned.crashes,
+            )
+            for owned in message.owned
+        ),
+    )
+
+
+# --- administration -------------------------------------------------------------------------------------------------
+
+
+def write_summary(summary: GroupSummary) -> groups_pb2.GroupSummary:
+    return groups_pb2.GroupSummary(
+        group=summary.group, topic=str(summary.topic), members=summary.members, generation=summary.generation
+    )
+
+
+def read_summary(message: groups_pb2.GroupSummary) -> GroupSummary:
+    return GroupSummary(
+        group=message.group,
+        topic=TopicName.parse(message.topic),
+        members=message.members,
+        generation=message.generation,
+    )
+
+
+def write_description(description: GroupDescription) -> groups_pb2.GroupDescription:
+    return groups_pb2.GroupDescription(
+        group=description.group, topics=[_write_topic(topic) for topic in description.topics]
+    )
+
+
+def read_description(message: groups_pb2.GroupDescription) -> GroupDescription:
+    return GroupDescription(group=message.group, topics=tuple(_read_topic(topic) for topic in message.topics))
+
+
+def _write_topic(topic: GroupTopic) -> groups_pb2.GroupTopic:
+    return groups_pb2.GroupTopic(
+        topic=str(topic.topic),
+        generation=topic.generation,
+        start=write_start(topic.start),
+        members=[
+            groups_pb2.GroupMember(id=m.id, client=m.client, connected=m.connected, segments=m.segments)
+            for m in topic.members
+        ],
+        segments=[
+            groups_pb2.SegmentLag(
+                segment=s.segment,
+                owner=s.owner,
+                committed=s.committed,
+                end_offset=s.end_offset,
+                lag_records=s.lag_records,
+            )
+            for s in topic.segments
+        ],
+        finished=topic.finished,
+    )
+
+
+def _read_topic(message: groups_pb2.GroupTopic) -> GroupTopic:
+    return GroupTopic(
+        topic=TopicName.parse(message.topic),
+        generation=message.generation,
+        start=read_start(message.start),
+        members=tuple(
+            GroupMember(id=m.id, client=m.client, connected=m.connected, segments=tuple(m.segments))
+            for m in message.members
+        ),
+        segments=tuple(
+            SegmentLag(
+                segment=s.segment,
+                owner=s.owner,
+                committed=s.committed if s.HasField("committed") else None,
+                end_offset=s.end_offset,
+                lag_records=s.lag_records,
+            )
+            for s in message.segments
+        ),
+        finished=tuple(message.finished),
+    )
