@@ -169,6 +169,7 @@ class Broker:
         await session.open(info)
         log.info("broker %s at %s", broker_id, self.address)
         self._term = self._make_term(info, session)
+        self._view.look_again()  # segments may have been assigned to the new id before etcd's answer was here
         return self._term
 
     async def _terms(self, term: Term) -> None:

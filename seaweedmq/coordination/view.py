@@ -102,6 +102,10 @@ class ClusterView:
             await self._changed.wait()
         return self.changes
 
+    def look_again(self) -> None:
+        """Count as a change, though the metadata is the same: what is decided by it depends on something else, too."""
+        self._announce(self.revision)
+
     async def _follow(self) -> None:
         watch = self._store.watch(keys.ROOT, self.revision + 1)
         try:

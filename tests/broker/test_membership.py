@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -361,3 +362,25 @@ async def test_a_publisher_of_a_sealed_segment_needs_no_log_file(bed: Bed) -> No
         await stream.send(OPEN)
         sealed = await stream.receive()
         assert (sealed.end_offset, sealed.next_sequence, sealed.successors) == (3, 3, (1,)), state
+
+
+@story
+async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registered_is_served(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    leader = bed.leader()
+    other = next(h for h in hosts if h is not leader)
+    transact = other.meta.transact
+
+    async def slowly_answered(*args: Any) -> int | None:
+        revision = await transact(*args)
+        await asyncio.sleep(1.0)
+        return revision
+
+    other.meta.transact = slowly_answered  # type: ignore[method-assign]
+    bed.etcd.server.expire_lease(lease_of(other))
+    await bed.until(lambda: len(leader.broker._view.brokers) == 1)
+    await bed.until(lambda: len(leader.broker._view.brokers) == 2)
+    description = await bed.topic(leader, segments=2)
+    assigned = {(NAME, s.id) for s in description.segments if s.primary not in (leader.broker.id, other.broker.id)}
+    assert assigned
+    await bed.until(lambda: assigned <= other.broker._owned.keys())
