@@ -1,0 +1,39 @@
+"""A process that joins a group at the address given, blocks its event loop for the seconds given, then commits."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+
+from seaweedmq.model import groups as g
+from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.rpc.client import GrpcDialer
+from tests.rpc.fake_broker import NAME
+
+
+def burn(seconds: float) -> None:
+    """Pure Python that never lets the event loop run, as a careless handler may be."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(1000))
+
+
+async def member(address: str, busy_s: float) -> None:
+    """Say ``joined`` and, when the commit came back, ``committed``."""
+    busy_over = asyncio.Event()
+
+    async def requests() -> AsyncIterator[g.GroupRequest]:
+        yield g.GroupOpen(group="billing", topic=NAME, member="m-1", incarnation=7, start=EARLIEST, client="test")
+        await busy_over.wait()
+        yield g.GroupCommit(1, ())
+
+    dialer = GrpcDialer()
+    async for reply in dialer.dial(address).join_group(requests()):
+        print("joined" if isinstance(reply, g.GroupAssignment) else "committed", flush=True)
+        burn(busy_s)
+        busy_over.set()
+    await dialer.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(member(sys.argv[1], float(sys.argv[2])))
