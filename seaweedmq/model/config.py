@@ -55,6 +55,8 @@ class BrokerConfig:
     """A member whose stream broke and did not come back for so long is out of its group."""
     group_revoke_timeout_s: float = 300.0
     """A member that does not let go of a segment for so long loses it: its handlers may take minutes."""
+    group_rebalance_delay_s: float = 0.2
+    """Members that come or go within this time are shared out to in one go."""
     group_members_max: int = 1_000
     groups_max: int = 10_000
     producers_per_segment_max: int = 1_000

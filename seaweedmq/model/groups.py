@@ -30,6 +30,9 @@ class GroupOpen:
     """Where the group begins if it never read this topic; ignored otherwise."""
     client: str
     """Host and process, for people."""
+    held: Mapping[int, int]
+    """Segment -> generation of what this incarnation still reads; empty at first. What the member was told to let go
+    and does not hold any more counts as released: the report may have been lost with the last stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,8 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAssignment:
-    """The whole of what the member should own from now on."""
+    """The whole of what the member should own from now on. An ownership (segment and generation) that was withdrawn
+    never comes back; the segment may, in a later generation."""
 
     generation: int
     """Of the group; rises with each change of owners."""
