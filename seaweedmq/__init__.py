@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from seaweedmq.client.config import ClientConfig
     from seaweedmq.client.messages import Message
     from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
-    from seaweedmq.client.sync import Admin, Client, Publisher, Subscriber
+    from seaweedmq.client.sync import Client, Publisher, Subscriber
+    from seaweedmq.client.sync_admin import Admin
     from seaweedmq.ports import Dialer, Environment
 
 __version__ = "0.1.0"
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Admin": "seaweedmq.client.sync",
+    "Admin": "seaweedmq.client.sync_admin",
     "Client": "seaweedmq.client.sync",
     "Publisher": "seaweedmq.client.sync",
     "Subscriber": "seaweedmq.client.sync",
