@@ -16,11 +16,13 @@ from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader import Leader
+from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
+from seaweedmq.broker.ownership import Ownership
 from seaweedmq.broker.publish import PublishService
-from seaweedmq.broker.segment import OpenSegment, SegmentContext
+from seaweedmq.broker.segment import SegmentContext
 from seaweedmq.broker.subscribe import SubscribeService
 from seaweedmq.broker.term import Term
 from seaweedmq.codec import keys
@@ -32,10 +34,9 @@ from seaweedmq.errors import (
     InvalidArgument,
     NotFound,
     SeaweedMQError,
-    StaleMetadata,
     Unavailable,
 )
-from seaweedmq.model.broker import BrokerInfo, BrokerLoad, ClusterStatus
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad
 from seaweedmq.model.config import MIB, BrokerConfig
 from seaweedmq.model.protocol import (
     PublishReply,
@@ -54,8 +55,7 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ TRANSIT_BYTES = 96 * MIB
 BUFFER_BYTES_MIN = 32 * MIB
 
 
-class Broker:
+class Broker(LeaderCalls):
     """A broker process without its network server. Implements ``ports.BrokerApi``.
 
     ``failed`` ends with the error that made going on impossible; it is cancelled by ``stop``.
@@ -86,6 +86,8 @@ class Broker:
         converter: TableConverter,
         address: str,
     ) -> None:
+        self._view = ClusterView(meta, env.rng)
+        super().__init__(Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s))
         self.address = address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
@@ -94,8 +96,13 @@ class Broker:
         self._meta = meta
         self._dialer = dialer
         self._converter = converter
-        self._view = ClusterView(meta, env.rng)
-        self._owned: dict[tuple[TopicName, int], OpenSegment] = {}
+        self._ownership = Ownership(
+            view=self._view,
+            open_segments_max=config.open_segments_max,
+            term=lambda: self._term,
+            context=self._segment_context,
+        )
+        self._owned = self._ownership.segments
         buffers = _buffer_bytes(config)
         # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
         self._replica_budget = MemoryBudget(buffers // 3)
@@ -104,10 +111,8 @@ class Broker:
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
         self._subscribe = SubscribeService(config, self._lookup, store)
-        self._forward = Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._term: Term | None = None
-        self._stopping = False
         self._draining = False
 
     @property
@@ -129,7 +134,7 @@ class Broker:
         first = await self._enter()
         await self._view.ready()
         self._spawn(self._terms(first), "terms")
-        self._spawn(self._follow_view(), "segments")
+        self._spawn(self._ownership.run(), "segments")
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
@@ -140,9 +145,7 @@ class Broker:
                     await self._drain_self()
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
-        self._stopping = True
-        await asyncio.gather(*(segment.drain(DRAIN_TIMEOUT_S) for segment in self._owned.values()))
-        self._owned.clear()
+        await self._ownership.drain(DRAIN_TIMEOUT_S)
         if self._term:
             await self._term.end()
         for task in self._tasks:
@@ -179,8 +182,7 @@ class Broker:
             await term.session.lost.wait()
             log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
-            await asyncio.gather(*(segment.close(gone) for segment in self._owned.values()))
-            self._owned.clear()
+            await self._ownership.drop(gone)
             term.followers.close()
             await term.end()
             rejoining = AsyncRetrying(
@@ -189,61 +191,19 @@ class Broker:
             )
             term = await rejoining(self._enter)
 
-    async def _follow_view(self) -> None:
-        """Own what the metadata assigns to this broker, and nothing else."""
-        while True:
-            seen = self._view.changes
-            await self._reconcile()
-            await self._view.wait_change(seen)
-
-    async def _reconcile(self) -> None:
-        if self._term is None or not self._may_own():
-            return
-        self._term.followers.forget_sealed()
-        for key, owned in list(self._owned.items()):
-            segment = self._view.segments.get(key[0], {}).get(key[1])
-            topic = self._view.topics.get(key[0])
-            if topic is None or segment is None or topic.uid != owned.topic.uid:
-                self._owned.pop(key, None)  # the loss of the lease may drop everything while one is closed
-                await owned.close(NotFound(f"topic {key[0]} was deleted"))
-            elif not segment.is_open or segment.primary != self._term.id:
-                self._owned.pop(key, None)
-                await owned.close(StaleMetadata(f"segment {segment} was sealed: go on in its successors"))
-            elif owned.topic is not topic:
-                owned.update(topic)
-        if not self._may_own():
-            return
-        for name, segments in self._view.segments.items():
-            topic = self._view.topics.get(name)
-            for segment in segments.values() if topic else ():
-                if segment.is_open and segment.primary == self._term.id and (name, segment.id) not in self._owned:
-                    assert topic is not None
-                    self._own(topic, segment)
-
-    def _may_own(self) -> bool:
-        """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
-        view shows it sealed."""
-        return not self._stopping and self._term is not None and not self._term.session.lost.is_set()
-
-    def _own(self, topic: Topic, segment: Segment) -> None:
-        assert self._term is not None
-        if len(self._owned) >= self._config.open_segments_max:
-            log.error("%s not opened: open_segments_max is %d", segment, self._config.open_segments_max)
-            return
-        context = SegmentContext(
+    def _segment_context(self, term: Term) -> SegmentContext:
+        return SegmentContext(
             config=self._config,
             store=self._store,
             budget=self._budget,
             group_sync=self._group_sync,
-            writer_id=self._term.id,
-            lease_alive=self._term.session.alive,
+            writer_id=term.id,
+            lease_alive=term.session.alive,
             wall_us=self._env.wall_us,
             spawn=partial(self._spawn, may_end=True),
             dial=self._dial,
             suspect=self._report_suspicion,
         )
-        owned = self._owned[segment.topic, segment.id] = OpenSegment(topic, segment, context)
-        owned.start()
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, *, may_end: bool = False) -> asyncio.Task[None]:
         """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why.
@@ -301,10 +261,6 @@ class Broker:
             raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
 
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """See ``ports.BrokerApi``."""
-        await self._forward.by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
-
     async def _report_suspicion(self, suspicion: Suspicion) -> None:
         """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
         reporting = AsyncRetrying(
@@ -326,29 +282,7 @@ class Broker:
             raise Unavailable(f"broker {broker_id} is gone")
         return self._dialer.dial(info.address)
 
-    # --- administration: answered by the leader, forwarded by everybody else ------------------------------------------
-
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
-        return await self._forward.by_leader(
-            lambda leader: leader.create_topic(spec), lambda api: api.create_topic(spec)
-        )
-
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
-        return await self._forward.by_leader(
-            lambda leader: leader.alter_topic(name, change), lambda api: api.alter_topic(name, change)
-        )
-
-    async def delete_topic(self, name: TopicName) -> None:
-        """See ``ports.BrokerApi``."""
-        await self._forward.by_leader(lambda leader: leader.delete_topic(name), lambda api: api.delete_topic(name))
-
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
-        return await self._forward.by_leader(
-            lambda leader: leader.adopt_schema(name, schema), lambda api: api.adopt_schema(name, schema)
-        )
+    # --- administration ---------------------------------------------------------------------------------------------
 
     async def drain_broker(self, broker: str) -> None:
         """See ``ports.BrokerApi``."""
@@ -379,14 +313,6 @@ class Broker:
     def _others_stay(self) -> bool:
         return any(b.id != self.id and not b.draining for b in self._view.brokers.values())
 
-    async def cluster_status(self) -> ClusterStatus:
-        """See ``ports.BrokerApi``."""
-
-        async def local(leader: Leader) -> ClusterStatus:
-            return leader.status()
-
-        return await self._forward.by_leader(local, lambda api: api.cluster_status())
-
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
         await self._leader().report_load(reports)
@@ -398,7 +324,7 @@ class Broker:
     async def describe_topic(self, name: TopicName) -> TopicDescription:
         """See ``ports.BrokerApi``."""
         await self._catch_up(name)
-        return self._leader().description(name)
+        return self._leader().metadata.description(name)
 
     async def _catch_up(self, name: TopicName) -> None:
         """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
@@ -434,7 +360,7 @@ class Broker:
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
         await self._catch_up(name)
-        description = self._leader().description(name)
+        description = self._leader().metadata.description(name)
         primaries = sorted({s.primary for s in description.segments if s.is_open})
         gone = [p for p in primaries if p not in description.addresses]
         if gone:

@@ -311,7 +311,7 @@ async def test_statistics_are_gathered_from_every_primary(bed: Bed) -> None:
         stats = await host.api.topic_stats(NAME)
         assert [(s.segment, s.high_watermark, s.flushed_offset) for s in stats] == [(n, n + 1, n + 1) for n in range(6)]
     leader = bed.leader()
-    await bed.until(lambda: len(leader.broker._leader()._loads) == 3)
+    await bed.until(lambda: len(leader.broker._leader().placement.loads) == 3)
     await asyncio.sleep(1.1)
     status = await hosts[0].api.cluster_status()
     assert sum(b.open_segments for b in status.brokers) == 6

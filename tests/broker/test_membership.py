@@ -261,21 +261,21 @@ async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
     assert not any(h.has_failed for h in hosts)
     assert 20 < answers < 600
     monkeypatch.undo()
-    await bed.until(lambda: leader.broker._leader()._loads.keys() == {h.broker.id for h in hosts}, 30)
+    await bed.until(lambda: leader.broker._leader().placement.loads.keys() == {h.broker.id for h in hosts}, 30)
 
 
 @story
 async def test_brokers_report_to_a_new_leader_though_the_old_one_is_only_frozen(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     old = bed.leader()
-    await bed.until(lambda: len(old.broker._leader()._loads) == 3)
+    await bed.until(lambda: len(old.broker._leader().placement.loads) == 3)
     old.freeze()
     others = [h for h in hosts if h is not old]
     await bed.until(lambda: any(h.broker._leader().leading for h in others))
     new = next(h for h in others if h.broker._leader().leading)
-    await bed.until(lambda: new.broker._leader()._loads.keys() == {h.broker.id for h in others}, 5)
+    await bed.until(lambda: new.broker._leader().placement.loads.keys() == {h.broker.id for h in others}, 5)
     old.thaw()
-    await bed.until(lambda: len(new.broker._leader()._loads) == 3)
+    await bed.until(lambda: len(new.broker._leader().placement.loads) == 3)
 
 
 @story

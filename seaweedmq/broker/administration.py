@@ -1,0 +1,155 @@
+"""Topics by hand: the leader creates, alters and deletes them."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from seaweedmq.broker.documents import Documents
+from seaweedmq.broker.metadata import Conflict, Metadata, segment_put
+from seaweedmq.broker.placement import Placement
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.core.topology import Change, altered, check_spec, new_topic
+from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, Unavailable
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import Compare, Delete, Put, SegmentStore
+
+PUTS_PER_TRANSACTION = 100
+
+
+class Administration:
+    """The leader's answers to the calls about topics; see ``ports.BrokerApi``."""
+
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        documents: Documents,
+        placement: Placement,
+        store: SegmentStore,
+        rng: random.Random,
+        wall_us: Callable[[], int],
+        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        open_segments_max: int,
+    ) -> None:
+        self._metadata = metadata
+        self._documents = documents
+        self._placement = placement
+        self._store = store
+        self._rng = rng
+        self._wall_us = wall_us
+        self._stats = stats
+        self._open_segments_max = open_segments_max
+        self._creating = asyncio.Lock()
+        """One creation at a time: two of one name would mix their segments."""
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        check_spec(spec)
+        if spec.schema is not None:
+            spec = replace(spec, schema=_normal(spec.schema))
+        async with self._creating:
+            return await self._create(spec)
+
+    async def _create(self, spec: TopicSpec) -> TopicDescription:
+        if spec.name in self._metadata.view.topics:
+            raise _taken(spec.name)
+        await self._store.check()
+        await self._documents.delete(spec.name)
+        placement = self._placement.of_topic(spec)
+        self._check_room(spec, placement)
+        change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
+        key = keys.topic_key(spec.name)
+        absent = Compare(key, create_revision=0)
+        transact = self._metadata.transact
+        # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last. A
+        # leader that died in between may have left some, which would not fit ours.
+        if await transact([absent], [Delete(keys.segments_prefix(spec.name), prefix=True)]) is None:
+            raise _taken(spec.name)
+        for start in range(0, len(change.segments), PUTS_PER_TRANSACTION):
+            chunk = change.segments[start : start + PUTS_PER_TRANSACTION]
+            puts: list[Put | Delete] = [segment_put(s) for s in chunk]
+            if await transact([absent], puts) is None:
+                raise _taken(spec.name)
+        revision = await transact([absent], [Put(key, topic_to_json(change.topic))])
+        if revision is None:
+            raise _taken(spec.name)
+        return await self._changed(spec.name, revision)
+
+    def _check_room(self, spec: TopicSpec, placement: Sequence[tuple[str, ...]]) -> None:
+        counts = Counter(self._placement.open_segments())
+        counts.update(broker for replicas in placement for broker in replicas)
+        if max(counts.values(), default=0) > self._open_segments_max:
+            raise ResourceExhausted(
+                f"{spec.segments} segments of {spec.name} are more than the brokers have room for, "
+                f"{self._open_segments_max} open segments each: add brokers, or raise open_segments_max on all"
+            )
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._update(name, lambda topic: altered(topic, change))
+
+    async def delete_topic(self, name: TopicName) -> None:
+        """See ``ports.BrokerApi``."""
+        async for attempt in self._metadata.on_conflict():
+            with attempt:
+                topic = self._metadata.topic(name)
+                revision = await self._metadata.transact(
+                    [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
+                    [Delete(keys.topic_key(name)), Delete(keys.segments_prefix(name), prefix=True)],
+                )
+                if revision is None:
+                    raise Conflict(f"{name} was changed by somebody else at the same time: try again")
+        self._documents.expect_deletion(name, topic.uid)
+        await self._metadata.view.wait_revision(revision or 0)
+        await self._documents.delete(name)
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        schema = _normal(schema)
+        topic = self._metadata.topic(name)
+        if topic.schema is None:
+            stats = await self._stats(name)
+            silent = {s.id for s in self._metadata.description(name).segments if s.is_open} - {s.segment for s in stats}
+            if silent:
+                raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
+            if any(s.high_watermark > 0 for s in stats):
+                raise InvalidArgument(
+                    f"topic {name} holds plain records already and can not get a schema: create a new topic for tables"
+                )
+        return await self._update(name, lambda topic: _with_schema(topic, schema))
+
+    async def _update(self, name: TopicName, edit: Callable[[Topic], Topic]) -> TopicDescription:
+        async for attempt in self._metadata.on_conflict():
+            with attempt:
+                topic = self._metadata.topic(name)
+                new = edit(topic)
+                if new == topic:
+                    return self._metadata.description(name)
+                return await self._changed(name, await self._metadata.write(Change(new, ())))
+        raise AssertionError("tenacity ends with a result or an error")
+
+    async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
+        await self._metadata.view.wait_revision(revision)
+        self._documents.expect([name])
+        await self._documents.write_due()
+        return self._metadata.description(name)
+
+
+def _taken(name: TopicName) -> AlreadyExists:
+    return AlreadyExists(f"topic {name} exists: choose another name, or alter it")
+
+
+def _normal(schema: bytes) -> bytes:
+    """The one form in which equal schemas have equal bytes."""
+    return schema_to_bytes(schema_from_bytes(schema))
+
+
+def _with_schema(topic: Topic, schema: bytes) -> Topic:
+    if topic.schema is not None and topic.schema != schema:
+        raise InvalidArgument(f"topic {topic.name} has another schema already: send tables that fit it")
+    return replace(topic, schema=schema)

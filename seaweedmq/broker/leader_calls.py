@@ -1,0 +1,55 @@
+"""The calls that only the leader can answer: answered here if this broker leads, else forwarded to the one that does.
+
+Only shells: the leader's parts do the work.
+"""
+
+from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.leader import Leader
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.replication import Suspicion
+from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
+
+
+class LeaderCalls:
+    """Part of ``ports.BrokerApi``; see there."""
+
+    def __init__(self, forward: Forwarding) -> None:
+        self._forward = forward
+
+    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.administration.create_topic(spec), lambda api: api.create_topic(spec)
+        )
+
+    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.administration.alter_topic(name, change), lambda api: api.alter_topic(name, change)
+        )
+
+    async def delete_topic(self, name: TopicName) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._forward.by_leader(
+            lambda leader: leader.administration.delete_topic(name), lambda api: api.delete_topic(name)
+        )
+
+    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.administration.adopt_schema(name, schema),
+            lambda api: api.adopt_schema(name, schema),
+        )
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._forward.by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
+
+    async def cluster_status(self) -> ClusterStatus:
+        """See ``ports.BrokerApi``."""
+
+        async def local(leader: Leader) -> ClusterStatus:
+            return leader.status()
+
+        return await self._forward.by_leader(local, lambda api: api.cluster_status())

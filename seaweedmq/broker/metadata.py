@@ -1,0 +1,98 @@
+"""Topics and segments as the leader reads and writes them: read from the view, written in guarded transactions.
+
+Every write compares the lock's creation revision, so that a deposed leader changes nothing.
+"""
+
+from collections.abc import Sequence
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.topology import Change
+from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import Compare, Delete, Put
+
+CONFLICT_TIMEOUT_S = 10.0
+
+
+class Conflict(Unavailable):
+    """The metadata moved on between reading and writing."""
+
+
+class Metadata:
+    """What topics and segments there are, and the only way in which the leader changes them."""
+
+    def __init__(self, view: ClusterView, election: Election) -> None:
+        self.view = view
+        self._election = election
+
+    @property
+    def leading(self) -> bool:
+        """Whether this broker surely leads now."""
+        return self._election.revision is not None
+
+    def topic(self, name: TopicName) -> Topic:
+        """NotFound."""
+        topic = self.view.topics.get(name)
+        if topic is None:
+            raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
+        return topic
+
+    def description(self, name: TopicName) -> TopicDescription:
+        """The topic with its segments; NotFound."""
+        return TopicDescription(
+            topic=self.topic(name),
+            segments=tuple(sorted(self.view.segments.get(name, {}).values(), key=lambda s: s.id)),
+            addresses={broker.id: broker.address for broker in self.view.brokers.values()},
+        )
+
+    def open_segments(self) -> list[Segment]:
+        """Of all topics."""
+        return [
+            segment
+            for name, segments in self.view.segments.items()
+            if name in self.view.topics
+            for segment in segments.values()
+            if segment.is_open
+        ]
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """See ``Election.transact``."""
+        return await self._election.transact(compares, then)
+
+    async def write(self, change: Change, compares: Sequence[Compare] = ()) -> int:
+        """Write the topic and its changed segments, if the topic is as the view has it; the revision.
+
+        Raises:
+            Conflict: it is not, or another compare failed.
+            Fenced: this broker does not lead.
+            Unavailable: it may or may not have happened.
+        """
+        name = change.topic.name
+        revision = await self.transact(
+            [Compare(keys.topic_key(name), mod_revision=self.view.topic_revision(name)), *compares],
+            [Put(keys.topic_key(name), topic_to_json(change.topic)), *map(segment_put, change.segments)],
+        )
+        if revision is None:
+            raise Conflict(f"{name} was changed by somebody else at the same time: try again")
+        return revision
+
+    def on_conflict(self) -> AsyncRetrying:
+        """Again when the metadata moved on meanwhile."""
+        return AsyncRetrying(
+            retry=retry_if_exception_type(Conflict),
+            wait=wait_random_exponential(multiplier=0.02, max=0.5),
+            stop=stop_after_delay(CONFLICT_TIMEOUT_S),
+            reraise=True,
+        )
+
+
+def segment_put(segment: Segment) -> Put:
+    """Write one segment."""
+    return Put(keys.segment_key(segment.topic, segment.id), segment_to_json(segment))
