@@ -5,22 +5,11 @@
 """
 
 import base64
-import json
-import math
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import TypeVar, cast
 
-from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-
-METADATA_VERSION = 1
-UINT_MAX = 2**64 - 1
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import Durability, Scaling, Topic
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
@@ -73,22 +62,22 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
 
 def topic_to_json(topic: Topic) -> bytes:
     """Inverse of :func:`topic_from_json`."""
-    return _dump(topic_fields(topic))
+    return to_json(topic_fields(topic))
 
 
 def segment_to_json(segment: Segment) -> bytes:
     """Inverse of :func:`segment_from_json`."""
-    return _dump(segment_fields(segment))
+    return to_json(segment_fields(segment))
 
 
 def broker_to_json(info: BrokerInfo) -> bytes:
     """Inverse of :func:`broker_from_json`."""
-    return _dump(broker_fields(info))
+    return to_json(broker_fields(info))
 
 
 def topic_from_json(data: bytes) -> Topic:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = _Fields("topic", data)
+    fields = Fields("topic", data)
     return Topic(
         name=fields.topic_name("name"),
         uid=fields.uint("uid"),
@@ -105,7 +94,7 @@ def topic_from_json(data: bytes) -> Topic:
 
 def segment_from_json(data: bytes) -> Segment:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = _Fields("segment", data)
+    fields = Fields("segment", data)
     segment = Segment(
         topic=fields.topic_name("topic"),
         id=fields.uint("id"),
@@ -130,7 +119,7 @@ def segment_from_json(data: bytes) -> Segment:
 
 def broker_from_json(data: bytes) -> BrokerInfo:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = _Fields("broker", data)
+    fields = Fields("broker", data)
     return BrokerInfo(
         id=fields.text("id"),
         address=fields.text("address"),
@@ -139,121 +128,3 @@ def broker_from_json(data: bytes) -> BrokerInfo:
         version=fields.text("version"),
         draining=fields.flag("draining"),
     )
-
-
-def _dump(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-class _Fields:
-    """A JSON object whose fields are checked as they are taken."""
-
-    def __init__(self, what: str, data: bytes) -> None:
-        self._what = what
-        try:
-            values: object = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise Corrupt(
-                f"{what} metadata of {len(data)} bytes is not JSON ({error}): {bytes(data[:40])!r}"
-            ) from error
-        if not isinstance(values, dict):
-            raise Corrupt(f"{what} metadata is {type(values).__name__}, not a JSON object: {bytes(data[:40])!r}")
-        self._values = cast("dict[str, object]", values)
-        version = self.uint("v", low=1)
-        if version != METADATA_VERSION:
-            raise Unsupported(
-                f"{what} metadata has version {version}, this build reads {METADATA_VERSION}: upgrade this broker"
-            )
-
-    def corrupt(self, field: str, rule: str) -> Corrupt:
-        shown = repr(self._values.get(field, "missing"))[:80]
-        return Corrupt(f"{self._what} metadata has an unreadable {field!r} ({shown}): {rule}")
-
-    def uint(self, field: str, low: int = 0) -> int:
-        return self._as_uint(field, self._values.get(field), low)
-
-    def optional_uint(self, field: str) -> int | None:
-        value = self._values.get(field)
-        return None if value is None else self._as_uint(field, value)
-
-    def uints(self, field: str) -> tuple[int, ...]:
-        return tuple(self._as_uint(field, item) for item in self._items(field))
-
-    def optional_seconds(self, field: str) -> float | None:
-        value = self._values.get(field)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise self.corrupt(field, "it is a number of seconds from 0")
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise self.corrupt(field, "it is a number of seconds that fits a float") from error
-
-    def text(self, field: str) -> str:
-        return self._as_text(field, self._values.get(field))
-
-    def flag(self, field: str) -> bool:
-        """False if absent: older brokers do not write it."""
-        return self._values.get(field) is True
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        return tuple(self._as_text(field, item) for item in self._items(field))
-
-    def optional_bytes(self, field: str) -> bytes | None:
-        value = self._values.get(field)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise self.corrupt(field, "it is base64")
-        try:
-            return base64.b64decode(value, validate=True)
-        except ValueError as error:
-            raise self.corrupt(field, "it is base64") from error
-
-    def choice(self, field: str, kind: type[_Choice]) -> _Choice:
-        try:
-            return kind(self.text(field))
-        except ValueError as error:
-            raise self.corrupt(field, f"it is one of {', '.join(kind)}") from error
-
-    def topic_name(self, field: str) -> TopicName:
-        try:
-            return TopicName.parse(self.text(field))
-        except InvalidArgument as error:
-            raise self.corrupt(field, str(error)) from error
-
-    def key_range(self, field: str) -> KeyRange:
-        edges = self.uints(field)
-        try:
-            lo, hi = edges
-            return KeyRange(lo, hi)
-        except (ValueError, InvalidArgument) as error:
-            raise self.corrupt(field, "it is [lo, hi) on the ring") from error
-
-    def sequences(self, field: str) -> tuple[ProducerSequence, ...]:
-        found = []
-        for item in self._items(field):
-            if not isinstance(item, list) or len(item) != 3:
-                raise self.corrupt(field, "each is [producer_id, producer_epoch, next_sequence]")
-            producer_id, producer_epoch, next_sequence = (self._as_uint(field, part) for part in item)
-            found.append(
-                ProducerSequence(producer_id=producer_id, producer_epoch=producer_epoch, next_sequence=next_sequence)
-            )
-        return tuple(found)
-
-    def _items(self, field: str) -> Sequence[object]:
-        value = self._values.get(field)
-        if not isinstance(value, list):
-            raise self.corrupt(field, "it is a list")
-        return value
-
-    def _as_uint(self, field: str, value: object, low: int = 0) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= UINT_MAX:
-            raise self.corrupt(field, f"it is an integer from {low} to {UINT_MAX}")
-        return value
-
-    def _as_text(self, field: str, value: object) -> str:
-        if not isinstance(value, str) or not value or not value.isprintable():
-            raise self.corrupt(field, "it is a text of one or more printable characters")
-        return value
