@@ -26,6 +26,7 @@ def write_open(opening: GroupOpen) -> groups_pb2.GroupOpen:
         incarnation=opening.incarnation,
         start=write_start(opening.start),
         client=opening.client,
+        held=opening.held,
     )
 
 
@@ -37,6 +38,7 @@ def read_open(message: groups_pb2.GroupOpen) -> GroupOpen:
         incarnation=message.incarnation,
         start=read_start(message.start),
         client=message.client,
+        held=dict(message.held),
     )
 
 

@@ -23,7 +23,9 @@ async def member(address: str, busy_s: float) -> None:
     busy_over = asyncio.Event()
 
     async def requests() -> AsyncIterator[g.GroupRequest]:
-        yield g.GroupOpen(group="billing", topic=NAME, member="m-1", incarnation=7, start=EARLIEST, client="test")
+        yield g.GroupOpen(
+            group="billing", topic=NAME, member="m-1", incarnation=7, start=EARLIEST, client="test", held={}
+        )
         await busy_over.wait()
         yield g.GroupCommit(1, ())
 

@@ -146,7 +146,9 @@ async def test_the_administration_of_groups_arrives_as_it_was_asked_for(fake, br
 
 async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
     said = [
-        g.GroupOpen(group="billing", topic=NAME, member="m-1", incarnation=7, start=p.LATEST, client="host/1"),
+        g.GroupOpen(
+            group="billing", topic=NAME, member="m-1", incarnation=7, start=p.LATEST, client="host/1", held={0: 1}
+        ),
         g.GroupCommit(1, (g.Position(segment=0, generation=1, offset=5, deliveries={7: 2}),)),
         g.GroupReleased({0: 1}),
         g.GroupLeave(),

@@ -132,7 +132,16 @@ STATUSES = st.builds(
 STARTS = st.builds(Start, st.sampled_from(StartKind), I64)
 DELIVERIES = st.dictionaries(U64, U32, max_size=3)
 GROUP_REQUESTS = st.one_of(
-    st.builds(g.GroupOpen, group=TEXTS, topic=NAMES, member=TEXTS, incarnation=U64, start=STARTS, client=TEXTS),
+    st.builds(
+        g.GroupOpen,
+        group=TEXTS,
+        topic=NAMES,
+        member=TEXTS,
+        incarnation=U64,
+        start=STARTS,
+        client=TEXTS,
+        held=st.dictionaries(U32, U64, max_size=3),
+    ),
     st.builds(
         g.GroupCommit,
         U64,

@@ -25,13 +25,15 @@ _sym_db = _symbol_database.Default()
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19seaweedmq/v1/groups.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"\xcb\x01\n\x0cGroupRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.seaweedmq.v1.GroupOpenH\x00\x12+\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x19.seaweedmq.v1.GroupCommitH\x00\x12/\n\x08released\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.GroupReleasedH\x00\x12)\n\x05leave\x18\x04 \x01(\x0b\x32\x18.seaweedmq.v1.GroupLeaveH\x00\x42\t\n\x07request\"\x82\x01\n\tGroupOpen\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\"\n\x05start\x18\x05 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\"\xae\x01\n\x08Position\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12:\n\ndeliveries\x18\x04 \x03(\x0b\x32&.seaweedmq.v1.Position.DeliveriesEntry\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x0bGroupCommit\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\tpositions\x18\x02 \x03(\x0b\x32\x16.seaweedmq.v1.Position\"}\n\rGroupReleased\x12;\n\x08segments\x18\x01 \x03(\x0b\x32).seaweedmq.v1.GroupReleased.SegmentsEntry\x1a/\n\rSegmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x0c\n\nGroupLeave\"}\n\nGroupReply\x12\x33\n\nassignment\x18\x01 \x01(\x0b\x32\x1d.seaweedmq.v1.GroupAssignmentH\x00\x12\x31\n\tcommitted\x18\x02 \x01(\x0b\x32\x1c.seaweedmq.v1.GroupCommittedH\x00\x42\x07\n\x05reply\"M\n\x0fGroupAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.seaweedmq.v1.Ownership\"\xd5\x01\n\tOwnership\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12;\n\ndeliveries\x18\x04 \x03(\x0b\x32\'.seaweedmq.v1.Ownership.DeliveriesEntry\x12\x0f\n\x07\x63rashes\x18\x05 \x01(\r\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x8c\x01\n\x0eGroupCommitted\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12:\n\x07refused\x18\x02 \x03(\x0b\x32).seaweedmq.v1.GroupCommitted.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Q\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0f\n\x07members\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\"K\n\x10GroupDescription\x12\r\n\x05group\x18\x01 \x01(\t\x12(\n\x06topics\x18\x02 \x03(\x0b\x32\x18.seaweedmq.v1.GroupTopic\"\xbd\x01\n\nGroupTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.seaweedmq.v1.GroupMember\x12*\n\x08segments\x18\x05 \x03(\x0b\x32\x18.seaweedmq.v1.SegmentLag\x12\x10\n\x08\x66inished\x18\x06 \x03(\r\"N\n\x0bGroupMember\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x10\n\x08segments\x18\x04 \x03(\r\"{\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x16\n\tcommitted\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x13\n\x0blag_records\x18\x05 \x01(\x04\x42\x0c\n\n_committed2J\n\x06Groups\x12@\n\x04Join\x12\x1a.seaweedmq.v1.GroupRequest\x1a\x18.seaweedmq.v1.GroupReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19seaweedmq/v1/groups.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"\xcb\x01\n\x0cGroupRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.seaweedmq.v1.GroupOpenH\x00\x12+\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x19.seaweedmq.v1.GroupCommitH\x00\x12/\n\x08released\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.GroupReleasedH\x00\x12)\n\x05leave\x18\x04 \x01(\x0b\x32\x18.seaweedmq.v1.GroupLeaveH\x00\x42\t\n\x07request\"\xe0\x01\n\tGroupOpen\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\"\n\x05start\x18\x05 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\x12/\n\x04held\x18\x07 \x03(\x0b\x32!.seaweedmq.v1.GroupOpen.HeldEntry\x1a+\n\tHeldEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xae\x01\n\x08Position\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12:\n\ndeliveries\x18\x04 \x03(\x0b\x32&.seaweedmq.v1.Position.DeliveriesEntry\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x0bGroupCommit\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\tpositions\x18\x02 \x03(\x0b\x32\x16.seaweedmq.v1.Position\"}\n\rGroupReleased\x12;\n\x08segments\x18\x01 \x03(\x0b\x32).seaweedmq.v1.GroupReleased.SegmentsEntry\x1a/\n\rSegmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x0c\n\nGroupLeave\"}\n\nGroupReply\x12\x33\n\nassignment\x18\x01 \x01(\x0b\x32\x1d.seaweedmq.v1.GroupAssignmentH\x00\x12\x31\n\tcommitted\x18\x02 \x01(\x0b\x32\x1c.seaweedmq.v1.GroupCommittedH\x00\x42\x07\n\x05reply\"M\n\x0fGroupAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.seaweedmq.v1.Ownership\"\xd5\x01\n\tOwnership\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12;\n\ndeliveries\x18\x04 \x03(\x0b\x32\'.seaweedmq.v1.Ownership.DeliveriesEntry\x12\x0f\n\x07\x63rashes\x18\x05 \x01(\r\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x8c\x01\n\x0eGroupCommitted\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12:\n\x07refused\x18\x02 \x03(\x0b\x32).seaweedmq.v1.GroupCommitted.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Q\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0f\n\x07members\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\"K\n\x10GroupDescription\x12\r\n\x05group\x18\x01 \x01(\t\x12(\n\x06topics\x18\x02 \x03(\x0b\x32\x18.seaweedmq.v1.GroupTopic\"\xbd\x01\n\nGroupTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.seaweedmq.v1.GroupMember\x12*\n\x08segments\x18\x05 \x03(\x0b\x32\x18.seaweedmq.v1.SegmentLag\x12\x10\n\x08\x66inished\x18\x06 \x03(\r\"N\n\x0bGroupMember\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x10\n\x08segments\x18\x04 \x03(\r\"{\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x16\n\tcommitted\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x13\n\x0blag_records\x18\x05 \x01(\x04\x42\x0c\n\n_committed2J\n\x06Groups\x12@\n\x04Join\x12\x1a.seaweedmq.v1.GroupRequest\x1a\x18.seaweedmq.v1.GroupReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seaweedmq.rpc.v1.groups_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_GROUPOPEN_HELDENTRY']._loaded_options = None
+  _globals['_GROUPOPEN_HELDENTRY']._serialized_options = b'8\001'
   _globals['_POSITION_DELIVERIESENTRY']._loaded_options = None
   _globals['_POSITION_DELIVERIESENTRY']._serialized_options = b'8\001'
   _globals['_GROUPRELEASED_SEGMENTSENTRY']._loaded_options = None
@@ -43,41 +45,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPREQUEST']._serialized_start=70
   _globals['_GROUPREQUEST']._serialized_end=273
   _globals['_GROUPOPEN']._serialized_start=276
-  _globals['_GROUPOPEN']._serialized_end=406
-  _globals['_POSITION']._serialized_start=409
-  _globals['_POSITION']._serialized_end=583
-  _globals['_POSITION_DELIVERIESENTRY']._serialized_start=534
-  _globals['_POSITION_DELIVERIESENTRY']._serialized_end=583
-  _globals['_GROUPCOMMIT']._serialized_start=585
-  _globals['_GROUPCOMMIT']._serialized_end=657
-  _globals['_GROUPRELEASED']._serialized_start=659
-  _globals['_GROUPRELEASED']._serialized_end=784
-  _globals['_GROUPRELEASED_SEGMENTSENTRY']._serialized_start=737
-  _globals['_GROUPRELEASED_SEGMENTSENTRY']._serialized_end=784
-  _globals['_GROUPLEAVE']._serialized_start=786
-  _globals['_GROUPLEAVE']._serialized_end=798
-  _globals['_GROUPREPLY']._serialized_start=800
-  _globals['_GROUPREPLY']._serialized_end=925
-  _globals['_GROUPASSIGNMENT']._serialized_start=927
-  _globals['_GROUPASSIGNMENT']._serialized_end=1004
-  _globals['_OWNERSHIP']._serialized_start=1007
-  _globals['_OWNERSHIP']._serialized_end=1220
-  _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_start=534
-  _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_end=583
-  _globals['_GROUPCOMMITTED']._serialized_start=1223
-  _globals['_GROUPCOMMITTED']._serialized_end=1363
-  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_start=1317
-  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_end=1363
-  _globals['_GROUPSUMMARY']._serialized_start=1365
-  _globals['_GROUPSUMMARY']._serialized_end=1446
-  _globals['_GROUPDESCRIPTION']._serialized_start=1448
-  _globals['_GROUPDESCRIPTION']._serialized_end=1523
-  _globals['_GROUPTOPIC']._serialized_start=1526
-  _globals['_GROUPTOPIC']._serialized_end=1715
-  _globals['_GROUPMEMBER']._serialized_start=1717
-  _globals['_GROUPMEMBER']._serialized_end=1795
-  _globals['_SEGMENTLAG']._serialized_start=1797
-  _globals['_SEGMENTLAG']._serialized_end=1920
-  _globals['_GROUPS']._serialized_start=1922
-  _globals['_GROUPS']._serialized_end=1996
+  _globals['_GROUPOPEN']._serialized_end=500
+  _globals['_GROUPOPEN_HELDENTRY']._serialized_start=457
+  _globals['_GROUPOPEN_HELDENTRY']._serialized_end=500
+  _globals['_POSITION']._serialized_start=503
+  _globals['_POSITION']._serialized_end=677
+  _globals['_POSITION_DELIVERIESENTRY']._serialized_start=628
+  _globals['_POSITION_DELIVERIESENTRY']._serialized_end=677
+  _globals['_GROUPCOMMIT']._serialized_start=679
+  _globals['_GROUPCOMMIT']._serialized_end=751
+  _globals['_GROUPRELEASED']._serialized_start=753
+  _globals['_GROUPRELEASED']._serialized_end=878
+  _globals['_GROUPRELEASED_SEGMENTSENTRY']._serialized_start=831
+  _globals['_GROUPRELEASED_SEGMENTSENTRY']._serialized_end=878
+  _globals['_GROUPLEAVE']._serialized_start=880
+  _globals['_GROUPLEAVE']._serialized_end=892
+  _globals['_GROUPREPLY']._serialized_start=894
+  _globals['_GROUPREPLY']._serialized_end=1019
+  _globals['_GROUPASSIGNMENT']._serialized_start=1021
+  _globals['_GROUPASSIGNMENT']._serialized_end=1098
+  _globals['_OWNERSHIP']._serialized_start=1101
+  _globals['_OWNERSHIP']._serialized_end=1314
+  _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_start=628
+  _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_end=677
+  _globals['_GROUPCOMMITTED']._serialized_start=1317
+  _globals['_GROUPCOMMITTED']._serialized_end=1457
+  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_start=1411
+  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_end=1457
+  _globals['_GROUPSUMMARY']._serialized_start=1459
+  _globals['_GROUPSUMMARY']._serialized_end=1540
+  _globals['_GROUPDESCRIPTION']._serialized_start=1542
+  _globals['_GROUPDESCRIPTION']._serialized_end=1617
+  _globals['_GROUPTOPIC']._serialized_start=1620
+  _globals['_GROUPTOPIC']._serialized_end=1809
+  _globals['_GROUPMEMBER']._serialized_start=1811
+  _globals['_GROUPMEMBER']._serialized_end=1889
+  _globals['_SEGMENTLAG']._serialized_start=1891
+  _globals['_SEGMENTLAG']._serialized_end=2014
+  _globals['_GROUPS']._serialized_start=2016
+  _globals['_GROUPS']._serialized_end=2090
 # @@protoc_insertion_point(module_scope)

@@ -65,12 +65,33 @@ Global___GroupRequest: _TypeAlias = GroupRequest  # noqa: Y015
 class GroupOpen(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class HeldEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     GROUP_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     MEMBER_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     topic: _builtins.str
     """"namespace/name" """
@@ -84,6 +105,12 @@ class GroupOpen(_message.Message):
     def start(self) -> _types_pb2.Start:
         """Where the group begins if it never read this topic; ignored otherwise."""
 
+    @_builtins.property
+    def held(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """Segment -> generation of what this incarnation still reads; empty at first. What the member was told to let go and
+        does not hold any more counts as released.
+        """
+
     def __init__(
         self,
         *,
@@ -93,10 +120,11 @@ class GroupOpen(_message.Message):
         incarnation: _builtins.int = ...,
         start: _types_pb2.Start | None = ...,
         client: _builtins.str = ...,
+        held: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "group", b"group", "incarnation", b"incarnation", "member", b"member", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "group", b"group", "held", b"held", "incarnation", b"incarnation", "member", b"member", "start", b"start", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
