@@ -24,7 +24,7 @@ def to_json(fields: Mapping[str, object]) -> bytes:
 
 
 class Fields:
-    """A JSON object whose fields are checked as they are taken: every method raises Corrupt for what it can not read."""
+    """A JSON object whose fields are checked as they are taken. Methods raise Corrupt for what they can not read."""
 
     def __init__(self, what: str, data: bytes) -> None:
         self._what = what
