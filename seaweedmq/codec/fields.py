@@ -14,6 +14,7 @@ from seaweedmq.model.topic import TopicName
 
 METADATA_VERSION = 1
 UINT_MAX = 2**64 - 1
+UINT_DIGITS = len(str(UINT_MAX))
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -130,7 +131,7 @@ class Fields:
         """An object whose names are numbers, as JSON has no other."""
         found = {}
         for name, value in self.entries(field).items():
-            if not (name.isascii() and name.isdigit()):
+            if not (name.isascii() and name.isdigit() and len(name) <= UINT_DIGITS):
                 raise self.corrupt(field, "its names are numbers")
             found[int(name)] = value
         return found

@@ -1,0 +1,93 @@
+"""Values of the etcd keys of groups, in the form of ``codec.metadata``. Unknown fields are ignored.
+
+A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
+segment -> [member, generation, revoking as 0 or 1]; ``crashes`` segment -> count. A committed offset: ``deliveries``
+offset -> count.
+"""
+
+from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
+from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
+from seaweedmq.model.protocol import Start, StartKind
+
+_KINDS: dict[str, StartKind] = {kind.value: kind for kind in StartKind}
+
+
+def group_to_json(record: GroupRecord) -> bytes:
+    """Inverse of :func:`group_from_json`."""
+    return to_json(
+        {
+            "v": METADATA_VERSION,
+            "topic_uid": record.topic_uid,
+            "start": [record.start.kind.value, record.start.value],
+            "horizon": record.horizon,
+            "generation": record.generation,
+            "members": {name: [m.incarnation, m.client, list(m.former)] for name, m in record.members.items()},
+            "owners": {str(s): [o.member, o.generation, int(o.revoking)] for s, o in record.owners.items()},
+            "crashes": {str(s): count for s, count in record.crashes.items()},
+        }
+    )
+
+
+def group_from_json(data: bytes) -> GroupRecord:
+    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    fields = Fields("group", data)
+    record = GroupRecord(
+        topic_uid=fields.uint("topic_uid"),
+        start=_start(fields),
+        horizon=fields.uint("horizon"),
+        generation=fields.uint("generation"),
+        members={name: _member(fields, value) for name, value in fields.entries("members").items()},
+        owners={segment: _owner(fields, value) for segment, value in fields.numbered("owners").items()},
+        crashes=_counts(fields, "crashes"),
+    )
+    strangers = {owner.member for owner in record.owners.values()} - record.members.keys()
+    if strangers:
+        raise fields.corrupt("owners", f"{min(strangers)!r} is no member")
+    return record
+
+
+def committed_to_json(committed: Committed) -> bytes:
+    """Inverse of :func:`committed_from_json`."""
+    return to_json(
+        {
+            "v": METADATA_VERSION,
+            "offset": committed.offset,
+            "deliveries": {str(offset): count for offset, count in committed.deliveries.items()},
+            "at_us": committed.at_us,
+        }
+    )
+
+
+def committed_from_json(data: bytes) -> Committed:
+    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    fields = Fields("offset", data)
+    return Committed(offset=fields.uint("offset"), deliveries=_counts(fields, "deliveries"), at_us=fields.uint("at_us"))
+
+
+def _start(fields: Fields) -> Start:
+    match fields.items("start"):
+        case [str(kind), value] if kind in _KINDS:
+            return Start(_KINDS[kind], fields.as_uint("start", value))
+    raise fields.corrupt("start", f"it is [one of {', '.join(StartKind)}, number]")
+
+
+def _member(fields: Fields, value: object) -> MemberRecord:
+    match value:
+        case [incarnation, client, [*former]]:
+            return MemberRecord(
+                incarnation=fields.as_uint("members", incarnation),
+                client=fields.as_text("members", client),
+                former=tuple(fields.as_uint("members", item) for item in former),
+            )
+    raise fields.corrupt("members", "each is [incarnation, client, [former incarnations]]")
+
+
+def _owner(fields: Fields, value: object) -> Owner:
+    match value:
+        case [member, generation, revoking] if revoking in (0, 1):
+            return Owner(fields.as_text("owners", member), fields.as_uint("owners", generation), revoking == 1)
+    raise fields.corrupt("owners", "each is [member, generation, 0 or 1]")
+
+
+def _counts(fields: Fields, field: str) -> dict[int, int]:
+    return {number: fields.as_uint(field, count, 1) for number, count in fields.numbered(field).items()}
