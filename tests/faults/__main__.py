@@ -11,14 +11,18 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.episode import Outcome, play, possible, stage
 from tests.faults.faults import ALONE, FAULTS
 from tests.faults.network import Unsupported
+from tests.faults.workload import RECORDS_PER_S
 
 EPISODES_PER_CLUSTER = 8
 OWN_STORAGE_MIB = 512
+LIMITS = ("mount", "quota")
+"""Ways to have a disk that can be filled."""
 LEASE_TTLS_S = (1.5, 2.0, 3.0)
 
 
@@ -36,7 +40,7 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
     outcomes: list[Outcome] = []
     episode = 0
     while time.monotonic() < end_s:
-        own_storage = rng.random() < 0.5 or args.fault == "full_disk"
+        limit = rng.choice((*LIMITS, None, None)) if args.fault != "full_disk" else rng.choice(LIMITS)
         ttl_s = args.lease_ttl or rng.choice(LEASE_TTLS_S)
         directory = Path(tempfile.mkdtemp(prefix="seaweedmq-faults-"))
         broken = False
@@ -45,14 +49,21 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                 directory,
                 brokers=rng.choice((3, 3, 4)),
                 lease_ttl_s=ttl_s,
-                own_storage_mib=OWN_STORAGE_MIB if own_storage else 0,
+                own_storage_mib=OWN_STORAGE_MIB if limit == "mount" else 0,
+                quota=limit == "quota",
                 loopback=rng.random() < 0.2,
             ) as cluster:
-                names = possible(cluster, own_storage=own_storage)
+                names = possible(cluster)
                 for _ in range(EPISODES_PER_CLUSTER):
                     episode += 1
                     faults = [args.fault] if args.fault else _choose(rng, names)
-                    outcome = await play(cluster, faults, seed=f"{args.seed}-{episode}", say=_say(args.verbose))
+                    outcome = await play(
+                        cluster,
+                        faults,
+                        seed=f"{args.seed}-{episode}",
+                        records_per_s=args.records_per_s,
+                        say=_say(args.verbose),
+                    )
                     outcomes.append(outcome)
                     print(f"{episode:4} ttl {ttl_s:g} {outcome.line()}", flush=True)
                     for violation in outcome.violations[:10]:
@@ -72,7 +83,7 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
     return outcomes
 
 
-def _say(verbose: bool):
+def _say(verbose: bool) -> Callable[[str], None]:
     began = time.monotonic()
     return lambda text: print(f"     {time.monotonic() - began:6.2f} {text}", flush=True) if verbose else None
 
@@ -84,6 +95,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fault", choices=sorted(FAULTS), help="only this one")
     parser.add_argument("--lease-ttl", type=float, help="seconds; otherwise one of several")
+    parser.add_argument("--records-per-s", type=float, default=RECORDS_PER_S, help="of each of three topics")
     parser.add_argument("--keep", action="store_true", help="leave the files and logs of every cluster in /tmp")
     parser.add_argument("--verbose", action="store_true", help="say what strikes when")
     args = parser.parse_args()

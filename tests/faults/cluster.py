@@ -19,6 +19,7 @@ from seaweedmq.model.topic import TopicName
 from tests.faults.network import Network
 from tests.faults.proxy import Proxy
 
+ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 30.0
 LOOK_S = 0.05
@@ -52,10 +53,20 @@ class Cluster:
     """Use as an async context manager; ``directory`` gets the storage, etcd's data and a log of each broker."""
 
     def __init__(
-        self, directory: Path, network: Network, *, brokers: int, lease_ttl_s: float, storage: Path | None = None
+        self,
+        directory: Path,
+        network: Network,
+        *,
+        brokers: int,
+        lease_ttl_s: float,
+        storage: Path | None = None,
+        quota: bool = False,
     ) -> None:
+        """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``."""
         self.directory = directory
         self.storage = storage or directory / "storage"
+        self.own_storage = storage is not None
+        self.quota = quota
         self.network = network
         self.lease_ttl_s = lease_ttl_s
         self.etcd = LocalEtcd(directory / "etcd", fsync=False)
@@ -104,7 +115,8 @@ class Cluster:
         """Start a broker on this place, if none runs there."""
         if node.pid is not None:
             return
-        command = [*self.network.command(node.index), sys.executable, "-m", "seaweedmq.cli.main", "broker"]
+        program = "tests.faults.quota_broker" if self.quota else "seaweedmq.cli.main"
+        command = [*self.network.command(node.index), sys.executable, "-m", program, "broker"]
         command += ["--etcd", node.etcd.address, "--storage", str(self.storage)]
         command += ["--listen", self.network.listen(node.index), "--advertise", self.network.advertise(node.index)]
         command += ["--lease-ttl", str(self.lease_ttl_s), "--config", str(self.directory / "broker.toml")]
@@ -112,7 +124,7 @@ class Cluster:
         log = await asyncio.to_thread(self.log_path(node).open, "ab")
         with log:
             node.process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, process_group=0
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, process_group=0, cwd=ROOT
             )
         node.is_frozen = False
 

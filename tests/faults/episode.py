@@ -12,9 +12,9 @@ from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.cluster import Cluster
-from tests.faults.faults import ALONE, FAULTS, NEEDS_OWN_STORAGE, NEEDS_PAIRS, Arena, restore
+from tests.faults.faults import ALONE, FAULTS, NEEDS_LIMITED_STORAGE, NEEDS_PAIRS, Arena, restore
 from tests.faults.network import Loopback, Network, Unsupported, best_network
-from tests.faults.workload import ALL_PLANS, TopicPlan, Workload
+from tests.faults.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
 from tests.support.history import Violation
 
 CALM_S = 1.5
@@ -33,6 +33,8 @@ class Outcome:
     acked: int = 0
     read: int = 0
     violations: list[Violation] = field(default_factory=list)
+    unfit: list[str] = field(default_factory=list)
+    """Strikes that hit somebody else, since nobody had the role: what they show is not what the fault is for."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """By label of the topic: ``Waits.gap_s``."""
     slowest_s: float = 0.0
@@ -64,13 +66,14 @@ async def play(
     *,
     seed: str,
     plans: Sequence[TopicPlan] = ALL_PLANS,
+    records_per_s: float = RECORDS_PER_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Let these faults strike, together if they are several, while users publish and read."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
-    workload = Workload(cluster.bootstrap, plans, seed=seed)
+    workload = Workload(cluster.bootstrap, plans, seed=seed, records_per_s=records_per_s)
     arena = Arena(cluster, [topic.name for topic in workload.topics], rng, say)
     await asyncio.sleep(CALM_S)
     async with workload:
@@ -90,6 +93,7 @@ async def play(
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
         if not outcome.violations:
             await workload.forget()
+        outcome.unfit = arena.unfit
         outcome.loop_lag_s = workload.loop_lag_s
         for topic in workload.topics:
             outcome.acked += topic.acked
@@ -112,12 +116,22 @@ async def _strike(arena: Arena, name: str, after_s: float) -> None:
 
 @contextlib.asynccontextmanager
 async def stage(
-    directory: Path, *, brokers: int = 3, lease_ttl_s: float = 2.0, own_storage_mib: int = 0, loopback: bool = False
+    directory: Path,
+    *,
+    brokers: int = 3,
+    lease_ttl_s: float = 2.0,
+    own_storage_mib: int = 0,
+    quota: bool = False,
+    loopback: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """A cluster on the best network there is; ``own_storage_mib`` asks for a storage that may be filled.
+    """A cluster on the best network there is.
+
+    Args:
+        own_storage_mib: size of a file system of its own, which may be filled.
+        quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
 
     Raises:
-        Unsupported: this machine allows no such storage.
+        Unsupported: this machine allows no file system of its own.
     """
     network: Network
     async with contextlib.AsyncExitStack() as stack:
@@ -130,7 +144,7 @@ async def stage(
         storage = None
         if own_storage_mib:
             storage = stack.enter_context(small_storage(directory / "storage", own_storage_mib))
-        cluster = Cluster(directory, network, brokers=brokers, lease_ttl_s=lease_ttl_s, storage=storage)
+        cluster = Cluster(directory, network, brokers=brokers, lease_ttl_s=lease_ttl_s, storage=storage, quota=quota)
         yield await stack.enter_async_context(cluster)
 
 
@@ -149,11 +163,11 @@ def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-def possible(cluster: Cluster, *, own_storage: bool) -> list[str]:
+def possible(cluster: Cluster) -> list[str]:
     """Names of the faults this cluster can be hurt with."""
     return [
         name
         for name, fault in FAULTS.items()
         if (cluster.network.can_cut_pairs or fault not in NEEDS_PAIRS)
-        and (own_storage or fault not in NEEDS_OWN_STORAGE)
+        and (cluster.own_storage or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
     ]

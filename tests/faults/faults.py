@@ -12,6 +12,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.cluster import Cluster, Node
+from tests.faults.quota_broker import FILLER
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
@@ -28,6 +29,24 @@ class Arena:
     say: Callable[[str], None]
     exits: list[str] = field(default_factory=list)
     """Brokers that did not stop as they should: each a sentence."""
+    unfit: list[str] = field(default_factory=list)
+    """Roles that nobody had, so that somebody else was hurt."""
+
+    async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
+        """Who has this role, see ``some``; any broker if nobody has it."""
+        node = await self.some(place, leader=leader)
+        if node is None:
+            self.unfit.append(what)
+            node = self.some_node()
+        return node
+
+    async def leading(self) -> Node:
+        """Who leads; any broker if nobody does."""
+        node = await self.cluster.leader()
+        if node is None:
+            self.unfit.append("the leader")
+            node = self.some_node()
+        return node
 
     async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
         """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
@@ -59,21 +78,23 @@ async def _kill(arena: Arena, nodes: Sequence[Node], what: str, *, down_s: float
 
 async def kill_primary(arena: Arena) -> None:
     """SIGKILL of a primary that does not lead."""
-    node = await arena.some(0, leader=False) or arena.some_node()
-    await _kill(arena, [node], "a primary that does not lead", down_s=arena.rng.uniform(0, 2))
+    what = "a primary that does not lead"
+    await _kill(arena, [await arena.victim(what, 0, leader=False)], what, down_s=arena.rng.uniform(0, 2))
 
 
 async def kill_follower(arena: Arena) -> None:
     """SIGKILL of a follower that does not lead."""
-    node = await arena.some(1, leader=False) or arena.some_node()
-    await _kill(arena, [node], "a follower", down_s=arena.rng.uniform(0, 2))
+    what = "a follower that does not lead"
+    await _kill(arena, [await arena.victim(what, 1, leader=False)], what, down_s=arena.rng.uniform(0, 2))
 
 
 async def kill_leader(arena: Arena) -> None:
     """SIGKILL of the leader, a primary if possible."""
+    what = "the leader, which is also a primary"
     node = await arena.some(0, leader=True)
-    what = "the leader, a primary" if node else "the leader, which is no primary"
-    node = node or await arena.cluster.leader() or arena.some_node()
+    if node is None:
+        arena.unfit.append(what)
+        node = await arena.leading()
     await _kill(arena, [node], what, down_s=arena.rng.uniform(0, 2))
 
 
@@ -85,7 +106,7 @@ async def kill_all(arena: Arena) -> None:
 
 async def torn_write(arena: Arena) -> None:
     """SIGKILL in the middle of a write: half a frame, or rubbish, at the end of the newest log files."""
-    node = await arena.some(0) or arena.some_node()
+    node = await arena.victim("a primary", 0)
     nodes = [n for n in arena.cluster.nodes if n.pid is not None] if arena.rng.random() < 0.3 else [node]
     writers = {broker for broker, at in (await arena.cluster.members()).items() if at in nodes}
     arena.say(f"SIGKILL in the middle of a write: {', '.join(map(str, nodes))}")
@@ -122,8 +143,7 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
 # --- frozen processes -------------------------------------------------------------------------------------------------
 
 
-async def _freeze(arena: Arena, node: Node | None, what: str) -> None:
-    node = node or arena.some_node()
+async def _freeze(arena: Arena, node: Node, what: str) -> None:
     arena.say(f"SIGSTOP of {what}: {node}")
     arena.cluster.signal(node, signal.SIGSTOP)
     await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
@@ -133,17 +153,19 @@ async def _freeze(arena: Arena, node: Node | None, what: str) -> None:
 
 async def freeze_primary(arena: Arena) -> None:
     """SIGSTOP of a primary for longer than its lease."""
-    await _freeze(arena, await arena.some(0, leader=False), "a primary")
+    what = "a primary that does not lead"
+    await _freeze(arena, await arena.victim(what, 0, leader=False), what)
 
 
 async def freeze_follower(arena: Arena) -> None:
     """SIGSTOP of a follower for longer than its lease."""
-    await _freeze(arena, await arena.some(1, leader=False), "a follower")
+    what = "a follower that does not lead"
+    await _freeze(arena, await arena.victim(what, 1, leader=False), what)
 
 
 async def freeze_leader(arena: Arena) -> None:
     """SIGSTOP of the leader for longer than its lease."""
-    await _freeze(arena, await arena.cluster.leader(), "the leader")
+    await _freeze(arena, await arena.leading(), "the leader")
 
 
 # --- network ----------------------------------------------------------------------------------------------------------
@@ -165,7 +187,7 @@ async def cut_pair_one_way(arena: Arena) -> None:
 
 async def _cut_pair(arena: Arena, *, both_ways: bool) -> None:
     network = arena.cluster.network
-    one = await arena.some(0) or arena.some_node()
+    one = await arena.victim("a primary", 0)
     other = arena.rng.choice([node for node in arena.cluster.nodes if node is not one])
     if not both_ways and arena.rng.random() < 0.5:
         one, other = other, one
@@ -180,7 +202,7 @@ async def _cut_pair(arena: Arena, *, both_ways: bool) -> None:
 
 async def cut_off(arena: Arena) -> None:
     """No other broker reaches one of them, which still reaches etcd."""
-    node = await arena.some(0) or arena.some_node()
+    node = await arena.victim("a primary", 0)
     arena.say(f"nobody reaches {node}")
     await arena.cluster.network.cut_off(node.index)
     await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
@@ -190,26 +212,25 @@ async def cut_off(arena: Arena) -> None:
 
 async def cut_etcd(arena: Arena) -> None:
     """A primary does not reach etcd, nor hear from it."""
-    await _cut_etcd(arena, await arena.some(0, leader=False), there=True, back=True)
+    await _cut_etcd(arena, await arena.victim("a primary that does not lead", 0, leader=False), there=True, back=True)
 
 
 async def cut_etcd_there(arena: Arena) -> None:
     """What a broker sends to etcd does not arrive."""
-    await _cut_etcd(arena, await arena.some(0), there=True, back=False)
+    await _cut_etcd(arena, await arena.victim("a primary", 0), there=True, back=False)
 
 
 async def cut_etcd_back(arena: Arena) -> None:
     """A broker's requests reach etcd, and the answers are lost."""
-    await _cut_etcd(arena, await arena.some(0), there=False, back=True)
+    await _cut_etcd(arena, await arena.victim("a primary", 0), there=False, back=True)
 
 
 async def cut_etcd_leader(arena: Arena) -> None:
     """The leader and etcd are cut off from each other."""
-    await _cut_etcd(arena, await arena.cluster.leader(), there=True, back=True)
+    await _cut_etcd(arena, await arena.leading(), there=True, back=True)
 
 
-async def _cut_etcd(arena: Arena, node: Node | None, *, there: bool, back: bool) -> None:
-    node = node or arena.some_node()
+async def _cut_etcd(arena: Arena, node: Node, *, there: bool, back: bool) -> None:
     ways = "to and from" if there and back else "to" if there else "from"
     arena.say(f"nothing gets {ways} etcd for {node}")
     node.etcd.cut(there=there, back=back)
@@ -244,13 +265,17 @@ async def freeze_etcd(arena: Arena) -> None:
 
 def filler(cluster: Cluster) -> Path:
     """The file that takes all the room."""
-    return cluster.storage / "filler"
+    return cluster.storage / FILLER
 
 
 async def full_disk(arena: Arena) -> None:
     """The storage is full for a while. Needs a storage of its own, or it would fill somebody else's disk."""
-    filled = await asyncio.to_thread(_fill, filler(arena.cluster))
-    arena.say(f"the storage is full, {filled >> 20} MiB of it are not ours")
+    if arena.cluster.own_storage:
+        filled = await asyncio.to_thread(_fill, filler(arena.cluster))
+        arena.say(f"the storage is full, {filled >> 20} MiB of it are not ours")
+    else:
+        await asyncio.to_thread(filler(arena.cluster).touch)
+        arena.say("the storage takes no byte more")
     await asyncio.sleep(arena.rng.uniform(1, 4))
     await asyncio.to_thread(filler(arena.cluster).unlink, missing_ok=True)
     arena.say("the storage has room again")
@@ -287,7 +312,7 @@ async def rolling_restart(arena: Arena) -> None:
 
 async def drain(arena: Arena) -> None:
     """All segments are moved away from a broker, which is then stopped and started again."""
-    node = await arena.some(0) or arena.some_node()
+    node = await arena.victim("a primary", 0)
     arena.say(f"drains {node}")
     async with await arena.cluster.connect() as client:
         await client.admin.drain(arena.cluster.network.advertise(node.index))
@@ -312,7 +337,7 @@ FAULTS: dict[str, Fault] = {
 ALONE = (rolling_restart, drain)
 """They wait for a well cluster, so nothing else may go wrong meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
-NEEDS_OWN_STORAGE = (full_disk,)
+NEEDS_LIMITED_STORAGE = (full_disk,)
 
 
 async def restore(cluster: Cluster) -> None:

@@ -85,7 +85,7 @@ async def test_a_torn_last_write_is_no_record(cluster: Cluster) -> None:
 # --- frozen -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["freeze_primary", "freeze_leader"])
+@pytest.mark.parametrize("fault", ["freeze_primary", "freeze_follower", "freeze_leader"])
 async def test_a_frozen_broker_is_replaced_within_its_lease_and_1_s_and_wakes_up_harmless(
     cluster: Cluster, fault: str
 ) -> None:
@@ -102,7 +102,7 @@ async def test_two_brokers_that_do_not_hear_each_other(cluster: Cluster, fault: 
     await hurt(cluster, fault)
 
 
-@pytest.mark.parametrize("fault", ["cut_etcd", "cut_etcd_back"])
+@pytest.mark.parametrize("fault", ["cut_etcd", "cut_etcd_there", "cut_etcd_back", "cut_etcd_leader"])
 async def test_a_broker_that_does_not_hear_etcd(cluster: Cluster, fault: str) -> None:
     await hurt(cluster, fault)
 
@@ -114,6 +114,10 @@ async def test_a_broker_nobody_reaches_while_a_follower_sleeps(cluster: Cluster)
 # --- etcd -------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_frozen_etcd(cluster: Cluster) -> None:
+    await hurt(cluster, "freeze_etcd")
+
+
 async def test_a_killed_etcd_and_a_killed_broker(cluster: Cluster) -> None:
     await hurt(cluster, "kill_etcd", "kill_primary")
 
@@ -121,9 +125,11 @@ async def test_a_killed_etcd_and_a_killed_broker(cluster: Cluster) -> None:
 # --- storage ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_disk_holds_everything_up_and_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quota", [False, True], ids=["mounted", "quota"])
+async def test_a_full_disk_holds_everything_up_and_loses_nothing(tmp_path: Path, quota: bool) -> None:
+    size_mib = 0 if quota else OWN_STORAGE_MIB
     try:
-        async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, own_storage_mib=OWN_STORAGE_MIB) as cluster:
+        async with stage(tmp_path, brokers=2, lease_ttl_s=TTL_S, own_storage_mib=size_mib, quota=quota) as cluster:
             await hurt(cluster, "full_disk")
     except Unsupported as why:
         pytest.skip(str(why))

@@ -3,18 +3,22 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.delivery import Sent as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from tests.support.history import History, Outcome, Polled, Sent, Violation, check
 
-KEYS = 9
+KEYS = 24
 SEGMENTS = 3
+RECORDS_PER_S = 1_000.0
+"""Of each topic, on average."""
 PAUSE_S = 0.02
-"""Between two bursts of one publisher."""
-BURST_MAX = 4
+"""Between two bursts of one publisher, on average."""
 SETTLE_TIMEOUT_S = 60.0
 LAG_STEP_S = 0.02
 UNCLEAR = (Closed, DeadlineExceeded, Unavailable)
@@ -65,9 +69,10 @@ class Waits:
 class TopicUsers:
     """One topic with a publisher and a subscriber."""
 
-    def __init__(self, name: str, plan: TopicPlan, seed: str) -> None:
+    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
         self.name = name
         self.plan = plan
+        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
         self.history = History()
         self.waits = Waits()
         self.errors: list[str] = []
@@ -86,7 +91,7 @@ class TopicUsers:
         number = 0
         async with client.publisher(self.name) as publisher:
             while not self._stop.is_set():
-                for _ in range(self._rng.randint(1, BURST_MAX)):
+                for _ in range(self._rng.randint(1, self._burst_max)):
                     key = b"key-%d" % self._rng.randrange(KEYS)
                     value = f"{self.name}/{number}".encode() + b"." * self._rng.randrange(100)
                     self.waits.on_send(key, loop.time())
@@ -107,10 +112,10 @@ class TopicUsers:
         """Records acknowledged so far."""
         return len(self.history.sent)
 
-    def _note(self, sent: "asyncio.Future[aio.Receipt]", number: int, key: bytes, value: bytes, at: float) -> None:
+    def _note(self, sent: Sending, number: int, key: bytes, value: bytes, at: float) -> None:
         self._open += 1
 
-        def on_outcome(done: "asyncio.Future[aio.Receipt]") -> None:
+        def on_outcome(done: "Future[aio.Receipt]") -> None:
             self._open -= 1
             self._settled.set()
             self.waits.on_outcome(key, at, asyncio.get_running_loop().time())
@@ -153,7 +158,7 @@ class TopicUsers:
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             return await self._read(client, "latest")
 
-    async def _read(self, client: aio.Client, stop_at: str | None) -> str:
+    async def _read(self, client: aio.Client, stop_at: Literal["latest"] | None) -> str:
         self._readers += 1
         reader = f"{self.name} reader {self._readers}"
         async with client.subscriber(self.name, start="earliest", stop_at=stop_at) as subscriber:
@@ -163,7 +168,7 @@ class TopicUsers:
                         reader=reader,
                         segment=message.segment,
                         offset=message.offset,
-                        key=message.key,
+                        key=message.key or b"",
                         value=message.value,
                     )
                 )
@@ -174,11 +179,17 @@ class Workload:
     """Users of several topics; an async context manager that connects them."""
 
     def __init__(
-        self, bootstrap: str, plans: Sequence[TopicPlan], *, seed: str, reader_lives_s: tuple[float, float] = (3, 30)
+        self,
+        bootstrap: str,
+        plans: Sequence[TopicPlan],
+        *,
+        seed: str,
+        records_per_s: float = RECORDS_PER_S,
+        reader_lives_s: tuple[float, float] = (3, 30),
     ) -> None:
         self._bootstrap = bootstrap
         self._reader_lives_s = reader_lives_s
-        self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed) for plan in plans]
+        self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans]
         self.loop_lag_s = 0.0
         """Longest time for which this process itself did not get to run: the noise in all its times."""
         self._publishing: list[asyncio.Task[None]] = []
