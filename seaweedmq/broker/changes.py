@@ -1,13 +1,14 @@
 """Changes of segments: seal what is open, and open successors."""
 
 import logging
+from collections.abc import Callable
 
 from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.placement import Placement
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.codec import keys
-from seaweedmq.core.topology import succeed
+from seaweedmq.core.topology import Sealing, succeed
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.replication import SealedLog
 from seaweedmq.model.segment import Segment
@@ -20,11 +21,20 @@ log = logging.getLogger(__name__)
 class Changes:
     """Carries out what is to change about segments. Every step may be done twice, by one leader or the next."""
 
-    def __init__(self, *, metadata: Metadata, documents: Documents, placement: Placement, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        documents: Documents,
+        placement: Placement,
+        sealer: Sealer,
+        wall_us: Callable[[], int],
+    ) -> None:
         self._metadata = metadata
         self._documents = documents
         self._placement = placement
         self._sealer = sealer
+        self._wall_us = wall_us
         self._under_way: set[tuple[TopicName, int]] = set()
 
     def concerns(self, name: TopicName, segment: int) -> bool:
@@ -65,12 +75,17 @@ class Changes:
                     raise Unavailable("every broker is suspected or being drained: it goes on when one is not")
                 change = succeed(
                     topic,
-                    segment,
-                    end_offset=sealed.end_offset,
-                    epoch=epoch,
-                    sequences=tuple(reversed(sealed.sequences)),
+                    [
+                        Sealing(
+                            segment=segment,
+                            end_offset=sealed.end_offset,
+                            epoch=epoch,
+                            sequences=tuple(reversed(sealed.sequences)),
+                        )
+                    ],
                     ranges=[segment.slots],
                     placement=placement,
+                    now_us=self._wall_us(),
                 )
                 revision = view.segment_revision(segment.topic, segment.id)
                 unchanged = Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)

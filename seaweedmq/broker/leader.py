@@ -52,6 +52,7 @@ class Leader:
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial),
+            wall_us=wall_us,
         )
         self._orphans = Orphans(metadata=self.metadata, placement=self.placement, changes=self.changes)
         self.administration = Administration(

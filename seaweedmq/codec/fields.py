@@ -58,16 +58,16 @@ class Fields:
     def uints(self, field: str) -> tuple[int, ...]:
         return tuple(self.as_uint(field, item) for item in self.items(field))
 
-    def optional_seconds(self, field: str) -> float | None:
+    def optional_number(self, field: str) -> float | None:
         value = self._values.get(field)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise self.corrupt(field, "it is a number of seconds from 0")
+            raise self.corrupt(field, "it is a number from 0")
         try:
             return float(value)
         except OverflowError as error:
-            raise self.corrupt(field, "it is a number of seconds that fits a float") from error
+            raise self.corrupt(field, "it is a number that fits a float") from error
 
     def text(self, field: str) -> str:
         return self.as_text(field, self._values.get(field))

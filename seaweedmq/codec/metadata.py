@@ -26,6 +26,8 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "retention_bytes": topic.retention_bytes,
         "next_segment": topic.next_segment,
         "created_us": topic.created_us,
+        "target_bytes_per_s": topic.target_bytes_per_s,
+        "target_records_per_s": topic.target_records_per_s,
     }
 
 
@@ -44,6 +46,7 @@ def segment_fields(segment: Segment) -> dict[str, object]:
         "start_offset": segment.start_offset,
         "end_offset": segment.end_offset,
         "sequences": [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences],
+        "opened_us": segment.opened_us,
     }
 
 
@@ -85,10 +88,12 @@ def topic_from_json(data: bytes) -> Topic:
         durability=fields.choice("durability", Durability),
         scaling=fields.choice("scaling", Scaling),
         schema=fields.optional_bytes("schema"),
-        retention_s=fields.optional_seconds("retention_s"),
+        retention_s=fields.optional_number("retention_s"),
         retention_bytes=fields.optional_uint("retention_bytes"),
         next_segment=fields.uint("next_segment"),
         created_us=fields.uint("created_us"),
+        target_bytes_per_s=fields.optional_number("target_bytes_per_s"),
+        target_records_per_s=fields.optional_number("target_records_per_s"),
     )
 
 
@@ -107,6 +112,7 @@ def segment_from_json(data: bytes) -> Segment:
         start_offset=fields.uint("start_offset"),
         end_offset=fields.optional_uint("end_offset"),
         sequences=fields.sequences("sequences"),
+        opened_us=fields.optional_uint("opened_us") or 0,
     )
     if not segment.replicas:
         raise fields.corrupt("replicas", "a segment has at least one replica")

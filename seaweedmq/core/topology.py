@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicSpec
 
+_Number = TypeVar("_Number", int, float)
+
 SEGMENTS_PER_TOPIC_MAX = 4_096
 REPLICAS_MAX = 16
+SEGMENT_IDS = 10**8
+"""File names hold 8 digits."""
+TARGET_MIN = 1.0
+"""Least target rate of a segment, a second: below it the averages are noise."""
 SEALED_SEQUENCES_MAX = 1_000
 """Keeps a sealed segment's record far below etcd's 1.5 MiB a request."""
 
@@ -30,6 +37,7 @@ def check_spec(spec: TopicSpec) -> None:
     if not 1 <= spec.replicas <= REPLICAS_MAX:
         raise InvalidArgument(f"{spec.replicas} replicas asked for: a topic has from 1 to {REPLICAS_MAX}")
     check_retention(spec.retention_s, spec.retention_bytes)
+    check_targets(spec.target_bytes_per_s, spec.target_records_per_s)
 
 
 def check_retention(retention_s: float | None, retention_bytes: int | None) -> None:
@@ -38,6 +46,15 @@ def check_retention(retention_s: float | None, retention_bytes: int | None) -> N
         raise InvalidArgument(f"retention of {retention_s} s: give a time above 0, or 0 for no limit")
     if retention_bytes is not None and retention_bytes < 0:
         raise InvalidArgument(f"retention of {retention_bytes} bytes: give a size above 0, or 0 for no limit")
+
+
+def check_targets(bytes_per_s: float | None, records_per_s: float | None) -> None:
+    """Raise InvalidArgument for a rate that no segment can have."""
+    for what, rate in (("bytes", bytes_per_s), ("records", records_per_s)):
+        if rate is not None and rate != 0 and not TARGET_MIN <= rate < float("inf"):
+            raise InvalidArgument(
+                f"target of {rate:g} {what}/s: give {TARGET_MIN:g} or more, or 0 for the cluster's own target"
+            )
 
 
 def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tuple[str, ...]]) -> Change:
@@ -55,10 +72,18 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
         retention_bytes=spec.retention_bytes or None,
         next_segment=spec.segments,
         created_us=now_us,
+        target_bytes_per_s=spec.target_bytes_per_s or None,
+        target_records_per_s=spec.target_records_per_s or None,
     )
     segments = tuple(
         Segment(
-            topic=spec.name, id=number, slots=slots, epoch=1, state=SegmentState.OPEN, replicas=tuple(placement[number])
+            topic=spec.name,
+            id=number,
+            slots=slots,
+            epoch=1,
+            state=SegmentState.OPEN,
+            replicas=tuple(placement[number]),
+            opened_us=now_us,
         )
         for number, slots in enumerate(even_ranges(spec.segments))
     )
@@ -68,58 +93,89 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
 def altered(topic: Topic, change: TopicChange) -> Topic:
     """The topic with the change applied."""
     check_retention(change.retention_s, change.retention_bytes)
+    check_targets(change.target_bytes_per_s, change.target_records_per_s)
     return replace(
         topic,
         durability=change.durability or topic.durability,
         scaling=change.scaling or topic.scaling,
-        retention_s=topic.retention_s if change.retention_s is None else (change.retention_s or None),
-        retention_bytes=topic.retention_bytes if change.retention_bytes is None else (change.retention_bytes or None),
+        retention_s=_limit(topic.retention_s, change.retention_s),
+        retention_bytes=_limit(topic.retention_bytes, change.retention_bytes),
+        target_bytes_per_s=_limit(topic.target_bytes_per_s, change.target_bytes_per_s),
+        target_records_per_s=_limit(topic.target_records_per_s, change.target_records_per_s),
     )
+
+
+def _limit(before: _Number | None, change: _Number | None) -> _Number | None:
+    """None leaves it as it is, 0 removes it."""
+    return before if change is None else (change or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealing:
+    """How an open segment ends."""
+
+    segment: Segment
+    """As it was while open."""
+    end_offset: int
+    epoch: int
+    """The one its replicas were fenced with, or its own if nobody had to be fenced."""
+    sequences: Sequence[ProducerSequence]
+    """The most recently active producers first."""
 
 
 def succeed(
     topic: Topic,
-    parent: Segment,
+    parents: Sequence[Sealing],
     *,
-    end_offset: int,
-    epoch: int,
-    sequences: Sequence[ProducerSequence],
     ranges: Sequence[KeyRange],
     placement: Sequence[tuple[str, ...]],
+    now_us: int,
 ) -> Change:
-    """Seal ``parent`` at ``end_offset`` and open a successor for each of ``ranges``, which must partition its own.
+    """Seal neighbours, in the order of the ring, and open a successor for each of ``ranges``, which cover their slots.
 
-    ``epoch`` is the one its replicas were fenced with, or its own if nobody had to be fenced.
-    ``sequences`` come the most recently active first.
+    A successor begins at the largest end of the parents whose range it shares, so that offsets rise along every key's
+    path.
     """
-    assert parent.is_open, f"{parent} is sealed already"
-    assert end_offset >= parent.start_offset, (
-        f"{parent} can not end at {end_offset}, it starts at {parent.start_offset}"
-    )
-    assert ranges[0].lo == parent.slots.lo
-    assert ranges[-1].hi == parent.slots.hi
-    assert all(a.hi == b.lo for a, b in pairwise(ranges))
-    if topic.next_segment + len(ranges) >= 10**8:
-        raise ResourceExhausted(f"{topic.name} has used up its 100,000,000 segment ids: create a new topic")
-    children = tuple(
-        Segment(
-            topic=topic.name,
-            id=topic.next_segment + number,
-            slots=slots,
-            epoch=1,
-            state=SegmentState.OPEN,
-            replicas=tuple(placement[number]),
-            predecessors=(parent.id,),
-            start_offset=end_offset,
+    for parent in parents:
+        assert parent.segment.is_open, f"{parent.segment} is sealed already"
+        assert parent.end_offset >= parent.segment.start_offset, (
+            f"{parent.segment} can not end at {parent.end_offset}, it starts at {parent.segment.start_offset}"
         )
-        for number, slots in enumerate(ranges)
-    )
-    sealed = replace(
-        parent,
-        state=SegmentState.SEALED,
-        epoch=epoch,
-        end_offset=end_offset,
-        sequences=tuple(sequences)[:SEALED_SEQUENCES_MAX],
-        successors=tuple(child.id for child in children),
-    )
-    return Change(replace(topic, next_segment=topic.next_segment + len(ranges)), (sealed, *children))
+    before = [parent.segment.slots for parent in parents]
+    assert _run_of(before) == _run_of(ranges), f"{ranges} do not cover {before}"
+    if topic.next_segment + len(ranges) >= SEGMENT_IDS:
+        raise ResourceExhausted(f"{topic.name} has used up its {SEGMENT_IDS:,} segment ids: create a new topic")
+    children = []
+    for number, (slots, replicas) in enumerate(zip(ranges, placement, strict=True)):
+        above = [parent for parent in parents if parent.segment.slots.overlaps(slots)]
+        children.append(
+            Segment(
+                topic=topic.name,
+                id=topic.next_segment + number,
+                slots=slots,
+                epoch=1,
+                state=SegmentState.OPEN,
+                replicas=replicas,
+                predecessors=tuple(parent.segment.id for parent in above),
+                start_offset=max(parent.end_offset for parent in above),
+                opened_us=now_us,
+            )
+        )
+    sealed = [
+        replace(
+            parent.segment,
+            state=SegmentState.SEALED,
+            epoch=parent.epoch,
+            end_offset=parent.end_offset,
+            sequences=tuple(parent.sequences)[:SEALED_SEQUENCES_MAX],
+            successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
+        )
+        for parent in parents
+    ]
+    return Change(replace(topic, next_segment=topic.next_segment + len(ranges)), (*sealed, *children))
+
+
+def _run_of(ranges: Sequence[KeyRange]) -> KeyRange:
+    """The one range that neighbours in order make up."""
+    assert all(a.hi == b.lo for a, b in pairwise(ranges)), f"{ranges} are no neighbours in order"
+    return KeyRange(ranges[0].lo, ranges[-1].hi)

@@ -42,6 +42,10 @@ class KeyRange:
         """Whether every slot from ``slot_min`` to ``slot_max``, both included, lies in the range."""
         return self.lo <= slot_min <= slot_max < self.hi
 
+    def overlaps(self, other: "KeyRange") -> bool:
+        """Whether they share a slot."""
+        return self.lo < other.hi and other.lo < self.hi
+
     def split(self, at: int) -> tuple["KeyRange", "KeyRange"]:
         """Cut into ``[lo, at)`` and ``[at, hi)``.
 

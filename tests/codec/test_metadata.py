@@ -1,6 +1,7 @@
 """Keys and values in etcd: golden bytes, round trips, and what is not ours."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,6 +38,8 @@ TOPICS = st.builds(
     retention_bytes=st.none() | UINTS,
     next_segment=UINTS,
     created_us=UINTS,
+    target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
+    target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
 )
 
 
@@ -64,6 +67,7 @@ def segments(draw: st.DrawFn) -> Segment:
                 )
             )
         ),
+        opened_us=draw(UINTS),
     )
 
 
@@ -81,6 +85,8 @@ GOLDEN_TOPIC = Topic(
     retention_bytes=None,
     next_segment=5,
     created_us=1_700_000_000_000_000,
+    target_bytes_per_s=1e6,
+    target_records_per_s=None,
 )
 GOLDEN_SEGMENT = Segment(
     topic=ORDERS,
@@ -94,6 +100,7 @@ GOLDEN_SEGMENT = Segment(
     start_offset=10,
     end_offset=42,
     sequences=(ProducerSequence(producer_id=9, producer_epoch=1, next_sequence=32),),
+    opened_us=1_700_000_000_000_001,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
 
@@ -101,11 +108,13 @@ GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pi
 def test_the_bytes_of_the_values_are_these() -> None:
     assert topic_to_json(GOLDEN_TOPIC) == (
         b'{"v":1,"name":"shop/orders","uid":77,"replicas":2,"durability":"replicated","scaling":"auto","schema":"AP8=",'
-        b'"retention_s":604800.0,"retention_bytes":null,"next_segment":5,"created_us":1700000000000000}'
+        b'"retention_s":604800.0,"retention_bytes":null,"next_segment":5,"created_us":1700000000000000,'
+        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null}'
     )
     assert segment_to_json(GOLDEN_SEGMENT) == (
         b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
-        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]]}'
+        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]],'
+        b'"opened_us":1700000000000001}'
     )
     assert broker_to_json(GOLDEN_BROKER) == (
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
@@ -160,6 +169,15 @@ def test_fields_that_a_newer_version_adds_are_ignored() -> None:
     assert segment_from_json(json.dumps(fields).encode()) == GOLDEN_SEGMENT
 
 
+def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
+    topic = json.loads(topic_to_json(GOLDEN_TOPIC))
+    del topic["target_bytes_per_s"], topic["target_records_per_s"]
+    assert topic_from_json(json.dumps(topic).encode()) == replace(GOLDEN_TOPIC, target_bytes_per_s=None)
+    segment = json.loads(segment_to_json(GOLDEN_SEGMENT))
+    del segment["opened_us"]
+    assert segment_from_json(json.dumps(segment).encode()) == replace(GOLDEN_SEGMENT, opened_us=0)
+
+
 def test_a_newer_format_is_not_guessed_at() -> None:
     fields = json.loads(topic_to_json(GOLDEN_TOPIC)) | {"v": 2}
     with pytest.raises(Unsupported, match="upgrade this broker"):
@@ -189,6 +207,7 @@ def test_a_newer_format_is_not_guessed_at() -> None:
         ("sequences", [[1, 2]]),
         ("sequences", [[1, 2, -3]]),
         ("sequences", {}),
+        ("opened_us", -1),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object) -> None:
@@ -199,7 +218,15 @@ def test_a_wrong_field_is_named(field: str, value: object) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("schema", "*"), ("schema", "é"), ("retention_s", -1), ("retention_s", 10**400), ("replicas", 0), ("uid", "7")],
+    [
+        ("schema", "*"),
+        ("schema", "é"),
+        ("retention_s", -1),
+        ("retention_s", 10**400),
+        ("replicas", 0),
+        ("uid", "7"),
+        ("target_bytes_per_s", "fast"),
+    ],
 )
 def test_a_wrong_field_of_a_topic_is_named(field: str, value: object) -> None:
     fields = json.loads(topic_to_json(GOLDEN_TOPIC)) | {field: value}

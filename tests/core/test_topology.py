@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from seaweedmq.core.topology import (
     REPLICAS_MAX,
     SEALED_SEQUENCES_MAX,
+    SEGMENT_IDS,
     SEGMENTS_PER_TOPIC_MAX,
     Change,
+    Sealing,
     altered,
     check_spec,
     new_topic,
@@ -19,7 +22,7 @@ from seaweedmq.core.topology import (
 )
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.ring import KeyRange, is_partition
-from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, TopicChange, TopicName, TopicSpec
 
 NAME = TopicName("shop", "orders")
@@ -58,6 +61,10 @@ def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
         ({"retention_s": float("nan")}, "retention of nan s"),
         ({"retention_s": float("inf")}, "retention of inf s"),
         ({"retention_bytes": -1}, "retention of -1 bytes"),
+        ({"target_bytes_per_s": -1.0}, "target of -1 bytes/s"),
+        ({"target_records_per_s": 0.5}, "target of 0.5 records/s: give 1 or more"),
+        ({"target_records_per_s": float("nan")}, "target of nan records/s"),
+        ({"target_bytes_per_s": float("inf")}, "target of inf bytes/s"),
     ],
 )
 def test_numbers_beyond_the_limits_are_refused(settings: dict[str, float], sentence: str) -> None:
@@ -66,78 +73,139 @@ def test_numbers_beyond_the_limits_are_refused(settings: dict[str, float], sente
 
 
 def test_what_alter_leaves_out_stays_and_zero_removes_a_limit() -> None:
-    topic = created(retention_s=60.0, retention_bytes=9).topic
+    topic = created(retention_s=60.0, retention_bytes=9, target_bytes_per_s=5.0, target_records_per_s=6.0).topic
     assert altered(topic, TopicChange()) == topic
     assert altered(topic, TopicChange(retention_s=0)) == replace(topic, retention_s=None)
     assert altered(topic, TopicChange(retention_bytes=0)) == replace(topic, retention_bytes=None)
+    assert altered(topic, TopicChange(target_bytes_per_s=0)) == replace(topic, target_bytes_per_s=None)
+    assert altered(topic, TopicChange(target_records_per_s=7)).target_records_per_s == 7
     assert altered(topic, TopicChange(scaling=Scaling.FIXED)).scaling is Scaling.FIXED
     with pytest.raises(InvalidArgument):
         altered(topic, TopicChange(retention_s=-5))
+    with pytest.raises(InvalidArgument):
+        altered(topic, TopicChange(target_bytes_per_s=-5))
 
 
-@given(cuts=st.sets(st.integers(1, 65_535), max_size=6), grown=st.integers(0, 1_000), which=st.integers(0, 3))
-def test_successors_partition_what_their_parent_had_and_begin_where_it_ends(
-    cuts: set[int], grown: int, which: int
-) -> None:
-    change = created(4)
-    parent = replace(change.segments[which], start_offset=10)
-    inner = sorted(c for c in cuts if parent.slots.lo < c < parent.slots.hi)
-    edges = [parent.slots.lo, *inner, parent.slots.hi]
-    ranges = [KeyRange(a, b) for a, b in pairwise(edges)]
-    after = succeed(
-        change.topic,
-        parent,
-        end_offset=10 + grown,
-        epoch=1,
-        sequences=[],
-        ranges=ranges,
-        placement=[("b-2",)] * len(ranges),
+def sealing(segment: Segment, end_offset: int | None = None, **more: object) -> Sealing:
+    end = segment.start_offset if end_offset is None else end_offset
+    return Sealing(segment=segment, end_offset=end, **({"epoch": segment.epoch, "sequences": ()} | more))  # type: ignore[arg-type]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Change]:
+    """A topic, and what becomes of it by splits, merges and moves, of up to three parents and children at a time."""
+    changes = [created(draw(st.integers(1, 5)))]
+    opened = list(changes[0].segments)
+    for step in range(draw(st.integers(1, 12))):
+        at = draw(st.integers(0, len(opened) - 1))
+        parents = opened[at : at + draw(st.integers(1, 3))]
+        lo, hi = parents[0].slots.lo, parents[-1].slots.hi
+        cuts = draw(st.sets(st.integers(lo + 1, hi - 1), max_size=2)) if hi - lo > 1 else set()
+        ranges = [KeyRange(a, b) for a, b in pairwise([lo, *sorted(cuts), hi])]
+        change = succeed(
+            changes[-1].topic,
+            [sealing(p, p.start_offset + draw(st.integers(0, 99))) for p in parents],
+            ranges=ranges,
+            placement=[("b-2",)] * len(ranges),
+            now_us=step,
+        )
+        changes.append(change)
+        opened[at : at + len(parents)] = [s for s in change.segments if s.is_open]
+    return changes
+
+
+def after_all(changes: list[Change]) -> dict[int, Segment]:
+    return {segment.id: segment for change in changes for segment in change.segments}
+
+
+@given(histories())
+def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[Change]) -> None:
+    for n in range(1, len(changes) + 1):
+        assert is_partition(s.slots for s in after_all(changes[:n]).values() if s.is_open)
+    assert sorted(after_all(changes)) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
+
+
+@given(histories())
+def test_predecessors_and_successors_are_two_sides_of_one_lineage(changes: list[Change]) -> None:
+    segments = after_all(changes)
+    for segment in segments.values():
+        assert bool(segment.successors) != segment.is_open
+        for other in segments.values():
+            linked = other.id in segment.successors
+            assert linked == (segment.id in other.predecessors)
+            assert not linked or segment.slots.overlaps(other.slots)
+
+
+@given(histories(), st.integers(0, 65_535))
+def test_offsets_rise_along_the_path_of_every_key(changes: list[Change], slot: int) -> None:
+    path = [s for _, s in sorted(after_all(changes).items()) if slot in s.slots]
+    for before, after in pairwise(path):
+        assert before.end_offset is not None
+        assert before.end_offset <= after.start_offset
+        assert after.id in before.successors
+    for segment in path:
+        ends = [after_all(changes)[p].end_offset for p in segment.predecessors]
+        assert segment.start_offset == max((e for e in ends if e is not None), default=0), "and leave no needless gap"
+    assert path[-1].is_open
+
+
+def test_a_parent_keeps_all_but_its_fate() -> None:
+    change = created(2)
+    parent = change.segments[1]
+    sequences = (ProducerSequence(producer_id=1, producer_epoch=2, next_sequence=3),)
+    end = sealing(parent, 7, epoch=4, sequences=sequences)
+    after = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b-2", "b-3")], now_us=9)
+    assert after.segments == (
+        replace(parent, state=SegmentState.SEALED, epoch=4, end_offset=7, sequences=sequences, successors=(2,)),
+        replace(parent, id=2, replicas=("b-2", "b-3"), predecessors=(1,), start_offset=7, opened_us=9),
     )
-    sealed, *children = after.segments
-    assert is_partition([s.slots for s in change.segments if s.id != which] + [c.slots for c in children])
-    assert (sealed.is_open, sealed.end_offset, sealed.slots) == (False, 10 + grown, parent.slots)
-    assert sealed.successors == tuple(c.id for c in children)
-    assert [c.id for c in children] == list(range(4, 4 + len(children)))
-    assert after.topic.next_segment == 4 + len(children)
-    for child in children:
-        assert (child.is_open, child.predecessors, child.start_offset) == (True, (which,), 10 + grown)
 
 
 def test_a_segment_can_not_end_before_it_begins_or_be_sealed_twice() -> None:
     change = created()
     parent = replace(change.segments[0], start_offset=10)
-    rest = {"sequences": [], "ranges": [parent.slots], "placement": [("b",)]}
+    rest: dict[str, Any] = {"ranges": [parent.slots], "placement": [("b",)], "now_us": 0}
+    with pytest.raises(AssertionError, match="starts at 10"):
+        succeed(change.topic, [sealing(parent, 9)], **rest)
+    sealed = succeed(change.topic, [sealing(parent, 10)], **rest).segments[0]
+    with pytest.raises(AssertionError, match="sealed already"):
+        succeed(change.topic, [sealing(sealed, 10)], **rest)
+
+
+@pytest.mark.parametrize(
+    ("parents", "ranges"),
+    [
+        ([0, 2], [KeyRange(0, 16_384), KeyRange(32_768, 49_152)]),
+        ([1, 0], [KeyRange(0, 32_768)]),
+        ([0, 1], [KeyRange(0, 16_384)]),
+        ([0], [KeyRange(0, 10), KeyRange(11, 16_384)]),
+        ([0], [KeyRange(0, 16_385)]),
+    ],
+)
+def test_successors_that_would_leave_or_share_slots_can_not_be_made(parents: list[int], ranges: list[KeyRange]) -> None:
+    change = created(4)
     with pytest.raises(AssertionError):
-        succeed(change.topic, parent, end_offset=9, epoch=1, **rest)  # type: ignore[arg-type]
-    sealed = succeed(change.topic, parent, end_offset=10, epoch=1, **rest).segments[0]  # type: ignore[arg-type]
-    with pytest.raises(AssertionError):
-        succeed(change.topic, sealed, end_offset=10, epoch=1, **rest)  # type: ignore[arg-type]
+        succeed(
+            change.topic,
+            [sealing(change.segments[n]) for n in parents],
+            ranges=ranges,
+            placement=[("b",)] * len(ranges),
+            now_us=0,
+        )
 
 
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
     change = created()
+    (parent,) = change.segments
     sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(5_000)]
-    sealed, _ = succeed(
-        change.topic,
-        change.segments[0],
-        end_offset=5_000,
-        epoch=1,
-        sequences=sequences,
-        ranges=[change.segments[0].slots],
-        placement=[("b",)],
-    ).segments
+    end = sealing(parent, 5_000, sequences=sequences)
+    sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
     assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
 
 
 def test_segment_ids_run_out_with_a_clear_error() -> None:
     change = created()
+    (parent,) = change.segments
+    last = replace(change.topic, next_segment=SEGMENT_IDS - 1)
     with pytest.raises(ResourceExhausted, match="create a new topic"):
-        succeed(
-            replace(change.topic, next_segment=10**8 - 1),
-            change.segments[0],
-            end_offset=0,
-            epoch=1,
-            sequences=[],
-            ranges=[change.segments[0].slots],
-            placement=[("b",)],
-        )
+        succeed(last, [sealing(parent)], ranges=[parent.slots], placement=[("b",)], now_us=0)
