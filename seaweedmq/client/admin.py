@@ -1,15 +1,20 @@
 """Topics and the cluster: what the command line does, for programs."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
+from seaweedmq.client.lag import lag_seconds
+from seaweedmq.client.subscriber import StartAt, start_of
 from seaweedmq.codec.batch import schema_to_bytes
-from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.errors import InvalidArgument, StaleMetadata
+from seaweedmq.model.broker import ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupSummary
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec, check_name
+from seaweedmq.ports import BrokerApi
 
 DRAIN_TIMEOUT_S = 120.0
 
@@ -55,6 +60,8 @@ class Admin:
         schema: pa.Schema | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
     ) -> TopicDescription:
         """Create a topic of ``segments`` even key ranges.
 
@@ -64,6 +71,8 @@ class Admin:
             schema: real columns in place of ``_value``.
             retention: seconds or timedelta that records are kept; None for ever.
             retention_bytes: size beyond which the oldest records go; None for no bound.
+            target_bytes_per_s, target_records_per_s: what one segment should carry; one with twice as much is split.
+                None: as the cluster's settings say.
 
         Raises:
             AlreadyExists: the name is taken.
@@ -78,6 +87,8 @@ class Admin:
             schema=None if schema is None else schema_to_bytes(schema),
             retention_s=_retention_s(retention),
             retention_bytes=retention_bytes,
+            target_bytes_per_s=target_bytes_per_s,
+            target_records_per_s=target_records_per_s,
         )
         return await self._cluster.call(f"create topic {spec.name}", lambda api: api.create_topic(spec))
 
@@ -89,14 +100,18 @@ class Admin:
         scaling: str | Scaling | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
     ) -> TopicDescription:
-        """Change settings; None leaves one as it is, a retention of 0 removes the limit. Raises NotFound."""
+        """Change settings; None leaves one as it is, 0 removes a retention limit or an own target. Raises NotFound."""
         topic = topic_name(name)
         change = TopicChange(
             durability=_durability(durability),
             scaling=None if scaling is None else _scaling(scaling),
             retention_s=_retention_s(retention),
             retention_bytes=retention_bytes,
+            target_bytes_per_s=target_bytes_per_s,
+            target_records_per_s=target_records_per_s,
         )
         return await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change))
 
@@ -131,3 +146,124 @@ class Admin:
             Unavailable: not done within ``timeout`` seconds; asking again goes on.
         """
         await self._cluster.call(f"drain broker {broker}", lambda api: api.drain_broker(broker), timeout)
+
+    # --- segments by hand ---------------------------------------------------------------------------------------------
+
+    async def split_segment(self, topic: str | TopicName, segment: int, at: int | None = None) -> TopicDescription:
+        """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: ``at`` leaves one side empty, or the segment is one slot wide.
+            StaleMetadata: the segment is sealed; its successors may be split.
+        """
+        name = topic_name(topic)
+        return await self._change(f"split {name}#{segment}", lambda api: api.split_segment(name, segment, at))
+
+    async def merge_segments(self, topic: str | TopicName, first: int, second: int) -> TopicDescription:
+        """Make one segment of two whose ranges are neighbours.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: they are not neighbours.
+            StaleMetadata: one is sealed.
+        """
+        name = topic_name(topic)
+        what = f"merge {name}#{first} and #{second}"
+        return await self._change(what, lambda api: api.merge_segments(name, first, second))
+
+    async def seal_segment(self, topic: str | TopicName, segment: int) -> TopicDescription:
+        """Close a segment and open a successor of the same range, wherever there is room.
+
+        Raises:
+            NotFound: no such topic or segment.
+            StaleMetadata: it is sealed already.
+        """
+        name = topic_name(topic)
+        return await self._change(f"seal {name}#{segment}", lambda api: api.seal_segment(name, segment))
+
+    async def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
+        """Give a segment's range to these brokers (ids or host:port), the primary first.
+
+        Raises:
+            NotFound: no such topic, segment or broker.
+            InvalidArgument: not as many brokers as the topic has replicas, or one twice.
+            StaleMetadata: the segment is sealed.
+        """
+        name = topic_name(topic)
+        to = (brokers,) if isinstance(brokers, str) else tuple(brokers)
+        if not to:
+            raise InvalidArgument(f"no broker to move {name}#{segment} to: name as many as the topic has replicas")
+        return await self._change(f"move {name}#{segment}", lambda api: api.move_segment(name, segment, to))
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
+        return await self._cluster.call("rebalance", lambda api: api.rebalance(), DRAIN_TIMEOUT_S)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        """One entry for each group and topic, by group, then topic."""
+        return await self._cluster.call("list groups", lambda api: api.list_groups())
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Members, owners, committed offsets and lag in records. Raises NotFound."""
+        check_name("group name", group)
+        return await self._cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+
+    async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
+        """Lag in time: topic -> segment -> age of the first record the group has not committed, 0 if there is none.
+
+        Reads one record of every segment that lags.
+
+        Raises:
+            NotFound: no such group.
+            Unavailable: a segment could not be read in time.
+        """
+        return await lag_seconds(self._cluster, await self.describe_group(group))
+
+    async def reset_group(
+        self, group: str, topic: str | TopicName, to: StartAt, force: bool = False
+    ) -> GroupDescription:
+        """Have a group read a topic from another place.
+
+        Args:
+            to: "earliest", "latest", an offset or a datetime, as ``start`` of a subscriber.
+            force: also while the group has members; they go on from there, too.
+
+        Raises:
+            NotFound: no such group, or it never read the topic.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        name, start = topic_name(topic), start_of(to)
+        check_name("group name", group)
+        return await self._cluster.call(
+            f"reset group {group}", lambda api: api.reset_group(group, name, start, bool(force))
+        )
+
+    async def delete_group(self, group: str, force: bool = False) -> None:
+        """Forget a group and all its offsets.
+
+        Args:
+            force: also while the group has members; they are thrown out.
+
+        Raises:
+            NotFound: no such group.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        check_name("group name", group)
+        await self._cluster.call(f"delete group {group}", lambda api: api.delete_group(group, bool(force)))
+
+    async def _change(self, what: str, request: Callable[[BrokerApi], Awaitable[TopicDescription]]) -> TopicDescription:
+        """Stale metadata is an answer here: who names a segment that is gone will not find it again by asking."""
+
+        async def answered(api: BrokerApi) -> TopicDescription | StaleMetadata:
+            try:
+                return await request(api)
+            except StaleMetadata as error:
+                return error
+
+        answer = await self._cluster.call(what, answered)
+        if isinstance(answer, StaleMetadata):
+            raise answer
+        return answer

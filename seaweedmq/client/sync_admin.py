@@ -1,12 +1,15 @@
 """The synchronous face of administration."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
 from seaweedmq.client import admin as aio_admin
 from seaweedmq.client.background import Background
-from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.client.subscriber import StartAt
+from seaweedmq.model.broker import ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupSummary
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -28,6 +31,8 @@ class Admin:
         schema: pa.Schema | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
     ) -> TopicDescription:
         """Create a topic of ``segments`` even key ranges.
 
@@ -37,13 +42,26 @@ class Admin:
             schema: real columns in place of ``_value``.
             retention: seconds or timedelta that records are kept; None for ever.
             retention_bytes: size beyond which the oldest records go; None for no bound.
+            target_bytes_per_s, target_records_per_s: what one segment should carry; one with twice as much is split.
+                None: as the cluster's settings say.
 
         Raises:
             AlreadyExists: the name is taken.
             InvalidArgument: a name, number or schema is not allowed.
         """
         return self._background.run(
-            self._core.create_topic(name, segments, replicas, durability, scaling, schema, retention, retention_bytes)
+            self._core.create_topic(
+                name,
+                segments,
+                replicas,
+                durability,
+                scaling,
+                schema,
+                retention,
+                retention_bytes,
+                target_bytes_per_s,
+                target_records_per_s,
+            )
         )
 
     def alter_topic(
@@ -54,11 +72,19 @@ class Admin:
         scaling: str | Scaling | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
     ) -> TopicDescription:
-        """Change settings; None leaves one as it is, a retention of 0 removes the limit. Raises NotFound."""
+        """Change settings; None leaves one as it is, 0 removes a retention limit or an own target. Raises NotFound."""
         return self._background.run(
             self._core.alter_topic(
-                name, durability=durability, scaling=scaling, retention=retention, retention_bytes=retention_bytes
+                name,
+                durability=durability,
+                scaling=scaling,
+                retention=retention,
+                retention_bytes=retention_bytes,
+                target_bytes_per_s=target_bytes_per_s,
+                target_records_per_s=target_records_per_s,
             )
         )
 
@@ -91,3 +117,90 @@ class Admin:
             Unavailable: not done within ``timeout`` seconds; asking again goes on.
         """
         self._background.run(self._core.drain(broker, timeout))
+
+    def split_segment(self, topic: str | TopicName, segment: int, at: int | None = None) -> TopicDescription:
+        """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: ``at`` leaves one side empty, or the segment is one slot wide.
+            StaleMetadata: the segment is sealed; its successors may be split.
+        """
+        return self._background.run(self._core.split_segment(topic, segment, at))
+
+    def merge_segments(self, topic: str | TopicName, first: int, second: int) -> TopicDescription:
+        """Make one segment of two whose ranges are neighbours.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: they are not neighbours.
+            StaleMetadata: one is sealed.
+        """
+        return self._background.run(self._core.merge_segments(topic, first, second))
+
+    def seal_segment(self, topic: str | TopicName, segment: int) -> TopicDescription:
+        """Close a segment and open a successor of the same range, wherever there is room.
+
+        Raises:
+            NotFound: no such topic or segment.
+            StaleMetadata: it is sealed already.
+        """
+        return self._background.run(self._core.seal_segment(topic, segment))
+
+    def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
+        """Give a segment's range to these brokers (ids or host:port), the primary first.
+
+        Raises:
+            NotFound: no such topic, segment or broker.
+            InvalidArgument: not as many brokers as the topic has replicas, or one twice.
+            StaleMetadata: the segment is sealed.
+        """
+        return self._background.run(self._core.move_segment(topic, segment, brokers))
+
+    def rebalance(self) -> tuple[Decision, ...]:
+        """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
+        return self._background.run(self._core.rebalance())
+
+    def list_groups(self) -> tuple[GroupSummary, ...]:
+        """One entry for each group and topic, by group, then topic."""
+        return self._background.run(self._core.list_groups())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """Members, owners, committed offsets and lag in records. Raises NotFound."""
+        return self._background.run(self._core.describe_group(group))
+
+    def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
+        """Lag in time: topic -> segment -> age of the first record the group has not committed, 0 if there is none.
+
+        Reads one record of every segment that lags.
+
+        Raises:
+            NotFound: no such group.
+            Unavailable: a segment could not be read in time.
+        """
+        return self._background.run(self._core.group_lag_seconds(group))
+
+    def reset_group(self, group: str, topic: str | TopicName, to: StartAt, force: bool = False) -> GroupDescription:
+        """Have a group read a topic from another place.
+
+        Args:
+            to: "earliest", "latest", an offset or a datetime, as ``start`` of a subscriber.
+            force: also while the group has members; they go on from there, too.
+
+        Raises:
+            NotFound: no such group, or it never read the topic.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        return self._background.run(self._core.reset_group(group, topic, to, force))
+
+    def delete_group(self, group: str, force: bool = False) -> None:
+        """Forget a group and all its offsets.
+
+        Args:
+            force: also while the group has members; they are thrown out.
+
+        Raises:
+            NotFound: no such group.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        self._background.run(self._core.delete_group(group, force))
