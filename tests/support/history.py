@@ -68,7 +68,7 @@ class History:
         return [p for p in self.polled if p.reader == reader]
 
 
-def _short(value: bytes) -> str:
+def short(value: bytes) -> str:
     """Enough of a value to find it in a log."""
     return repr(value) if len(value) <= 24 else f"{value[:24]!r}..."
 
@@ -106,13 +106,13 @@ def lost(history: History, *, complete: Iterable[str] = ()) -> Iterator[Violatio
                 continue
             if s.segment is None or s.offset is None:  # the broker that knew the offset died, and the record is kept
                 if reader in whole and s.value not in values[reader]:
-                    yield Violation("lost", f"{reader} never got {_short(s.value)}, acknowledged without an offset")
+                    yield Violation("lost", f"{reader} never got {short(s.value)}, acknowledged without an offset")
                 continue
             offsets = segments.get(s.segment, set())
             if s.offset in offsets:
                 continue
             if reader in whole or (offsets and min(offsets) < s.offset < max(offsets)):
-                yield Violation("lost", f"{reader} never got {_short(s.value)}, acknowledged at {s.segment}:{s.offset}")
+                yield Violation("lost", f"{reader} never got {short(s.value)}, acknowledged at {s.segment}:{s.offset}")
 
 
 def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
@@ -123,10 +123,10 @@ def duplicated(polled: Sequence[Polled]) -> Iterator[Violation]:
         place = places.setdefault(p.value, (p.segment, p.offset))
         if place != (p.segment, p.offset):
             yield Violation(
-                "duplicated", f"{_short(p.value)} is stored at {place[0]}:{place[1]} and at {p.segment}:{p.offset}"
+                "duplicated", f"{short(p.value)} is stored at {place[0]}:{place[1]} and at {p.segment}:{p.offset}"
             )
         if (p.reader, p.value) in got:
-            yield Violation("duplicated", f"{p.reader} got {_short(p.value)} twice, again at {p.segment}:{p.offset}")
+            yield Violation("duplicated", f"{p.reader} got {short(p.value)} twice, again at {p.segment}:{p.offset}")
         got.add((p.reader, p.value))
 
 
@@ -138,7 +138,7 @@ def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
         if (first.key, first.value) != (p.key, p.value):
             yield Violation(
                 "one value per offset",
-                f"{p.segment}:{p.offset} is {_short(first.value)} for {first.reader}, {_short(p.value)} for {p.reader}",
+                f"{p.segment}:{p.offset} is {short(first.value)} for {first.reader}, {short(p.value)} for {p.reader}",
             )
 
 
@@ -152,7 +152,7 @@ def reordered(history: History) -> Iterator[Violation]:
             continue
         before = last.get((p.reader, p.key))
         if before is not None and before[0] >= sequence:
-            yield Violation("reordered", f"{p.reader} got {_short(p.value)} after {_short(before[1].value)}")
+            yield Violation("reordered", f"{p.reader} got {short(p.value)} after {short(before[1].value)}")
         if before is not None and before[1].offset >= p.offset:
             yield Violation(
                 "offsets fall",
@@ -176,9 +176,7 @@ def unknown_values(history: History) -> Iterator[Violation]:
     key_of = {s.value: s.key for s in history.sent}
     for p in history.polled:
         if key_of.get(p.value) != p.key:
-            yield Violation(
-                "never sent", f"{p.reader} got {_short(p.value)} of key {p.key!r} at {p.segment}:{p.offset}"
-            )
+            yield Violation("never sent", f"{p.reader} got {short(p.value)} of key {p.key!r} at {p.segment}:{p.offset}")
 
 
 def refused_and_read(history: History) -> Iterator[Violation]:
@@ -186,7 +184,7 @@ def refused_and_read(history: History) -> Iterator[Violation]:
     refused = {s.value for s in history.sent if s.outcome is Outcome.REFUSED}
     for p in history.polled:
         if p.value in refused:
-            yield Violation("refused and read", f"{p.reader} got {_short(p.value)} at {p.segment}:{p.offset}")
+            yield Violation("refused and read", f"{p.reader} got {short(p.value)} at {p.segment}:{p.offset}")
 
 
 def elsewhere(history: History) -> Iterator[Violation]:
@@ -199,5 +197,5 @@ def elsewhere(history: History) -> Iterator[Violation]:
         if receipt is not None and receipt != (p.segment, p.offset):
             yield Violation(
                 "elsewhere",
-                f"{_short(p.value)} was acknowledged at {receipt[0]}:{receipt[1]}, read at {p.segment}:{p.offset}",
+                f"{short(p.value)} was acknowledged at {receipt[0]}:{receipt[1]}, read at {p.segment}:{p.offset}",
             )
