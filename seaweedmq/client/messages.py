@@ -25,12 +25,24 @@ _LEADING = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
 class Origin:
-    """Shared by the messages of one segment."""
+    """Shared by messages: where they come from, and who is told what became of them. This one tells nobody."""
 
-    topic: str
-    segment: int
+    __slots__ = ("segment", "topic")
+
+    def __init__(self, topic: str, segment: int) -> None:
+        self.topic = topic
+        self.segment = segment
+
+    def ack(self, offset: int) -> None:
+        """A record was dealt with."""
+
+    def nack(self, message: "Message", delay_s: float) -> None:
+        """A record was not dealt with and is to be delivered again."""
+
+    def deliveries(self, offset: int) -> int:
+        """How often a record was delivered, this time included."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +116,23 @@ class Message(tuple):  # type: ignore[type-arg]
         """Empty if there are none."""
         return dict(self[5]) if self[5] else {}
 
+    @property
+    def deliveries(self) -> int:
+        """How often the record was delivered to the group, this time included; 1 without a group."""
+        return int(self[0].deliveries(self[1]))
+
     def ack(self) -> None:
         """Say that the record is dealt with. That moves the position of a group; without a group nothing keeps one,
-        and this does nothing.
+        and this does nothing. From any thread.
         """
+        self[0].ack(self[1])
+
+    def nack(self, delay: "float | timedelta" = 0.0) -> None:
+        """Say that the record is not dealt with: the group gets it again, here or at another member, after ``delay``
+        (seconds or timedelta). Later records of its key wait for that. Without a group this does nothing. From any
+        thread. Raises InvalidArgument: a negative delay.
+        """
+        self[0].nack(self, delay_s(delay))
 
     def __repr__(self) -> str:
         return (
@@ -117,6 +142,14 @@ class Message(tuple):  # type: ignore[type-arg]
 
 
 _make = partial(tuple.__new__, Message)
+
+
+def delay_s(delay: "float | timedelta") -> float:
+    """Seconds. Raises InvalidArgument: not a number or timedelta from 0 up."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise InvalidArgument(f"delay={delay!r:.100} is not allowed: give seconds from 0 up, or a timedelta")
+    return float(seconds)
 
 
 def messages_of(arrived: Arrived) -> list[Message]:

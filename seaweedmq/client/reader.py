@@ -83,7 +83,16 @@ class SegmentReader:
         self.ended = False
         """Nothing more will arrive."""
         self.successors: tuple[int, ...] = ()
+        self.begin_offset: int | None = None
+        """Where delivery began; None until the broker said it, or if records in front of the start are skipped."""
         self.error: SeaweedMQError | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """Where delivery ended. Requires ``ended``."""
+        if self._next_offset is None:
+            raise AssertionError(f"{self.segment} has not begun")
+        return self._next_offset if self._stop_offset is None else min(self._next_offset, self._stop_offset)
 
     def take(self) -> Arrived | None:
         """The oldest rows not taken, if there are any."""
@@ -186,7 +195,7 @@ class SegmentReader:
 
     def _begin_at(self, offset: int) -> None:
         if self._next_offset is None:
-            self._next_offset = offset
+            self._next_offset = self.begin_offset = offset
         elif offset > self._next_offset:
             raise OutOfRange(
                 f"{self.segment}: retention removed offsets {self._next_offset} to {offset - 1} before they were read; "
