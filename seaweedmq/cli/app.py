@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli import broker, cluster, publish, subscribe, topics, up
+from seaweedmq.cli import broker, cluster, groups, publish, segments, subscribe, topics, up
 from seaweedmq.cli.options import DEFAULT_BOOTSTRAP, Common
 from seaweedmq.cli.output import Output
 
@@ -16,6 +16,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(topics.app, name="topic")
+app.add_typer(segments.app, name="segment")
+app.add_typer(groups.app, name="group")
 app.add_typer(cluster.app, name="cluster")
 app.command("publish")(publish.publish)
 app.command("subscribe")(subscribe.subscribe)

@@ -1,39 +1,66 @@
 """`seaweedmq cluster ...`: what the leader knows of the cluster."""
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption
+from seaweedmq.cli import watch
+from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
 from seaweedmq.cli.output import Output, say, show_fields, show_json, show_rows
-from seaweedmq.model.broker import BrokerStatus, ClusterStatus
+from seaweedmq.model.broker import ClusterStatus
 
-app = typer.Typer(help="Look at the cluster.", no_args_is_help=True)
+app = typer.Typer(help="Look at the cluster, drain brokers, balance.", no_args_is_help=True)
 
-COLUMNS = ["broker", "address", "leader", "segments", "cpu_share", "memory_mib", "buffered_mib", "pid", "started"]
+COLUMNS = [
+    "broker",
+    "address",
+    "leader",
+    "draining",
+    "segments",
+    "cpu_share",
+    "memory_mib",
+    "buffered_mib",
+    "bytes_per_s",
+    "records_per_s",
+    "pid",
+    "started",
+]
+DECISION_COLUMNS = ["at", "kind", "topic", "segments", "reason"]
 
 
 @app.command()
-def status(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
-    """Show the cluster and its brokers."""
+def status(
+    context: typer.Context,
+    watching: WatchOption = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show the cluster, its brokers and what the leader decided last."""
     common = Common.of(context, bootstrap, output)
-    found = _status(common)
-    fields = {"leader": found.leader, "topics": found.topics, "open_segments": found.open_segments}
-    rows = [_broker_fields(broker) for broker in found.brokers]
-    if common.output is Output.JSON:
-        show_json(fields | {"brokers": rows})
+    if watching:
+        with common.connect() as client:
+            watch.cluster(client.admin, common.output)
         return
+    found = _status(common)
+    fields = cluster_fields(found)
+    if common.output is Output.JSON:
+        show_json(fields)
+        return
+    rows, decisions = fields.pop("brokers"), fields.pop("decisions")
     show_fields(fields, common.output)
     say("")
     show_rows(rows, COLUMNS, common.output)
+    if decisions:
+        say("")
+        show_rows(decisions, DECISION_COLUMNS, common.output)
 
 
 @app.command()
 def brokers(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
     """List the brokers and their load."""
     common = Common.of(context, bootstrap, output)
-    show_rows([_broker_fields(broker) for broker in _status(common).brokers], COLUMNS, common.output)
+    show_rows([broker_fields(broker) for broker in _status(common).brokers], COLUMNS, common.output)
 
 
 @app.command()
@@ -59,22 +86,15 @@ def drain(
     say(f"drained {broker}: it holds no segments and gets no new ones until it is restarted")
 
 
+@app.command()
+def rebalance(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
+    """Split, merge and move segments now, as the balancer would in time."""
+    common = Common.of(context, bootstrap, output)
+    with common.connect() as client:
+        rows = [decision_fields(decision) for decision in client.admin.rebalance()]
+    show_rows(rows, DECISION_COLUMNS, common.output, empty="nothing to do: the cluster is balanced")
+
+
 def _status(common: Common) -> ClusterStatus:
     with common.connect() as client:
         return client.admin.cluster_status()
-
-
-def _broker_fields(broker: BrokerStatus) -> dict[str, Any]:
-    info, load = broker.info, broker.load
-    return {
-        "broker": info.id,
-        "address": info.address,
-        "leader": broker.is_leader,
-        "segments": broker.open_segments,
-        "cpu_share": load.cpu_share if load else None,
-        "memory_mib": load.memory_bytes / (1 << 20) if load else None,
-        "buffered_mib": load.buffered_bytes / (1 << 20) if load else None,
-        "pid": info.pid,
-        "started": datetime.fromtimestamp(info.started_us / 1e6, UTC).isoformat(timespec="seconds"),
-        "version": info.version,
-    }

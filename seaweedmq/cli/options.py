@@ -25,6 +25,7 @@ BootstrapOption = Annotated[
 OutputOption = Annotated[
     Output | None, typer.Option("--output", help="How results are printed (table).", show_default=False)
 ]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The topic.", show_default=False)]
 
 
@@ -86,6 +87,19 @@ def size_bytes(text: str) -> int:
     if match is None:
         raise typer.BadParameter(f"size {text!r} is not a number of bytes: write it like 1000000 or 10GiB")
     return int(match[1]) * _SIZE_BYTES[match[2] or ""]
+
+
+def records_per_s(text: str) -> float:
+    """A number of records a second like ``5000``, or ``none`` (0: no target of its own).
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    if text == "none":
+        return 0.0
+    if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII) is None:
+        raise typer.BadParameter(f"rate {text!r} is not a number of records a second: write it like 5000")
+    return float(text)
 
 
 def start_of(text: str) -> Literal["earliest", "latest"] | int | datetime:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -73,7 +73,7 @@ def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output, *, em
             table.add_column(column, no_wrap=True)
         for row in rows:
             table.add_row(*(cell(row[column]) for column in columns))
-        _print(table)
+        show(table)
 
 
 def show_fields(fields: Row, output: Output) -> None:
@@ -99,11 +99,12 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def _print(table: Table) -> None:
+def show(what: RenderableType) -> None:
+    """Print whatever rich can render; plain, and nothing cut or wrapped, if stdout is no terminal."""
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else PIPE_WIDTH_COLUMNS, markup=False, highlight=False)
     with console.capture() as captured:
-        console.print(table)
+        console.print(what)
     write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()).encode())
 
 

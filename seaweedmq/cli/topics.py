@@ -1,26 +1,26 @@
 """`seaweedmq topic ...`: create, list, describe, alter, delete."""
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
-import pyarrow as pa
 import typer
 
+from seaweedmq.cli import watch
+from seaweedmq.cli.fields import description_fields, topic_fields
 from seaweedmq.cli.options import (
     BootstrapOption,
     Common,
     OutputOption,
     TopicArgument,
+    WatchOption,
     duration_s,
+    records_per_s,
     size_bytes,
     topic_name,
 )
 from seaweedmq.cli.output import Output, say, show_fields, show_json, show_rows
 from seaweedmq.cli.schema import read_schema
-from seaweedmq.codec.batch import schema_from_bytes
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
-from seaweedmq.model.topic import Durability, Scaling, Topic
+from seaweedmq.model.topic import Durability, Scaling
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -41,6 +41,30 @@ RetentionBytesOption = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Keep this much a topic, like 10GiB; none: no limit.", show_default=False),
 ]
+TargetBytesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="What one segment should carry a second, like 16MiB; twice as much is split. none: as the cluster's "
+        "settings say.",
+        show_default=False,
+    ),
+]
+TargetRecordsOption = Annotated[
+    str | None, typer.Option(metavar="N", help="The same in records a second.", show_default=False)
+]
+SEGMENT_COLUMNS = [
+    "id",
+    "slots",
+    "state",
+    "epoch",
+    "brokers",
+    "start_offset",
+    "end_offset",
+    "flushed_offset",
+    "bytes_per_s",
+    "records_per_s",
+]
 
 
 @app.command()
@@ -60,6 +84,8 @@ def create(
     ] = None,
     retention: RetentionOption = None,
     retention_bytes: RetentionBytesOption = None,
+    target_bytes: TargetBytesOption = None,
+    target_records: TargetRecordsOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -67,7 +93,7 @@ def create(
     common = Common.of(context, bootstrap, output)
     name = topic_name(topic)
     arrow_schema = read_schema(schema) if schema else None
-    limits = _limits(retention, retention_bytes)
+    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
     with common.connect() as client:
         made = client.admin.create_topic(
             name,
@@ -76,11 +102,13 @@ def create(
             durability=durability,
             scaling=scaling or Scaling.AUTO,
             schema=arrow_schema,
-            retention=limits[0] or None,
-            retention_bytes=limits[1] or None,
+            retention=limits.retention_s or None,
+            retention_bytes=limits.retention_bytes or None,
+            target_bytes_per_s=limits.target_bytes_per_s or None,
+            target_records_per_s=limits.target_records_per_s or None,
         )
     if common.output is Output.JSON:
-        show_json(_description_fields(made, ()))
+        show_json(description_fields(made))
     else:
         say(f"created {name} with {segments} segment{'s' if segments > 1 else ''}")
 
@@ -90,40 +118,35 @@ def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: Out
     """List the topics."""
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
-        rows = [_topic_fields(topic) for topic in client.admin.list_topics()]
+        rows = [topic_fields(topic) for topic in client.admin.list_topics()]
     columns = ["topic", "durability", "replicas", "scaling", "columns", "retention_s", "retention_bytes", "created"]
     show_rows(rows, columns, common.output, empty="no topics")
 
 
 @app.command()
 def describe(
-    context: typer.Context, topic: TopicArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
+    context: typer.Context,
+    topic: TopicArgument,
+    watching: WatchOption = False,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
 ) -> None:
     """Show a topic and its segments."""
     common = Common.of(context, bootstrap, output)
     name = topic_name(topic)
     with common.connect() as client:
-        found = client.admin.describe_topic(name)
-        stats = client.admin.topic_stats(name)
-    fields = _description_fields(found, stats)
+        if watching:
+            watch.topic(client.admin, name, common.output)
+            return
+        found, stats, decisions = watch.read_topic(client.admin, name)
+    fields = description_fields(found, stats, decisions)
     if common.output is Output.JSON:
         show_json(fields)
         return
     segments = fields.pop("segments")
     show_fields(fields, common.output)
     say("")
-    columns = [
-        "id",
-        "slots",
-        "state",
-        "epoch",
-        "brokers",
-        "start_offset",
-        "end_offset",
-        "flushed_offset",
-        "bytes_per_s",
-    ]
-    show_rows(segments, columns, common.output)
+    show_rows(segments, SEGMENT_COLUMNS, common.output)
 
 
 @app.command()
@@ -134,20 +157,32 @@ def alter(
     scaling: ScalingOption = None,
     retention: RetentionOption = None,
     retention_bytes: RetentionBytesOption = None,
+    target_bytes: TargetBytesOption = None,
+    target_records: TargetRecordsOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
     """Change a topic; what is not named stays as it is."""
     common = Common.of(context, bootstrap, output)
-    if (durability, scaling, retention, retention_bytes) == (None, None, None, None):
-        raise typer.BadParameter("nothing to change: name --durability, --scaling, --retention or --retention-bytes")
+    named = (durability, scaling, retention, retention_bytes, target_bytes, target_records)
+    if all(each is None for each in named):
+        raise typer.BadParameter(
+            "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes or "
+            "--target-records"
+        )
     name = topic_name(topic)
-    limits = _limits(retention, retention_bytes)
+    limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
     with common.connect() as client:
         changed = client.admin.alter_topic(
-            name, durability=durability, scaling=scaling, retention=limits[0], retention_bytes=limits[1]
+            name,
+            durability=durability,
+            scaling=scaling,
+            retention=limits.retention_s,
+            retention_bytes=limits.retention_bytes,
+            target_bytes_per_s=limits.target_bytes_per_s,
+            target_records_per_s=limits.target_records_per_s,
         )
-    show_fields(_topic_fields(changed.topic), common.output)
+    show_fields(topic_fields(changed.topic), common.output)
 
 
 @app.command()
@@ -165,50 +200,21 @@ def delete(
         say(f"deleted {name}")
 
 
-def _limits(retention: str | None, retention_bytes: str | None) -> tuple[float | None, int | None]:
-    return (
-        None if retention is None else duration_s(retention),
-        None if retention_bytes is None else size_bytes(retention_bytes),
-    )
+class _Limits(NamedTuple):
+    """None: not named; 0: no limit, or no target of its own."""
 
+    retention_s: float | None
+    retention_bytes: int | None
+    target_bytes_per_s: int | None
+    target_records_per_s: float | None
 
-def _topic_fields(topic: Topic) -> dict[str, Any]:
-    schema = _schema(topic)
-    return {
-        "topic": str(topic.name),
-        "durability": topic.durability.value,
-        "replicas": topic.replicas,
-        "scaling": topic.scaling.value,
-        "columns": None if schema is None else [f"{field.name}: {field.type}" for field in schema],
-        "retention_s": topic.retention_s,
-        "retention_bytes": topic.retention_bytes,
-        "created": datetime.fromtimestamp(topic.created_us / 1e6, UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _schema(topic: Topic) -> pa.Schema | None:
-    return None if topic.schema is None else schema_from_bytes(topic.schema)
-
-
-def _description_fields(found: TopicDescription, stats: tuple[SegmentStats, ...]) -> dict[str, Any]:
-    by_segment = {s.segment: s for s in stats}
-    segments = []
-    for segment in found.segments:
-        live = by_segment.get(segment.id)
-        segments.append(
-            {
-                "id": segment.id,
-                "slots": [segment.slots.lo, segment.slots.hi],
-                "state": segment.state.value,
-                "epoch": segment.epoch,
-                "brokers": [found.addresses.get(broker, broker) for broker in segment.replicas],
-                "predecessors": segment.predecessors,
-                "successors": segment.successors,
-                "start_offset": segment.start_offset,
-                "end_offset": live.high_watermark if live else segment.end_offset,
-                "flushed_offset": live.flushed_offset if live else segment.end_offset,
-                "bytes_per_s": live.bytes_per_s if live else 0.0,
-                "records_per_s": live.records_per_s if live else 0.0,
-            }
+    @classmethod
+    def read(
+        cls, retention: str | None, retention_bytes: str | None, target_bytes: str | None, target_records: str | None
+    ) -> "_Limits":
+        return cls(
+            None if retention is None else duration_s(retention),
+            None if retention_bytes is None else size_bytes(retention_bytes),
+            None if target_bytes is None else size_bytes(target_bytes),
+            None if target_records is None else records_per_s(target_records),
         )
-    return _topic_fields(found.topic) | {"segments": segments}

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from seaweedmq.cli.config_file import read_config
-from seaweedmq.cli.options import duration_s, size_bytes, start_of
+from seaweedmq.cli.options import duration_s, records_per_s, size_bytes, start_of
 from seaweedmq.cli.schema import read_schema
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
@@ -37,6 +37,17 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="10GiB"):
         size_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("5000", 5000), ("0.5", 0.5), ("none", 0)])
+def test_rates(text: str, rate: float) -> None:
+    assert records_per_s(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "5k", "nan", "\u0667"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="write it like 5000"):
+        records_per_s(text)
 
 
 def test_starts() -> None:

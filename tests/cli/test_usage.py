@@ -17,6 +17,18 @@ from tests.support.commands import run
         ["topic", "create", "a/b", "--durability", "maybe"],
         ["topic", "create", "a/b", "--retention", "soon"],
         ["topic", "alter", "a/b"],
+        ["topic", "alter", "a/b", "--target-bytes", "fast"],
+        ["topic", "create", "a/b", "--target-records", "-1"],
+        ["segment", "split", "a/b"],
+        ["segment", "split", "a/b", "first"],
+        ["segment", "split", "a/b", "1", "--at", "half"],
+        ["segment", "merge", "a/b", "1"],
+        ["segment", "seal", "a/b", "-1"],
+        ["segment", "move", "a/b", "1"],
+        ["group", "describe"],
+        ["group", "reset", "g", "a/b"],
+        ["group", "reset", "g", "a/b", "--to", "first"],
+        ["group", "delete"],
         ["publish", "a/b", "--format", "xml"],
         ["publish", "a/b", "--key", "id"],
         ["subscribe", "a/b", "--start", "yesterday"],
@@ -59,7 +71,7 @@ def test_a_bad_bootstrap_is_named() -> None:
 def test_help_lists_every_command() -> None:
     done = run("--help")
     assert done.status == 0
-    for command in ("up", "broker", "topic", "publish", "subscribe", "cluster"):
+    for command in ("up", "broker", "topic", "segment", "group", "publish", "subscribe", "cluster"):
         assert command in done.text
 
 

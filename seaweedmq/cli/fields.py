@@ -1,0 +1,200 @@
+"""What the command line says of topics, segments, brokers and groups: one row each, the same for tables and JSON."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from seaweedmq.codec.batch import schema_from_bytes
+from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
+from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+
+HOLD = "hold"
+"""Kind of a decision not to change what should change and can not."""
+
+Fields = dict[str, Any]
+
+
+def moment(at_us: int) -> str:
+    """Microseconds since 1970 as ISO 8601, to the second."""
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="seconds")
+
+
+# --- topics and segments --------------------------------------------------------------------------------------------
+
+
+def topic_fields(topic: Topic) -> Fields:
+    schema: pa.Schema | None = None if topic.schema is None else schema_from_bytes(topic.schema)
+    return {
+        "topic": str(topic.name),
+        "durability": topic.durability.value,
+        "replicas": topic.replicas,
+        "scaling": topic.scaling.value,
+        "columns": None if schema is None else [f"{field.name}: {field.type}" for field in schema],
+        "retention_s": topic.retention_s,
+        "retention_bytes": topic.retention_bytes,
+        "target_bytes_per_s": topic.target_bytes_per_s,
+        "target_records_per_s": topic.target_records_per_s,
+        "created": moment(topic.created_us),
+    }
+
+
+def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: SegmentStats | None) -> Fields:
+    """``stats`` are known of open segments only."""
+    return {
+        "id": segment.id,
+        "slots": [segment.slots.lo, segment.slots.hi],
+        "state": segment.state.value,
+        "epoch": segment.epoch,
+        "brokers": [addresses.get(broker, broker) for broker in segment.replicas],
+        "predecessors": segment.predecessors,
+        "successors": segment.successors,
+        "start_offset": segment.start_offset,
+        "end_offset": stats.high_watermark if stats else segment.end_offset,
+        "flushed_offset": stats.flushed_offset if stats else segment.end_offset,
+        "bytes_per_s": stats.bytes_per_s if stats else 0.0,
+        "records_per_s": stats.records_per_s if stats else 0.0,
+    }
+
+
+def segments_fields(found: TopicDescription, stats: Iterable[SegmentStats] = ()) -> list[Fields]:
+    """Of all segments, by id."""
+    by_segment = {s.segment: s for s in stats}
+    return [segment_fields(s, found.addresses, by_segment.get(s.id)) for s in found.segments]
+
+
+def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decision]:
+    """The last decision about each open segment of the topic, where it is that the segment can not be changed."""
+    last = {d.segments: d for d in decisions if d.topic == found.topic.name}
+    still_open = {s.id for s in found.segments if s.is_open}
+    return [d for d in last.values() if d.kind == HOLD and still_open.issuperset(d.segments)]
+
+
+def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
+    """In words: ``ok``, or what should change and can not."""
+    return "; ".join(f"segment {_ids(d.segments)}: {d.reason}" for d in holds(found, decisions)) or "ok"
+
+
+def description_fields(
+    found: TopicDescription, stats: Iterable[SegmentStats] = (), decisions: Iterable[Decision] = ()
+) -> Fields:
+    """A topic with all its segments."""
+    return topic_fields(found.topic) | {
+        "status": topic_status(found, decisions),
+        "segments": segments_fields(found, stats),
+    }
+
+
+# --- brokers and decisions ------------------------------------------------------------------------------------------
+
+
+def broker_fields(broker: BrokerStatus) -> Fields:
+    info, load = broker.info, broker.load
+    return {
+        "broker": info.id,
+        "address": info.address,
+        "leader": broker.is_leader,
+        "draining": info.draining,
+        "segments": broker.open_segments,
+        "cpu_share": load.cpu_share if load else None,
+        "memory_mib": load.memory_bytes / (1 << 20) if load else None,
+        "buffered_mib": load.buffered_bytes / (1 << 20) if load else None,
+        "bytes_per_s": sum((s.bytes_per_s for s in load.segments), 0.0) if load else None,
+        "records_per_s": sum((s.records_per_s for s in load.segments), 0.0) if load else None,
+        "pid": info.pid,
+        "started": moment(info.started_us),
+        "version": info.version,
+    }
+
+
+def decision_fields(decision: Decision) -> Fields:
+    return {
+        "at": moment(decision.at_us),
+        "kind": decision.kind,
+        "topic": str(decision.topic),
+        "segments": decision.segments,
+        "reason": decision.reason,
+    }
+
+
+def cluster_fields(status: ClusterStatus) -> Fields:
+    """The cluster with its brokers and the leader's last decisions."""
+    return {
+        "leader": status.leader,
+        "topics": status.topics,
+        "open_segments": status.open_segments,
+        "brokers": [broker_fields(broker) for broker in status.brokers],
+        "decisions": [decision_fields(decision) for decision in status.decisions],
+    }
+
+
+def _ids(segments: Iterable[int]) -> str:
+    return ", ".join(map(str, segments))
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def start_text(start: Start) -> str:
+    """As users write it."""
+    match start.kind:
+        case StartKind.OFFSET:
+            return f"offset:{start.value}"
+        case StartKind.TIME:
+            return f"time:{datetime.fromtimestamp(start.value / 1e6, UTC).isoformat()}"
+        case _:
+            return start.kind.value
+
+
+def summary_fields(summary: GroupSummary) -> Fields:
+    return {
+        "group": summary.group,
+        "topic": str(summary.topic),
+        "members": summary.members,
+        "generation": summary.generation,
+    }
+
+
+def group_fields(group: GroupDescription, lags_s: Mapping[str, Mapping[int, float]]) -> Fields:
+    """``lags_s``: topic -> segment -> seconds, as far as known."""
+    topics = [_group_topic_fields(topic, lags_s.get(str(topic.topic), {})) for topic in group.topics]
+    return {"group": group.group, **_total(topics), "topics": topics}
+
+
+def _group_topic_fields(topic: GroupTopic, lags_s: Mapping[int, float]) -> Fields:
+    segments = [
+        {
+            "segment": s.segment,
+            "owner": s.owner or None,
+            "committed": s.committed,
+            "end_offset": s.end_offset,
+            "lag_records": s.lag_records,
+            "lag_s": lags_s.get(s.segment),
+        }
+        for s in topic.segments
+    ]
+    return {
+        "topic": str(topic.topic),
+        "generation": topic.generation,
+        "start": start_text(topic.start),
+        **_total(segments),
+        "members": [
+            {"member": m.id, "client": m.client, "connected": m.connected, "segments": m.segments}
+            for m in topic.members
+        ],
+        "segments": segments,
+        "finished": topic.finished,
+    }
+
+
+def _total(parts: Iterable[Fields]) -> Fields:
+    """Records add up; in time the whole lags as much as its last part. Not known if it is not known of a part."""
+    lags_s = [part["lag_s"] for part in parts]
+    return {
+        "lag_records": sum(part["lag_records"] for part in parts),
+        "lag_s": None if None in lags_s else max(lags_s, default=0.0),
+    }

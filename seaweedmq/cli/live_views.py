@@ -1,0 +1,205 @@
+"""What the live views look like: values in, rich renderables out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seaweedmq.cli.fields import HOLD, topic_status
+from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.ring import RING_SLOTS
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+
+DECISIONS_SHOWN_MAX = 8
+SEGMENTS_SHOWN_MAX = 24
+"""Rows of the legend; of a topic with more segments those with the highest rates."""
+COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
+KIND_STYLES = {"split": "green", "merge": "cyan", "move": "yellow", HOLD: "bold red"}
+FULL_CPU_SHARE = 0.9
+
+
+# --- the cluster ----------------------------------------------------------------------------------------------------
+
+
+def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
+    """The brokers with their load, and what the leader decided last."""
+    head = Text.assemble(
+        ("cluster", "bold"),
+        f"  {_count(len(status.brokers), 'broker')}, {_count(status.topics, 'topic')}, "
+        f"{_count(status.open_segments, 'open segment')}",
+    )
+    return Group(head, Text(), _brokers(status.brokers), Text(), _decisions(status.decisions, now_us))
+
+
+def _brokers(brokers: Sequence[BrokerStatus]) -> Table:
+    table = _table("broker", "address", "state")
+    for column in ("CPU", "memory", "bytes/s", "records/s", "segments"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for broker in sorted(brokers, key=lambda b: b.info.address):
+        load = broker.load
+        state = "draining" if broker.info.draining else "leader" if broker.is_leader else ""
+        figures = ["-"] * 4
+        if load is not None:
+            figures = [
+                f"{load.cpu_share:.0%}",
+                f"{load.memory_bytes / (1 << 20):,.0f} MiB",
+                _bytes_per_s(sum(s.bytes_per_s for s in load.segments)),
+                f"{sum(s.records_per_s for s in load.segments):,.0f}",
+            ]
+        busy = load is not None and load.cpu_share >= FULL_CPU_SHARE
+        cpu = Text(figures[0], style="bold red" if busy else "")
+        name = Text(broker.info.id, style="bold" if broker.is_leader else "")
+        table.add_row(name, broker.info.address, state, cpu, *figures[1:], str(broker.open_segments))
+    return table
+
+
+# --- one topic ------------------------------------------------------------------------------------------------------
+
+
+def topic_view(
+    found: TopicDescription,
+    stats: Iterable[SegmentStats],
+    decisions: Sequence[Decision],
+    now_us: int,
+    width: int,
+) -> RenderableType:
+    """The ring of a topic as a bar of ``width`` cells with its legend, rates, and the decisions about it."""
+    rates = {s.segment: s for s in stats}
+    open_segments = sorted((s for s in found.segments if s.is_open), key=lambda s: s.slots)
+    colours = colours_of(open_segments)
+    about = [d for d in decisions if d.topic == found.topic.name]
+    status = topic_status(found, about)
+    return Group(
+        Text.assemble((str(found.topic.name), "bold"), f"  {_settings(found.topic)}"),
+        Text.assemble("status  ", (status, "green" if status == "ok" else "bold red")),
+        Text(
+            f"{_count(len(open_segments), 'open segment')}, "
+            f"{_bytes_per_s(sum(s.bytes_per_s for s in rates.values()))}, "
+            f"{sum(s.records_per_s for s in rates.values()):,.0f} records/s"
+        ),
+        Text(),
+        ring_bar(open_segments, colours, width),
+        Text(),
+        *_legend(open_segments, colours, rates, found.addresses),
+        Text(),
+        _decisions(about, now_us),
+    )
+
+
+def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
+    """A colour for each segment, in ring order: by its id, so that it keeps it, unless the one before has the same."""
+    colours: dict[int, str] = {}
+    before = ""
+    for segment in open_segments:
+        colour = COLOURS[segment.id % len(COLOURS)]
+        if colour == before:
+            colour = COLOURS[(segment.id + 1) % len(COLOURS)]
+        colours[segment.id] = before = colour
+    return colours
+
+
+def ring_bar(open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
+    """One line of ``width`` cells for the whole ring. Each segment has as many as its share of the slots, begins with
+    a line and has its id in it where there is room; one of less than a cell may have none."""
+
+    def cell(slot: int) -> int:
+        return round(slot * width / RING_SLOTS)
+
+    bar = Text(no_wrap=True, overflow="crop")
+    for segment in open_segments:
+        cells = cell(segment.slots.hi) - cell(segment.slots.lo)
+        label = str(segment.id)
+        text = f"▏{label}" if cells > len(label) else "▏"
+        bar.append(text[:cells].ljust(cells), style=f"black on {colours[segment.id]}")
+    return bar
+
+
+def _legend(
+    open_segments: Sequence[Segment],
+    colours: Mapping[int, str],
+    rates: Mapping[int, SegmentStats],
+    addresses: Mapping[str, str],
+) -> list[RenderableType]:
+    def rate(segment: Segment) -> float:
+        return rates[segment.id].bytes_per_s if segment.id in rates else 0.0
+
+    busiest = {s.id for s in sorted(open_segments, key=rate, reverse=True)[:SEGMENTS_SHOWN_MAX]}
+    table = _table("", "segment", "slots")
+    for column in ("share", "bytes/s", "records/s", "end"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("primary", no_wrap=True)
+    for segment in open_segments:
+        if segment.id not in busiest:
+            continue
+        live = rates.get(segment.id)
+        figures = ["-"] * 3
+        if live is not None:
+            figures = [_bytes_per_s(live.bytes_per_s), f"{live.records_per_s:,.0f}", f"{live.high_watermark:,}"]
+        table.add_row(
+            Text("██", style=colours[segment.id]),
+            str(segment.id),
+            str(segment.slots),
+            f"{segment.slots.width / RING_SLOTS:.1%}",
+            *figures,
+            addresses.get(segment.primary, segment.primary),
+        )
+    hidden = len(open_segments) - len(busiest)
+    return [table, *([Text(f"and {_count(hidden, 'segment')} with lower rates", style="dim")] if hidden else [])]
+
+
+def _settings(topic: Topic) -> str:
+    targets = []
+    if topic.target_bytes_per_s is not None:
+        targets.append(_bytes_per_s(topic.target_bytes_per_s))
+    if topic.target_records_per_s is not None:
+        targets.append(f"{topic.target_records_per_s:,.0f} records/s")
+    aim = f", {' and '.join(targets)} a segment" if targets else ""
+    return f"{topic.durability.value}, {_count(topic.replicas, 'replica')}, scaling {topic.scaling.value}{aim}"
+
+
+# --- both -----------------------------------------------------------------------------------------------------------
+
+
+def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:
+    """The last ones, the newest first."""
+    if not decisions:
+        return Text("no decisions of this leader yet", style="dim")
+    table = _table("decided", "what", "segments")
+    table.add_column("because")
+    for decision in reversed(decisions[-DECISIONS_SHOWN_MAX:]):
+        table.add_row(
+            f"{_age(now_us - decision.at_us)} ago",
+            Text(decision.kind, style=KIND_STYLES.get(decision.kind, "")),
+            f"{decision.topic}#{','.join(map(str, decision.segments))}",
+            decision.reason,
+        )
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _bytes_per_s(rate: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if rate >= size:
+            return f"{rate / size:,.1f} {unit}/s"
+    return f"{rate:,.0f} B/s"
+
+
+def _age(us: int) -> str:
+    seconds = max(0, us // 1_000_000)
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,126 @@
+"""`seaweedmq segment ...`: list the segments of a topic, and change them by hand."""
+
+from typing import Annotated
+
+import typer
+
+from seaweedmq.cli.fields import segments_fields
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
+from seaweedmq.cli.output import Output, say, show_json, show_rows
+from seaweedmq.model.protocol import TopicDescription
+
+app = typer.Typer(help="List, split, merge, seal and move segments.", no_args_is_help=True)
+
+COLUMNS = [
+    "id",
+    "slots",
+    "state",
+    "epoch",
+    "brokers",
+    "start_offset",
+    "end_offset",
+    "bytes_per_s",
+    "records_per_s",
+    "predecessors",
+    "successors",
+]
+
+SegmentArgument = Annotated[
+    int, typer.Argument(metavar="ID", min=0, help="A segment that is open.", show_default=False)
+]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context, topic: TopicArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
+) -> None:
+    """List the segments of a topic, open and sealed."""
+    common = Common.of(context, bootstrap, output)
+    name = topic_name(topic)
+    with common.connect() as client:
+        rows = segments_fields(client.admin.describe_topic(name), client.admin.topic_stats(name))
+    show_rows(rows, COLUMNS, common.output)
+
+
+@app.command()
+def split(
+    context: typer.Context,
+    topic: TopicArgument,
+    segment: SegmentArgument,
+    at: Annotated[
+        int | None,
+        typer.Option(metavar="SLOT", help="First slot of the upper part (where the load halves).", show_default=False),
+    ] = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Cut a segment in two."""
+    common = Common.of(context, bootstrap, output)
+    name = topic_name(topic)
+    with common.connect() as client:
+        found = client.admin.split_segment(name, segment, at)
+    _show(common, f"split {segment} into", found, segment)
+
+
+@app.command()
+def merge(
+    context: typer.Context,
+    topic: TopicArgument,
+    first: SegmentArgument,
+    second: SegmentArgument,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Make one segment of two neighbours."""
+    common = Common.of(context, bootstrap, output)
+    name = topic_name(topic)
+    with common.connect() as client:
+        found = client.admin.merge_segments(name, first, second)
+    _show(common, f"merged {first} and {second} into", found, first, second)
+
+
+@app.command()
+def seal(
+    context: typer.Context,
+    topic: TopicArgument,
+    segment: SegmentArgument,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Close a segment; a successor of the same range goes on."""
+    common = Common.of(context, bootstrap, output)
+    name = topic_name(topic)
+    with common.connect() as client:
+        found = client.admin.seal_segment(name, segment)
+    _show(common, f"sealed {segment}, followed by", found, segment)
+
+
+@app.command()
+def move(
+    context: typer.Context,
+    topic: TopicArgument,
+    segment: SegmentArgument,
+    brokers: Annotated[
+        list[str],
+        typer.Argument(metavar="BROKER...", help="Ids or HOST:PORT, the primary first.", show_default=False),
+    ],
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Give a segment's range to these brokers."""
+    common = Common.of(context, bootstrap, output)
+    name = topic_name(topic)
+    with common.connect() as client:
+        found = client.admin.move_segment(name, segment, brokers)
+    _show(common, f"moved {segment}, followed by", found, segment)
+
+
+def _show(common: Common, done: str, found: TopicDescription, *changed: int) -> None:
+    """Say what became of the changed segments, whose successors are the same."""
+    successors = next(s.successors for s in found.segments if s.id == changed[0])
+    rows = [row for row in segments_fields(found) if row["id"] in successors]
+    if common.output is Output.JSON:
+        show_json({"topic": str(found.topic.name), "segments": changed, "successors": rows})
+        return
+    parts = [f"{row['id']} [{row['slots'][0]}, {row['slots'][1]}) at {', '.join(row['brokers'])}" for row in rows]
+    say(f"{done} {' and '.join(parts)}")

@@ -1,0 +1,76 @@
+"""Live views: the same question again every second, until Ctrl-C.
+
+On a terminal the picture is drawn over the last one; in a pipe one plain picture, or JSON line, follows the other.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+import seaweedmq
+from seaweedmq.cli.fields import Fields, cluster_fields, description_fields
+from seaweedmq.cli.live_views import cluster_view, topic_view
+from seaweedmq.cli.output import Output, say, show, show_json
+from seaweedmq.model.broker import Decision
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+
+REFRESH_S = 1.0
+BAR_WIDTH_IN_PIPE = 100
+
+T = TypeVar("T")
+TopicFacts = tuple[TopicDescription, tuple[SegmentStats, ...], tuple[Decision, ...]]
+
+
+def cluster(admin: "seaweedmq.Admin", output: Output) -> None:
+    """Watch the brokers and the leader's decisions."""
+    _watch(admin.cluster_status, lambda status, _: cluster_view(status, _now_us()), cluster_fields, output)
+
+
+def topic(admin: "seaweedmq.Admin", name: str, output: Output) -> None:
+    """Watch the ring of one topic."""
+    _watch(
+        lambda: read_topic(admin, name),
+        lambda facts, width: topic_view(*facts, now_us=_now_us(), width=width),
+        lambda facts: description_fields(*facts),
+        output,
+    )
+
+
+def read_topic(admin: "seaweedmq.Admin", name: str) -> TopicFacts:
+    """All that is known of a topic now, and of the leader's decisions. Raises NotFound."""
+    return admin.describe_topic(name), admin.topic_stats(name), admin.cluster_status().decisions
+
+
+def _watch(
+    read: Callable[[], T], view: Callable[[T, int], RenderableType], fields: Callable[[T], Fields], output: Output
+) -> None:
+    try:
+        if output is Output.JSON:
+            _every_second(lambda: show_json(fields(read())))
+        elif sys.stdout.isatty():
+            console = Console(highlight=False)
+            with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+                _every_second(lambda: live.update(view(read(), console.width), refresh=True))
+        else:
+            _every_second(lambda: _print_plain(view(read(), BAR_WIDTH_IN_PIPE)))
+    except KeyboardInterrupt:
+        return  # the way to end it
+
+
+def _print_plain(view: RenderableType) -> None:
+    show(view)
+    say("")
+
+
+def _every_second(draw: Callable[[], None]) -> None:
+    while True:
+        draw()
+        time.sleep(REFRESH_S)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
