@@ -54,7 +54,7 @@ class Changes:
         try:
             topic = self._metadata.topic(segment.topic)
             if not self._placement.of_successor(topic):
-                raise Unavailable("every broker is suspected or being drained: it goes on when one is not")
+                raise Unavailable("every broker is being drained: it goes on when one is not")
             sealed = await self._sealer.seal(topic, segment, self._placement.suspects)
             if sealed is None:
                 raise Unavailable("a replica lives but does not answer")
@@ -72,7 +72,7 @@ class Changes:
                     return
                 placement = self._placement.of_successor(topic)
                 if not placement:
-                    raise Unavailable("every broker is suspected or being drained: it goes on when one is not")
+                    raise Unavailable("every broker is being drained: it goes on when one is not")
                 change = succeed(
                     topic,
                     [

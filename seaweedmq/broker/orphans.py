@@ -54,7 +54,8 @@ class Orphans:
         thin = [] if orphans else self._under_replicated(segments)
         limit = asyncio.Semaphore(RECOVERIES_AT_ONCE)
         done = await asyncio.gather(*(self._replace(segment, limit) for segment in [*orphans, *thin[:1]]))
-        return all(done) and not thin and not self._damaged
+        # Who is suspected no longer may take replicas again, and nothing else will say so.
+        return all(done) and not thin and not self._damaged and not self._placement.suspects
 
     def _under_replicated(self, segments: list[Segment]) -> list[Segment]:
         """Open segments that were opened when brokers were missing, and could have more replicas now."""

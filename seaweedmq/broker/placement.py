@@ -50,12 +50,18 @@ class Placement:
 
     def of_successor(self, topic: Topic) -> list[tuple[str, ...]]:
         """Replicas of one new segment; fewer than the topic wants rather than none, when brokers are missing. Empty if
-        nobody can take it."""
-        shunned = self.shunned
-        candidates = [c for c in self.candidates() if c.broker not in shunned]
+        every broker is being drained.
+
+        If all others are suspected, one of those takes it alone: brokers that lost each other suspect each other again
+        and again until their segment is replaced, so none of them would ever be free of suspicion.
+        """
+        draining = self.draining
+        staying = [c for c in self.candidates() if c.broker not in draining]
+        trusted = [c for c in staying if c.broker not in self.suspects]
+        candidates, wanted = (trusted, topic.replicas) if trusted else (staying, 1)
         if not candidates:
             return []
-        return place(candidates, segments=1, replicas=min(topic.replicas, len(candidates)), tie=self._rng.random)
+        return place(candidates, segments=1, replicas=min(wanted, len(candidates)), tie=self._rng.random)
 
     def of_topic(self, spec: TopicSpec) -> list[tuple[str, ...]]:
         """Replicas of each segment of a new topic. InvalidArgument: more replicas than brokers."""
