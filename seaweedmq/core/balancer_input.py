@@ -1,0 +1,223 @@
+"""What the balancer looks at: a cluster and its loads as columns, one row a segment.
+
+A million segments are decided about in well under a second as arrays, and not at all as objects. Rows are the open
+segments in the order of (topic, lo), so that neighbours on the ring are neighbours here. Names appear only at the edge.
+"""
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Scaling, Topic, TopicName
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+SegmentKey: TypeAlias = tuple[TopicName, int]
+
+_IDS = 10**8
+"""Segment ids are below it, so (topic, id) makes one number."""
+
+NOBODY = -1
+"""In ``Cluster.replicas``: no replica, or a broker that is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalancerSettings:
+    """What the balancer needs of ``BrokerConfig``."""
+
+    segment_target_bytes_per_s: float
+    segment_target_records_per_s: float
+    split_after_s: float
+    merge_after_s: float
+    changes_at_once_max: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "BalancerSettings":
+        return cls(
+            segment_target_bytes_per_s=config.segment_target_bytes_per_s,
+            segment_target_records_per_s=config.segment_target_records_per_s,
+            split_after_s=config.split_after_s,
+            merge_after_s=config.merge_after_s,
+            changes_at_once_max=config.changes_at_once_max,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cluster:
+    """The open segments of a cluster and its brokers. ``S`` segments, ``T`` topics, ``B`` brokers, ``R`` replicas."""
+
+    topics: Sequence[TopicName]
+    """T names. ``topic`` below is an index into them."""
+    topic_replicas: Ints
+    """(T,) replicas wanted."""
+    topic_auto: Bools
+    """(T,) whether segments may be split and merged."""
+    topic_target_bytes_per_s: Floats
+    """(T,) of one segment: the topic's own, or the cluster's."""
+    topic_target_records_per_s: Floats
+    brokers: Sequence[str]
+    """B ids in ascending order. Those whose lease lives."""
+    usable: Bools
+    """(B,) whether it may get segments: neither draining nor suspected."""
+    draining: Bools
+    topic: Ints
+    """(S,) rows in the order of (topic, lo)."""
+    id: Ints
+    lo: Ints
+    hi: Ints
+    opened_us: Ints
+    replicas: Ints
+    """(S, R) indices into ``brokers``, the primary first; ``NOBODY`` for a broker that is gone, and behind the last."""
+    replica_count: Ints
+    """(S,) replicas as recorded, those that are gone included."""
+    broken: Bools
+    """(S,) replicas that live but lost each other."""
+    changing: Bools
+    """(S,) being split, merged or moved now: left alone, and counted against the pace."""
+
+    @classmethod
+    def of(
+        cls,
+        topics: Iterable[Topic],
+        segments: Iterable[Segment],
+        brokers: Iterable[BrokerInfo],
+        settings: BalancerSettings,
+        *,
+        suspected: Container[str] = (),
+        broken: Collection[SegmentKey] = (),
+        changing: Collection[SegmentKey] = (),
+    ) -> "Cluster":
+        """From the values of the metadata. ``segments`` are open ones, in any order, of ``topics``.
+
+        Args:
+            brokers: those whose lease lives, draining ones included.
+            suspected: ids of brokers that get nothing new, and whose segments move.
+            broken: open segments whose replicas lost each other.
+            changing: segments that are being split, merged or moved now.
+        """
+        names = sorted(topics, key=attrgetter("name"))
+        topic_of = {topic.name: at for at, topic in enumerate(names)}
+        members = sorted(brokers, key=attrgetter("id"))
+        broker_of = {broker.id: at for at, broker in enumerate(members)}
+        known = [segment for segment in segments if segment.topic in topic_of]
+        topic = _ints(topic_of[s.topic] for s in known)
+        lo = _ints(s.slots.lo for s in known)
+        order = np.lexsort((lo, topic))
+        count = _ints(len(s.replicas) for s in known)
+        replicas = _ragged(_ints(broker_of.get(r, NOBODY) for s in known for r in s.replicas), count)
+        cluster = cls(
+            topics=[t.name for t in names],
+            topic_replicas=_ints(t.replicas for t in names),
+            topic_auto=np.array([t.scaling is Scaling.AUTO for t in names], np.bool_),
+            topic_target_bytes_per_s=np.array(
+                [t.target_bytes_per_s or settings.segment_target_bytes_per_s for t in names], np.float64
+            ),
+            topic_target_records_per_s=np.array(
+                [t.target_records_per_s or settings.segment_target_records_per_s for t in names], np.float64
+            ),
+            brokers=[b.id for b in members],
+            usable=np.array([not b.draining and b.id not in suspected for b in members], np.bool_),
+            draining=np.array([b.draining for b in members], np.bool_),
+            topic=topic[order],
+            id=_ints(s.id for s in known)[order],
+            lo=lo[order],
+            hi=_ints(s.slots.hi for s in known)[order],
+            opened_us=_ints(s.opened_us for s in known)[order],
+            replicas=replicas[order],
+            replica_count=count[order],
+            broken=np.zeros(len(known), np.bool_),
+            changing=np.zeros(len(known), np.bool_),
+        )
+        for flags, marked in ((cluster.broken, broken), (cluster.changing, changing)):
+            found = [key for key in marked if key[0] in topic_of]
+            rows = cluster.rows(_ints(topic_of[name] for name, _ in found), _ints(number for _, number in found))
+            flags[rows[rows >= 0]] = True
+        return cluster
+
+    def rows(self, topic: Ints, segment: Ints) -> Ints:
+        """The row of each (topic index, segment id), -1 for one that is not open; shapes ``(N,)``."""
+        if not len(self.id):
+            return np.full(len(segment), -1, np.int64)
+        keys = self.topic * _IDS + self.id
+        order = np.argsort(keys)
+        wanted = topic * _IDS + segment
+        at = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
+        rows: Ints = order[at]
+        return np.where((keys[rows] == wanted) & (topic >= 0), rows, -1)
+
+    @property
+    def primary(self) -> Ints:
+        """(S,) index of the primary's broker."""
+        return self.replicas[:, 0]
+
+    def ids(self, brokers: Iterable[int]) -> tuple[str, ...]:
+        """Broker ids of indices."""
+        return tuple(self.brokers[b] for b in brokers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loads:
+    """Traffic of the open segments, row by row as in the ``Cluster`` it was made for. Not reported counts as none."""
+
+    bytes_per_s: Floats
+    """(S,) short average."""
+    records_per_s: Floats
+    long_bytes_per_s: Floats
+    long_records_per_s: Floats
+    histograms: Sequence[Sequence[float]]
+    """S times 16 records/s, or an empty one."""
+    reported: Bools
+    """(B,) brokers that told their load. While one is missing, nothing is merged or moved for balance."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, reports: Iterable[BrokerLoad]) -> "Loads":
+        """From the last report of every broker. Only what a segment's primary says of it counts."""
+        broker_of = {broker: at for at, broker in enumerate(cluster.brokers)}
+        topic_of = {name: at for at, name in enumerate(cluster.topics)}
+        known = [report for report in reports if report.broker in broker_of]
+        reported = np.zeros(len(cluster.brokers), np.bool_)
+        reported[[broker_of[report.broker] for report in known]] = True
+        loads = list(chain.from_iterable(report.segments for report in known))
+        by = _ints(chain.from_iterable(repeat(broker_of[r.broker], len(r.segments)) for r in known))
+        rows = cluster.rows(_ints(topic_of.get(s.topic, -1) for s in loads), _ints(s.segment for s in loads))
+        kept = np.flatnonzero((rows >= 0) & (cluster.primary[rows] == by)) if len(loads) else rows
+        rows = rows[kept]
+        histograms: list[Sequence[float]] = [()] * len(cluster.id)
+        for row, at in zip(rows.tolist(), kept.tolist(), strict=True):
+            histograms[row] = loads[at].histogram
+
+        def column(name: str) -> Floats:
+            values = np.fromiter(map(attrgetter(name), loads), np.float64, len(loads))
+            result = np.zeros(len(cluster.id), np.float64)
+            result[rows] = values[kept]
+            return result
+
+        return cls(
+            bytes_per_s=column("bytes_per_s"),
+            records_per_s=column("records_per_s"),
+            long_bytes_per_s=column("long_bytes_per_s"),
+            long_records_per_s=column("long_records_per_s"),
+            histograms=histograms,
+            reported=reported,
+        )
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, np.int64)
+
+
+def _ragged(flat: Ints, counts: Ints) -> Ints:
+    """``counts[i]`` values a row, padded with ``NOBODY`` to the longest; at least one column."""
+    table = np.full((len(counts), max(1, int(counts.max(initial=1)))), NOBODY, np.int64)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    table[rows, np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)] = flat
+    return table
