@@ -60,6 +60,8 @@ class SimMetaStore:
         self._owner = owner
         self.is_cut_off = False
         """The nemesis dropped every packet between this process and etcd."""
+        self.is_deaf = False
+        """Requests are answered, the lease lives on, but the watch is silent: the process acts on what it knew."""
 
     async def get(self, key: str) -> Entry | None:
         found: Entry | None = await self._call(self._server.get, key)
@@ -97,7 +99,7 @@ class SimMetaStore:
                 next_revision = changes.revision + 1
                 below = _below(prefix, changes)
                 if below is not None:
-                    await asyncio.sleep(self._etcd.latency_s())
+                    await self._news_arrive()
                     yield below
             await pulse.wait()
 
@@ -106,6 +108,11 @@ class SimMetaStore:
 
     def _is_answering(self) -> bool:
         return self._server.is_running and not self._server.is_frozen and not self.is_cut_off
+
+    async def _news_arrive(self) -> None:
+        await asyncio.sleep(self._etcd.latency_s())
+        while self.is_deaf:
+            await asyncio.sleep(0.05)
 
     async def _request(self) -> None:
         """Travel to the server. Unavailable at once if it refuses, at the deadline if nothing answers."""

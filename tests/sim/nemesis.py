@@ -14,6 +14,8 @@ from tests.sim.process import BrokerProcess
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+PARTED_S = (0.2, 1.0, 4.0)
+
 Blow = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -39,6 +41,7 @@ class Nemesis:
             (self.freeze_broker, 3),
             (self.part_brokers, 4),
             (self.drain_behind_the_leaders_back, 2),
+            (self.seal_behind_the_primarys_back, 8 if self.world.scenario.fences_matter else 0),
             (self.break_streams, 4),
             (self.slow_network, 2),
             (self.lossy_network, 3),
@@ -48,6 +51,7 @@ class Nemesis:
             (self.freeze_etcd, 1),
             (self.lossy_etcd, 2),
             (self.cut_off_from_etcd, 2),
+            (self.late_news, 2),
             (self.compact_etcd, 1),
         ]
         while loop.time() < end_s:
@@ -58,6 +62,8 @@ class Nemesis:
             (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
             self.blows += 1
             self._pending.append(loop.create_task(blow(), name=blow.__name__))
+            if blow == self.seal_behind_the_primarys_back:  # it takes seconds, and the next blow might spoil it
+                await asyncio.wait(self._pending[-1:])
         await self.heal()
 
     async def heal(self) -> None:
@@ -74,7 +80,7 @@ class Nemesis:
         self._end_etcd_outage()
         for process in world.processes:
             process.thaw(process.owner)
-            process.meta.is_cut_off = False
+            process.meta.is_cut_off = process.meta.is_deaf = False
         for process in world.processes:
             await process.wait_stopping()
             if not process.is_running:
@@ -90,8 +96,10 @@ class Nemesis:
 
     def _leader(self) -> BrokerProcess | None:
         lock = self.world.etcd.server.get(keys.LEADER)
-        leader = None if lock is None else lock.value.decode()
-        return next((p for p in self.world.processes if p.is_running and p.broker and p.broker.id == leader), None)
+        return None if lock is None else self._process_of(lock.value.decode())
+
+    def _process_of(self, broker_id: str) -> BrokerProcess | None:
+        return next((p for p in self.world.processes if p.is_running and p.broker and p.broker.id == broker_id), None)
 
     # --- processes --------------------------------------------------------------------------------------------------
 
@@ -187,7 +195,7 @@ class Nemesis:
         if len(machines) < 2:
             return
         one, other = self.rng.sample(machines, 2)
-        await self._part(one, other, both=self.rng.random() < 0.5)
+        await self._part(one, other, both=self.rng.random() < 0.5, for_s=self.rng.choice(PARTED_S))
 
     async def drain_behind_the_leaders_back(self) -> None:
         """The leader has to move segments whose primaries it can not talk to, though their followers can."""
@@ -197,15 +205,41 @@ class Nemesis:
             return
         primary, leaving = self.rng.sample(others, 2)
         leaving.request_stop()
-        await self._part(leader.name, primary.name, both=True)
+        await self._part(leader.name, primary.name, both=True, for_s=self.rng.choice(PARTED_S))
 
-    async def _part(self, one: str, other: str, *, both: bool) -> None:
+    async def seal_behind_the_primarys_back(self) -> None:
+        """The leader has to seal a segment whose primary it can not talk to, and the primary is the last to learn of
+        it: all that stops it is that its followers were fenced."""
+        leader = self._leader()
+        chosen = [s for s in self._open_segments() if self._can_be_sealed_unseen(s, leader)]
+        if leader is None or not chosen:
+            return
+        segment = self.rng.choice(chosen)
+        self._note(f"has {segment} sealed behind the back of {segment.primary}")
+        primary = self._process_of(segment.primary)
+        assert primary is not None
+        primary.request_stop()
+        network = self._part(
+            leader.name, primary.name, both=self.rng.random() < 0.5, for_s=self.rng.choice((1.0, 3.0, 5.0))
+        )
+        etcd = self._delay_news(primary) if self.rng.random() < 0.5 else self._cut_off(primary, self.rng.uniform(1, 3))
+        await asyncio.gather(network, etcd)
+
+    def _can_be_sealed_unseen(self, segment: Segment, leader: BrokerProcess | None) -> bool:
+        """Whether it has followers, none of its replicas is the leader, all are well, and it is in use."""
+        replicas = [self._process_of(replica) for replica in segment.replicas]
+        if len(replicas) < 2 or not all(p is not None and p is not leader and not p.is_frozen for p in replicas):
+            return False
+        owned = replicas[0] and replicas[0].broker and replicas[0].broker._owned.get((segment.topic, segment.id))
+        return bool(owned) and owned.log.end > segment.start_offset
+
+    async def _part(self, one: str, other: str, *, both: bool, for_s: float) -> None:
         self._note(f"cuts {one} {'and' if both else '->'} {other}")
         network = self.world.network
         network.cut(one, other)
         if both:
             network.cut(other, one)
-        await asyncio.sleep(self.rng.choice((0.2, 1.0, 4.0)))
+        await asyncio.sleep(for_s)
         network.join(one, other)
         if both:
             network.join(other, one)
@@ -275,13 +309,29 @@ class Nemesis:
 
     async def cut_off_from_etcd(self) -> None:
         process = self._some_broker()
-        if process is None:
-            return
+        if process is not None:
+            await self._cut_off(process)
+
+    async def _cut_off(self, process: BrokerProcess, after_s: float = 0.0) -> None:
+        await asyncio.sleep(after_s)
         self._note(f"cuts {process.owner.name} off from etcd")
         meta = process.meta
         meta.is_cut_off = True
         await asyncio.sleep(self.rng.choice((0.3, 1.0, 4.0)))
         meta.is_cut_off = False
+
+    async def late_news(self) -> None:
+        process = self._some_broker()
+        if process is not None:
+            await self._delay_news(process)
+
+    async def _delay_news(self, process: BrokerProcess) -> None:
+        """The process keeps its lease, and acts on metadata that others have left behind."""
+        self._note(f"delays what {process.owner.name} hears from etcd")
+        meta = process.meta
+        meta.is_deaf = True
+        await asyncio.sleep(self.rng.choice((0.3, 1.0, 4.0)))
+        meta.is_deaf = False
 
     async def compact_etcd(self) -> None:
         server = self.world.etcd.server

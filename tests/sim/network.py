@@ -8,7 +8,7 @@ own time. The server's handler is then cancelled, as ``grpc.aio`` does, and the 
 import asyncio
 import contextvars
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -168,8 +168,8 @@ class Network:
         self._context = contextvars.Context()
         self._hosts: dict[str, _Host] = {}
         self._streams: list[Stream] = []
-        self._cuts: set[tuple[str, str]] = set()
-        """(from, to), names of machines: packets between them are lost."""
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        """(from, to), names of machines: packets between them are lost until each cut is ended."""
 
     # --- what processes do ------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Network:
     def cut(self, sender: str, receiver: str) -> None:
         """Lose every packet from one machine to another. TCP makes no progress then in either direction for long, but
         what travels the other way still arrives until somebody's patience ends."""
-        self._cuts.add((sender, receiver))
+        self._cuts[sender, receiver] += 1
         for stream in self._streams[:]:
             ends = machine_of(stream.client), machine_of(stream.server)
             if ends in ((sender, receiver), (receiver, sender)):
@@ -228,7 +228,10 @@ class Network:
 
     def join(self, sender: str | None = None, receiver: str | None = None) -> None:
         """End one cut, or all."""
-        self._cuts = {cut for cut in self._cuts if sender is not None and cut != (sender, receiver)}
+        if sender is None or receiver is None:
+            self._cuts.clear()
+        else:
+            self._cuts -= Counter([(sender, receiver)])
 
     def is_cut(self, one: Owner | None, other: Owner) -> bool:
         """Whether packets are lost between two processes, in whichever direction: no new connection then."""

@@ -50,6 +50,11 @@ class Scenario:
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
 
+    @property
+    def fences_matter(self) -> bool:
+        """Whether a segment can have a primary and a follower and neither of them leads."""
+        return any(1 < topic.replicas < self.brokers for topic in self.topics)
+
     @classmethod
     def of(cls, seed: int) -> "Scenario":
         """The scenario of a seed."""
