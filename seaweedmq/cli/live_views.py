@@ -174,7 +174,7 @@ def _decisions(decisions: Sequence[Decision], now_us: int) -> RenderableType:
             f"{_age(now_us - decision.at_us)} ago",
             Text(decision.kind, style=KIND_STYLES.get(decision.kind, "")),
             f"{decision.topic}#{','.join(map(str, decision.segments))}",
-            decision.reason,
+            Text(decision.reason),  # not markup, whatever it holds
         )
     return table
 

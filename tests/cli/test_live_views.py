@@ -82,7 +82,7 @@ def view(*decisions: Decision, found: TopicDescription = FOUND, width: int = 40)
 def test_a_topic_shows_its_ring_rates_and_decisions() -> None:
     shown = view(
         decision(600, "split", (0,), "twice its target for 3 s"),
-        decision(9, "move", (2,), "127.0.0.1:17778 carries less"),
+        decision(9, "move", (2,), "[0, 9] is [bold]busy[/bold]"),
     )
     assert shown == "\n".join(
         [
@@ -98,7 +98,7 @@ def test_a_topic_shows_its_ring_rates_and_decisions() -> None:
             "██  5        [32768, 65536)  50.0%      0 B/s          0      0  127.0.0.1:17777",
             "",
             "decided     what   segments       because",
-            "9 s ago     move   shop/orders#2  127.0.0.1:17778 carries less",
+            "9 s ago     move   shop/orders#2  [0, 9] is [bold]busy[/bold]",
             "10 min ago  split  shop/orders#0  twice its target for 3 s",
         ]
     )
