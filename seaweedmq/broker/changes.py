@@ -1,7 +1,11 @@
-"""Changes of segments: seal what is open, and open successors."""
+"""Changes of segments: seal what is open, and open successors, for whatever reason."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Metadata
@@ -9,17 +13,42 @@ from seaweedmq.broker.placement import Placement
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.codec import keys
 from seaweedmq.core.topology import Sealing, succeed
-from seaweedmq.errors import Unavailable
-from seaweedmq.model.replication import SealedLog
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.broker import Decision
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare
 
 log = logging.getLogger(__name__)
 
+DECISIONS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is to become of one or more open neighbours of a topic."""
+
+    kind: str
+    """``split``, ``merge`` or ``move``: see ``model.broker.Decision``."""
+    parents: tuple[Segment, ...]
+    """In the order of the ring."""
+    ranges: tuple[KeyRange, ...]
+    """One for each successor; together the parents' slots."""
+    wishes: tuple[tuple[str, ...], ...] = ()
+    """Replicas for each successor, the primary first. What is missing, or can take nothing, is chosen by load."""
+    reason: str
+    """In words, for people."""
+
+    @property
+    def topic(self) -> TopicName:
+        """Of the parents."""
+        return self.parents[0].topic
+
 
 class Changes:
-    """Carries out what is to change about segments. Every step may be done twice, by one leader or the next."""
+    """Carries steps out, each in one transaction. What one leader leaves half done, any leader finishes by replacing
+    what was sealed."""
 
     def __init__(
         self,
@@ -29,66 +58,123 @@ class Changes:
         placement: Placement,
         sealer: Sealer,
         wall_us: Callable[[], int],
+        orphaned: Callable[[Segment], None],
     ) -> None:
+        """``orphaned`` is told of segments that were sealed and did not get their successor."""
         self._metadata = metadata
         self._documents = documents
         self._placement = placement
         self._sealer = sealer
         self._wall_us = wall_us
-        self._under_way: set[tuple[TopicName, int]] = set()
+        self._orphaned = orphaned
+        self._under_way: dict[tuple[TopicName, int], asyncio.Task[Decision]] = {}
+        self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        """What was done, and what could not be done, the newest last."""
 
-    def concerns(self, name: TopicName, segment: int) -> bool:
+    def concerns(self, segment: Segment) -> bool:
         """Whether the segment is being sealed. Its primary ends its replicate streams, which is no reason to suspect
         it."""
-        return (name, segment) in self._under_way
+        return (segment.topic, segment.id) in self._under_way
 
-    async def replace(self, segment: Segment) -> None:
-        """Seal a segment and open a successor of the same range.
+    async def carry_out(self, step: Step) -> Decision:
+        """Seal the parents, then open their successors. A caller that goes away does not stop it half-way.
 
         Raises:
-            Unavailable: there is nobody to take it, or a replica lives and does not answer: nothing has changed.
+            Unavailable: somebody else changes a parent, nobody can take the successors, or a replica lives and does not
+                answer. What was sealed is replaced by plain successors.
             SeaweedMQError: the storage failed, or the files are damaged.
         """
-        key = segment.topic, segment.id
-        self._under_way.add(key)
-        try:
-            topic = self._metadata.topic(segment.topic)
-            if not self._placement.of_successor(topic):
-                raise Unavailable("every broker is being drained: it goes on when one is not")
-            sealed = await self._sealer.seal(topic, segment, self._placement.suspects)
-            if sealed is None:
-                raise Unavailable("a replica lives but does not answer")
-            await self._succeed(segment, *sealed)
-        finally:
-            self._under_way.discard(key)
+        busy = [str(parent) for parent in step.parents if self.concerns(parent)]
+        if busy:
+            raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
+        task = asyncio.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
+        known = {(parent.topic, parent.id): task for parent in step.parents}
+        self._under_way |= known
+        task.add_done_callback(partial(self._ended, known))
+        return await asyncio.shield(task)
 
-    async def _succeed(self, segment: Segment, epoch: int, sealed: SealedLog) -> None:
+    def _ended(self, known: Iterable[tuple[TopicName, int]], task: "asyncio.Task[Decision]") -> None:
+        for key in known:
+            del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # known to the caller, unless that is gone
+
+    async def stop(self) -> None:
+        """No longer leading: what is half done is finished by the next leader."""
+        tasks = set(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _carry_out(self, step: Step) -> Decision:
+        topic = self._metadata.topic(step.topic)
+        self._placement.check_somebody_is_free()
+        await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
+        return self.record(step.kind, step.parents, step.reason)
+
+    def record(self, kind: str, segments: Sequence[Segment], reason: str) -> Decision:
+        """Keep a decision for the status of the cluster."""
+        decision = Decision(
+            at_us=self._wall_us(),
+            topic=segments[0].topic,
+            segments=tuple(segment.id for segment in segments),
+            kind=kind,
+            reason=reason,
+        )
+        self.decisions.append(decision)
+        return decision
+
+    async def _seal(self, topic: Topic, parents: Sequence[Segment]) -> list[Sealing]:
+        """All of them, at the same time."""
+        results = await asyncio.gather(*(self._seal_one(topic, parent) for parent in parents), return_exceptions=True)
+        sealings = [result for result in results if isinstance(result, Sealing)]
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            for sealing in sealings:
+                self._orphaned(sealing.segment)
+            raise failures[0]
+        return sealings
+
+    async def _seal_one(self, topic: Topic, segment: Segment) -> Sealing:
+        found = await self._sealer.seal(topic, segment, self._placement.suspects)
+        if found is None:
+            raise Unavailable(f"{segment}: a replica lives but does not answer, so it can not be sealed yet")
+        epoch, sealed = found
+        sequences = tuple(reversed(sealed.sequences))
+        return Sealing(segment=segment, end_offset=sealed.end_offset, epoch=epoch, sequences=sequences)
+
+    async def _succeed(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
+        try:
+            async for attempt in self._metadata.on_conflict():
+                with attempt:
+                    await self._write(step, uid, sealings)
+        except SeaweedMQError:
+            for sealing in sealings:
+                self._orphaned(sealing.segment)
+            raise
+        self._documents.expect([step.topic])  # written once all segments are served again
+        for sealing in sealings:
+            log.info("%s: sealed %s at offset %d: %s", step.kind, sealing.segment, sealing.end_offset, step.reason)
+
+    async def _write(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
         view = self._metadata.view
-        async for attempt in self._metadata.on_conflict():
-            with attempt:
-                topic = self._metadata.topic(segment.topic)
-                known = view.segments.get(segment.topic, {}).get(segment.id)
-                if known is None or not known.is_open:
-                    return
-                placement = self._placement.of_successor(topic)
-                if not placement:
-                    raise Unavailable("every broker is being drained: it goes on when one is not")
-                change = succeed(
-                    topic,
-                    [
-                        Sealing(
-                            segment=segment,
-                            end_offset=sealed.end_offset,
-                            epoch=epoch,
-                            sequences=tuple(reversed(sealed.sequences)),
-                        )
-                    ],
-                    ranges=[segment.slots],
-                    placement=placement,
-                    now_us=self._wall_us(),
-                )
-                revision = view.segment_revision(segment.topic, segment.id)
-                unchanged = Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)
-                await view.wait_revision(await self._metadata.write(change, [unchanged]))
-                self._documents.expect([segment.topic])  # written once all segments are served again
-        log.info("sealed %s at offset %d", segment, sealed.end_offset)
+        topic = self._metadata.topic(step.topic)
+        segments = view.segments.get(step.topic, {})
+        opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
+        if not opened or topic.uid != uid:
+            return  # somebody else did it, or the topic was deleted and made anew
+        if len(opened) < len(sealings):
+            raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
+        change = succeed(
+            topic,
+            sealings,
+            ranges=step.ranges,
+            placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
+            now_us=self._wall_us(),
+        )
+        unchanged = [
+            Compare(keys.segment_key(p.topic, p.id), mod_revision=view.segment_revision(p.topic, p.id))
+            for p in step.parents
+        ]
+        await view.wait_revision(await self._metadata.write(change, unchanged))

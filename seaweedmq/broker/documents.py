@@ -14,6 +14,10 @@ from seaweedmq.ports import SegmentStore
 
 log = logging.getLogger(__name__)
 
+GATHER_S = 0.1
+"""Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
+RETRY_S = 0.5
+
 
 class Documents:
     """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted ones."""
@@ -27,11 +31,23 @@ class Documents:
         """Topics whose documents are not known to be up to date."""
         self._deletions_due: dict[TopicName, int] = {}
         """Deleted topics, and their uid, whose files could not be deleted yet."""
+        self._expected = asyncio.Event()
         self._complaints = Complaints(log)
+
+    async def run(self) -> None:
+        """Write and delete what is due, until cancelled."""
+        while True:
+            await self._expected.wait()
+            self._expected.clear()
+            await asyncio.sleep(GATHER_S)
+            if not (await self.write_due() and await self.delete_due()):
+                self._expected.set()
+                await asyncio.sleep(RETRY_S)
 
     def expect(self, names: Iterable[TopicName]) -> None:
         """These topics changed; :meth:`write_due` sees to them."""
         self._due.update(names)
+        self._expected.set()
 
     async def write_due(self) -> bool:
         """Write what changed. Whether all is written; what failed stays due, and is logged."""
@@ -59,6 +75,7 @@ class Documents:
     def expect_deletion(self, name: TopicName, uid: int) -> None:
         """This topic was deleted; :meth:`delete_due` sees to its files."""
         self._deletions_due[name] = uid
+        self._expected.set()
 
     def forget_deletions(self) -> None:
         """The next leader may give a name away that we would still delete."""

@@ -16,15 +16,13 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import SegmentStats
 from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, SegmentStore
 
 log = logging.getLogger(__name__)
-
-RETRY_S = 0.5
-"""How soon the leader looks again after something it has to do failed."""
 
 
 class Leader:
@@ -40,21 +38,22 @@ class Leader:
         wall_us: Callable[[], int],
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
-        open_segments_max: int,
+        config: BrokerConfig,
     ) -> None:
         self._view = view
         self._election = election
         self.metadata = Metadata(view, election)
-        self.placement = Placement(view, rng)
+        self.placement = Placement(view, rng, config.load_report_interval_s)
         self._documents = Documents(self.metadata, store)
+        self._orphans = Orphans(metadata=self.metadata, placement=self.placement)
         self.changes = Changes(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial),
             wall_us=wall_us,
+            orphaned=self._orphans.add,
         )
-        self._orphans = Orphans(metadata=self.metadata, placement=self.placement, changes=self.changes)
         self.administration = Administration(
             metadata=self.metadata,
             documents=self._documents,
@@ -63,9 +62,8 @@ class Leader:
             rng=rng,
             wall_us=wall_us,
             stats=stats,
-            open_segments_max=open_segments_max,
+            open_segments_max=config.open_segments_max,
         )
-        self._suspected = asyncio.Event()
 
     @property
     def broker_id(self) -> str:
@@ -90,7 +88,8 @@ class Leader:
                 for task in (duties, deposed):
                     task.cancel()
                 await asyncio.wait({duties, deposed})
-            self.placement.loads.clear()
+            await self.changes.stop()
+            self.placement.forget()
             self._documents.forget_deletions()
             if not duties.cancelled():
                 duties.result()
@@ -98,26 +97,9 @@ class Leader:
 
     async def _lead(self) -> None:
         self._documents.expect(self._view.topics)
-        while True:
-            seen = self._view.changes
-            self._suspected.clear()
-            replaced = await self._orphans.replace()
-            written = await self._documents.write_due()
-            deleted = await self._documents.delete_due()
-            await self._something_to_do(seen, None if replaced and written and deleted else RETRY_S)
-
-    async def _something_to_do(self, seen: int, timeout_s: float | None) -> None:
-        """Until the metadata has changed, somebody is suspected, or the time is up."""
-        waiting = {
-            asyncio.create_task(self._view.wait_change(seen), name="leader waits for a change"),
-            asyncio.create_task(self._suspected.wait(), name="leader waits for a suspicion"),
-        }
-        try:
-            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.wait(waiting)
+        async with asyncio.TaskGroup() as duties:
+            duties.create_task(self._orphans.run(self.changes), name="orphans")
+            duties.create_task(self._documents.run(), name="documents")
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
@@ -127,13 +109,12 @@ class Leader:
             raise Fenced(f"{ref.topic}#{ref.segment}: epoch {ref.epoch} is over already")
         if suspicion.suspect and suspicion.suspect not in segment.replicas:
             raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
-        if self.changes.concerns(ref.topic, ref.segment):
+        if self.changes.concerns(segment):
             return
         log.warning("%s: %s is suspected: %s", segment, suspicion.suspect or "nobody", suspicion.reason)
         if suspicion.suspect:
             self.placement.suspect(suspicion.suspect)
-        self._orphans.add(ref.topic, ref.segment)
-        self._suspected.set()
+        self._orphans.add(segment)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""
@@ -158,4 +139,5 @@ class Leader:
             ),
             topics=len(self._view.topics),
             open_segments=sum(s.is_open for segments in self._view.segments.values() for s in segments.values()),
+            decisions=tuple(self.changes.decisions),
         )

@@ -62,6 +62,11 @@ class Metadata:
             if segment.is_open
         ]
 
+    def is_open(self, segment: Segment) -> bool:
+        """Whether it still is."""
+        known = self.view.segments.get(segment.topic, {}).get(segment.id)
+        return segment.topic in self.view.topics and known is not None and known.is_open
+
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """See ``Election.transact``."""
         return await self._election.transact(compares, then)

@@ -2,40 +2,64 @@
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Sequence
 
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.allocation import Candidate, place
-from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place, typical_cost
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.broker import BrokerLoad, SegmentLoad
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
 
 SUSPECT_S = 5.0
+REPORTS_UNTIL_SEEN = 2
+"""A report covers an interval: what a broker was given is fully in the second one from then on."""
 
 
 class Placement:
     """The brokers as the leader sees them."""
 
-    def __init__(self, view: ClusterView, rng: random.Random) -> None:
+    def __init__(self, view: ClusterView, rng: random.Random, report_interval_s: float) -> None:
         self._view = view
         self._rng = rng
+        self._report_interval_s = report_interval_s
         self.loads: dict[str, BrokerLoad] = {}
         """The last report of each broker."""
+        self.reported: dict[str, float] = {}
+        """Broker id -> loop time of its last report."""
         self.suspects: dict[str, float] = {}
         """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
+        self._given: list[tuple[float, str, float]] = []
+        """Loop time, broker id and expected cost of what was placed and is in no report yet, the oldest first."""
+
+    # --- what is known of brokers -------------------------------------------------------------------------------------
 
     def report(self, load: BrokerLoad) -> None:
         """Take in a broker's report, if it is still there."""
         if load.broker in self._view.brokers:
             self.loads[load.broker] = load
+            self.reported[load.broker] = asyncio.get_running_loop().time()
+
+    def forget(self) -> None:
+        """No longer leading: reports go to somebody else."""
+        self.loads.clear()
+        self.reported.clear()
+        self.suspects.clear()
+        self._given.clear()
 
     def suspect(self, broker: str) -> None:
         """Give it nothing new for a while."""
         self.suspects[broker] = asyncio.get_running_loop().time() + SUSPECT_S
 
-    def forget_old_suspicions(self) -> None:
-        """Brokers that are gone, or were not suspected again."""
+    def forget_the_old(self) -> None:
+        """What was said of brokers that are gone, and suspicions that nobody repeated."""
         now = asyncio.get_running_loop().time()
+        live = self._view.brokers
+        for broker in self.loads.keys() - live.keys():
+            del self.loads[broker], self.reported[broker]
         for broker, until in list(self.suspects.items()):
-            if until <= now or broker not in self._view.brokers:
+            if until <= now or broker not in live:
                 del self.suspects[broker]
 
     @property
@@ -48,38 +72,76 @@ class Placement:
         """Brokers that get nothing new: suspected, or being drained."""
         return self.draining | set(self.suspects)
 
-    def of_successor(self, topic: Topic) -> list[tuple[str, ...]]:
-        """Replicas of one new segment; fewer than the topic wants rather than none, when brokers are missing. Empty if
-        every broker is being drained.
+    def traffic(self, segment: Segment) -> SegmentLoad | None:
+        """What its primary reported last; None: nothing came in, or no report."""
+        load = self.loads.get(segment.primary)
+        of = segment.topic, segment.id
+        return next((s for s in load.segments if (s.topic, s.segment) == of), None) if load else None
+
+    # --- choosing -----------------------------------------------------------------------------------------------------
+
+    def check_somebody_is_free(self) -> None:
+        """Unavailable: nobody could take a segment."""
+        if not self._view.brokers.keys() - self.draining:
+            raise Unavailable("every broker is being drained: it goes on when one is not")
+
+    def of_successors(
+        self, topic: Topic, parents: Sequence[Segment], wishes: Sequence[Sequence[str]]
+    ) -> list[tuple[str, ...]]:
+        """Replicas of a successor for each wish; fewer than the topic wants rather than none, when brokers are missing.
 
         If all others are suspected, one of those takes it alone: brokers that lost each other suspect each other again
         and again until their segment is replaced, so none of them would ever be free of suspicion.
+
+        Unavailable: every broker is being drained.
         """
-        draining = self.draining
-        staying = [c for c in self.candidates() if c.broker not in draining]
-        trusted = [c for c in staying if c.broker not in self.suspects]
-        candidates, wanted = (trusted, topic.replicas) if trusted else (staying, 1)
-        if not candidates:
-            return []
-        return place(candidates, segments=1, replicas=min(wanted, len(candidates)), tie=self._rng.random)
+        loads = [load for parent in parents if (load := self.traffic(parent))]
+        cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
+        placed: list[tuple[str, ...]] = []
+        for wish in wishes:
+            self.check_somebody_is_free()
+            draining = self.draining
+            staying = [c for c in self.candidates() if c.broker not in draining]
+            trusted = [c for c in staying if c.broker not in self.suspects]
+            free, wanted = (trusted, topic.replicas) if trusted else (staying, 1)
+            replicas = min(wanted, len(free))
+            (chosen,) = place(free, segments=1, replicas=replicas, tie=self._rng.random, wish=wish, cost=cost)
+            self._expect([chosen], cost)
+            placed.append(chosen)
+        return placed
 
     def of_topic(self, spec: TopicSpec) -> list[tuple[str, ...]]:
         """Replicas of each segment of a new topic. InvalidArgument: more replicas than brokers."""
         draining = self.draining
         candidates = [c for c in self.candidates() if c.broker not in draining]
-        return place(candidates, segments=spec.segments, replicas=spec.replicas, tie=self._rng.random)
+        cost = typical_cost(candidates)
+        tie = self._rng.random
+        placed = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=tie, cost=cost)
+        self._expect(placed, cost)
+        return placed
+
+    def _expect(self, placed: Sequence[tuple[str, ...]], cost: float) -> None:
+        now = asyncio.get_running_loop().time()
+        counts = Counter(broker for replicas in placed for broker in replicas)
+        self._given += [(now, broker, cost * count) for broker, count in sorted(counts.items())]
 
     def candidates(self) -> list[Candidate]:
         """Every live broker and what it carries."""
-        counts = self.open_segments()
+        until = asyncio.get_running_loop().time() - REPORTS_UNTIL_SEEN * self._report_interval_s
+        self._given = [given for given in self._given if given[0] > until]
+        expected = dict.fromkeys(self._view.brokers, 0.0)
+        for _, broker, cost in self._given:
+            if broker in expected:
+                expected[broker] += cost
         return [
             Candidate(
                 broker=broker,
                 segments=count,
                 cpu_share=load.cpu_share if (load := self.loads.get(broker)) else 0.0,
                 bytes_per_s=sum(s.bytes_per_s for s in load.segments) if load else 0.0,
+                expected=expected[broker],
             )
-            for broker, count in sorted(counts.items())
+            for broker, count in sorted(self.open_segments().items())
         ]
 
     def open_segments(self) -> dict[str, int]:

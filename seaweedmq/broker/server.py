@@ -394,7 +394,7 @@ class Broker(LeaderCalls):
             wall_us=self._env.wall_us,
             dial=self._dial,
             stats=self.topic_stats,
-            open_segments_max=self._config.open_segments_max,
+            config=self._config,
         )
         followers = FollowerService(
             config=self._config,

@@ -21,20 +21,36 @@ class Candidate:
     segments: int = 0
     cpu_share: float = 0.0
     bytes_per_s: float = 0.0
+    expected: float = 0.0
+    """Cost of what it was given so recently that no report shows it."""
 
     @property
     def cost(self) -> float:
         """Load as shares of a core: the larger of what is measured and what the rates imply, and its segments."""
-        return max(self.cpu_share, self.bytes_per_s / RATE_COST_BYTES) + SEGMENT_COST * self.segments
+        measured = max(self.cpu_share, self.bytes_per_s / RATE_COST_BYTES)
+        return measured + self.expected + SEGMENT_COST * self.segments
+
+
+def typical_cost(candidates: Sequence[Candidate]) -> float:
+    """What a segment costs that nothing is known about yet: as much as the others, on average."""
+    segments = sum(c.segments for c in candidates)
+    return max(SEGMENT_COST, sum(c.cost for c in candidates) / segments if segments else 0.0)
 
 
 def place(
-    candidates: Iterable[Candidate], *, segments: int, replicas: int, tie: Callable[[], float]
+    candidates: Iterable[Candidate],
+    *,
+    segments: int,
+    replicas: int,
+    tie: Callable[[], float],
+    wish: Sequence[str] = (),
+    cost: float = SEGMENT_COST,
 ) -> list[tuple[str, ...]]:
     """Replicas (the primary first) for each of ``segments`` new segments.
 
-    Each segment goes to the ``replicas`` cheapest brokers, and what it is expected to cost is added before the next
-    is placed. ``tie`` returns a random number; equal costs are ordered by it.
+    Each segment goes to the brokers of the ``wish``, as far as they are candidates, and to the cheapest others; what it
+    is expected to ``cost`` is added before the next is placed. ``tie`` returns a random number; equal costs are ordered
+    by it.
 
     Raises:
         InvalidArgument: more replicas than brokers.
@@ -45,11 +61,13 @@ def place(
             f"{replicas} replicas asked for, but {len(costs)} brokers are live: "
             f"ask for 1 to {max(1, len(costs))}, or add brokers"
         )
+    wished = [broker for broker in wish if broker in costs][:replicas]
     placed: list[tuple[str, ...]] = []
     for _ in range(segments):
-        chosen = tuple(sorted(costs, key=lambda broker: (costs[broker], tie()))[:replicas])
+        others = sorted(costs.keys() - wished, key=lambda broker: (costs[broker], tie(), broker))
+        chosen = (*wished, *others[: replicas - len(wished)])
         for broker in chosen:
-            costs[broker] += SEGMENT_COST
+            costs[broker] += cost
         placed.append(chosen)
     return placed
 
