@@ -60,8 +60,10 @@ class SimMetaStore:
         self._owner = owner
         self.is_cut_off = False
         """The nemesis dropped every packet between this process and etcd."""
-        self.is_deaf = False
-        """Requests are answered, the lease lives on, but the watch is silent: the process acts on what it knew."""
+        self.hears = asyncio.Event()
+        """Cleared by the nemesis: requests are answered, the lease lives on, but the watch is silent, and the process
+        acts on what it knew."""
+        self.hears.set()
 
     async def get(self, key: str) -> Entry | None:
         found: Entry | None = await self._call(self._server.get, key)
@@ -111,8 +113,7 @@ class SimMetaStore:
 
     async def _news_arrive(self) -> None:
         await asyncio.sleep(self._etcd.latency_s())
-        while self.is_deaf:
-            await asyncio.sleep(0.05)
+        await self.hears.wait()
 
     async def _request(self) -> None:
         """Travel to the server. Unavailable at once if it refuses, at the deadline if nothing answers."""

@@ -13,6 +13,8 @@ from seaweedmq.core.replica import Replica
 from seaweedmq.core.sealing import Whom
 from seaweedmq.core.segment_log import SegmentLog
 from seaweedmq.model.segment import SegmentState
+from seaweedmq.storage import tables
+from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.storage import SimStore
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -119,6 +121,29 @@ def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimStore, "sync_files", nothing)
 
 
+def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
+    """A table ends a frame before its name says."""
+    add = tables._Run.add
+    waiting: dict[Any, Any] = {}
+
+    def add_the_one_before(run: Any, rows: Any) -> None:
+        if run in waiting:
+            add(run, waiting[run])
+        waiting[run], run._end = rows, rows.end
+
+    patch.setattr(tables._Run, "add", add_the_one_before)
+
+
+def convert_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Tables hold whatever the log files hold."""
+    convert = MemoryTableConverter.convert
+
+    async def convert_all(converter: Any, topic: Any, logs: Any, end_offset: Any) -> Any:
+        return await convert(converter, topic, logs, None)
+
+    patch.setattr(MemoryTableConverter, "convert", convert_all)
+
+
 MUTANTS: dict[str, Break] = {
     broken.__name__: broken
     for broken in (
@@ -132,6 +157,8 @@ MUTANTS: dict[str, Break] = {
         commit_before_fsync,
         believe_files_while_a_replica_lives,
         seal_from_files_without_fsync,
+        drop_the_last_frame_of_a_table,
+        convert_beyond_the_end,
     )
 }
 
@@ -150,5 +177,6 @@ DATA_RULES = {
     "replica",
     "sealed behind its back",
     "reader gave up",
+    "files",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -80,7 +80,8 @@ class Nemesis:
         self._end_etcd_outage()
         for process in world.processes:
             process.thaw(process.owner)
-            process.meta.is_cut_off = process.meta.is_deaf = False
+            process.meta.is_cut_off = False
+            process.meta.hears.set()
         for process in world.processes:
             await process.wait_stopping()
             if not process.is_running:
@@ -329,9 +330,9 @@ class Nemesis:
         """The process keeps its lease, and acts on metadata that others have left behind."""
         self._note(f"delays what {process.owner.name} hears from etcd")
         meta = process.meta
-        meta.is_deaf = True
+        meta.hears.clear()
         await asyncio.sleep(self.rng.choice((0.3, 1.0, 4.0)))
-        meta.is_deaf = False
+        meta.hears.set()
 
     async def compact_etcd(self) -> None:
         server = self.world.etcd.server

@@ -57,6 +57,8 @@ CAUGHT_BY = {
     "commit_before_fsync": 81,
     "believe_files_while_a_replica_lives": 0,
     "seal_from_files_without_fsync": 386,
+    "drop_the_last_frame_of_a_table": 0,
+    "convert_beyond_the_end": 41,
 }
 """The seed, of the first 500, that caught each variant last. When the code changes it may be another one: then the
 test looks for it, and says so."""

@@ -17,6 +17,7 @@ from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic
+from tests.sim.files import Record, TopicFiles
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
 from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
@@ -26,10 +27,14 @@ from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.storage import SimDisk, SimStore
 from tests.sim.watch import SAMPLE_S, InsideWatch
 from tests.sim.workload import Publisher, Subscriber, connect
-from tests.support.history import History, Violation, check
+from tests.support.history import History, Polled, Violation, check
 
 SETTLE_S_MAX = 150.0
 """After everything is healed, every record has its outcome and every reader is at the end within this time."""
+
+
+MAINTENANCE_ROUNDS = 3
+"""Of the brokers in the end, for the files to be judged by: what was sealed in the end is converted, too."""
 
 
 @dataclass(slots=True)
@@ -120,6 +125,7 @@ class World:
         await asyncio.gather(*following, return_exceptions=True)
         await self._restart_everything()
         await self._read_everything("reader after restart")
+        await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
         watching.cancel()
         looking.cancel()
         self._judge()
@@ -205,8 +211,17 @@ class World:
             segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
             for reader in complete:
                 self.violations += content_fits_lineage(history, segments, reader)
+            self._judge_files(topic.name, history.polled_by(complete[-1]))
         for publisher in self.publishers:
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
+
+    def _judge_files(self, name: str, polled: list[Polled]) -> None:
+        topic = self.cluster.state.topics[TopicName.parse(name)]
+        segments = self.cluster.state.segments[topic.name].values()
+        got: dict[int, dict[int, Record]] = {}
+        for p in polled:
+            got.setdefault(p.segment, {})[p.offset] = Record(p.key, p.value)
+        self.violations += TopicFiles(self.disk.store, topic, segments).violations(got)
 
     def collect(self) -> Report:
         """After the loop ended, however it ended."""
