@@ -7,7 +7,7 @@ import typer
 from seaweedmq.cli import watch
 from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
-from seaweedmq.cli.output import Output, say, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.model.broker import ClusterStatus
 
 app = typer.Typer(help="Look at the cluster, drain brokers, balance.", no_args_is_help=True)
@@ -83,7 +83,8 @@ def drain(
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         client.admin.drain(broker)
-    say(f"drained {broker}: it holds no segments and gets no new ones until it is restarted")
+    done = f"drained {broker}: it holds no segments and gets no new ones until it is restarted"
+    show_done({"drained": broker}, done, common.output)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import typer
 
 from seaweedmq.cli.fields import group_fields, summary_fields
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
-from seaweedmq.cli.output import Output, note, say, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.errors import Unavailable
 
 app = typer.Typer(help="List, describe, reset and delete groups of subscribers.", no_args_is_help=True)
@@ -73,10 +73,7 @@ def reset(
     name = topic_name(topic)
     with common.connect() as client:
         found = client.admin.reset_group(group, name, begin, force)
-    if common.output is Output.JSON:
-        show_json(group_fields(found, {}))
-    else:
-        say(f"reset {group}: it reads {name} from {to}")
+    show_done(group_fields(found, {}), f"reset {group}: it reads {name} from {to}", common.output)
 
 
 @app.command()
@@ -91,10 +88,7 @@ def delete(
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         client.admin.delete_group(group, force)
-    if common.output is Output.JSON:
-        show_json({"deleted": group})
-    else:
-        say(f"deleted {group}")
+    show_done({"deleted": group}, f"deleted {group}", common.output)
 
 
 def _show_topic(fields: dict[str, Any]) -> None:

@@ -86,6 +86,14 @@ def show_fields(fields: Row, output: Output) -> None:
             say(f"{name:<{width}}  {cell(value)}")
 
 
+def show_done(fields: Row, sentence: str, output: Output) -> None:
+    """Print what was done: a sentence, or a JSON object."""
+    if output is Output.JSON:
+        show_json(fields)
+    else:
+        say(sentence)
+
+
 def cell(value: Any) -> str:
     """A value as a person reads it in a table."""
     if value is None:

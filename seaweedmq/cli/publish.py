@@ -10,7 +10,7 @@ import typer
 
 import seaweedmq
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
-from seaweedmq.cli.output import Bar, Output, progress, say, show_json
+from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.reading import Format, tables
 from seaweedmq.cli.source import Source, open_source
 from seaweedmq.codec.batch import schema_from_bytes
@@ -50,10 +50,8 @@ def publish(
                 records = _send(publisher, tables(format_, opened, schema, key), column, opened, bar)
                 publisher.flush(timeout=FLUSH_TIMEOUT_S)
     elapsed_s = time.monotonic() - began_s
-    if common.output is Output.JSON:
-        show_json({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)})
-    else:
-        say(f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s")
+    done = f"published {records} record{'' if records == 1 else 's'} to {name} in {elapsed_s:.2f} s"
+    show_done({"topic": name, "records": records, "elapsed_s": round(elapsed_s, 3)}, done, common.output)
 
 
 def _send(

@@ -6,7 +6,7 @@ import typer
 
 from seaweedmq.cli.fields import segments_fields
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
-from seaweedmq.cli.output import Output, say, show_json, show_rows
+from seaweedmq.cli.output import show_done, show_rows
 from seaweedmq.model.protocol import TopicDescription
 
 app = typer.Typer(help="List, split, merge, seal and move segments.", no_args_is_help=True)
@@ -119,8 +119,6 @@ def _show(common: Common, done: str, found: TopicDescription, *changed: int) -> 
     """Say what became of the changed segments, whose successors are the same."""
     successors = next(s.successors for s in found.segments if s.id == changed[0])
     rows = [row for row in segments_fields(found) if row["id"] in successors]
-    if common.output is Output.JSON:
-        show_json({"topic": str(found.topic.name), "segments": changed, "successors": rows})
-        return
     parts = [f"{row['id']} [{row['slots'][0]}, {row['slots'][1]}) at {', '.join(row['brokers'])}" for row in rows]
-    say(f"{done} {' and '.join(parts)}")
+    fields = {"topic": str(found.topic.name), "segments": changed, "successors": rows}
+    show_done(fields, f"{done} {' and '.join(parts)}", common.output)

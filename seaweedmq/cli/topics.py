@@ -18,7 +18,7 @@ from seaweedmq.cli.options import (
     size_bytes,
     topic_name,
 )
-from seaweedmq.cli.output import Output, say, show_fields, show_json, show_rows
+from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.cli.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
 
@@ -107,10 +107,8 @@ def create(
             target_bytes_per_s=limits.target_bytes_per_s or None,
             target_records_per_s=limits.target_records_per_s or None,
         )
-    if common.output is Output.JSON:
-        show_json(description_fields(made))
-    else:
-        say(f"created {name} with {segments} segment{'s' if segments > 1 else ''}")
+    done = f"created {name} with {segments} segment{'s' if segments > 1 else ''}"
+    show_done(description_fields(made), done, common.output)
 
 
 @app.command("list")
@@ -194,10 +192,7 @@ def delete(
     name = topic_name(topic)
     with common.connect() as client:
         client.admin.delete_topic(name)
-    if common.output is Output.JSON:
-        show_json({"deleted": name})
-    else:
-        say(f"deleted {name}")
+    show_done({"deleted": name}, f"deleted {name}", common.output)
 
 
 class _Limits(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tests.support.commands import COMMAND, Cluster
+from tests.support.commands import COMMAND, Cluster, running_cluster
 
 pytestmark = pytest.mark.integration
 
@@ -221,3 +221,14 @@ def test_options_may_stand_before_and_behind_the_command(cluster: Cluster) -> No
     behind = cluster.run("topic", "list", "--bootstrap", address, "--output", "json")
     assert before.status == behind.status == 0
     assert before.text == behind.text
+
+
+def test_a_broker_is_drained(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "data", brokers=2) as cluster:
+        cluster.ok("topic", "create", "test/drained", "--segments", "4")
+        address = cluster.addresses.split(",")[0]
+        assert json.loads(cluster.ok("cluster", "drain", address, "--output", "json")) == {"drained": address}
+        brokers = json.loads(cluster.ok("cluster", "brokers", "--output", "json"))
+        assert [(b["draining"], b["segments"]) for b in brokers if b["address"] == address] == [(True, 0)]
+        assert cluster.ok("cluster", "drain", address).startswith(f"drained {address}: ")
+        assert cluster.run("cluster", "drain", "127.0.0.1:1").status == 1
