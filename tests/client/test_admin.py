@@ -1,11 +1,16 @@
 """Administration from programs: what is asked of brokers, and what is refused before they are asked."""
 
+import asyncio
+import inspect
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
+from seaweedmq.client import sync_admin
 from seaweedmq.client.admin import Admin
+from seaweedmq.client.background import Background
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.protocol import LATEST, Start, StartKind
@@ -114,3 +119,51 @@ async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> Non
     created, (_, _, change) = recorder.calls[0][1], recorder.calls[1]
     assert (created.target_bytes_per_s, created.target_records_per_s) == (1e6, None)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
+
+
+def test_the_synchronous_face_offers_the_same() -> None:
+    def methods(kind: type) -> dict[str, list[Any]]:
+        return {
+            name: list(inspect.signature(method).parameters.values())
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert methods(sync_admin.Admin) == methods(Admin)
+
+
+class Direct:
+    """Runs what the synchronous face hands over, in the calling thread."""
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(work)
+
+
+def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> None:
+    core = Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
+    admin = sync_admin.Admin(core, cast(Background, Direct()))
+    admin.split_segment(NAME, 3, 100)
+    admin.merge_segments(NAME, 3, 4)
+    admin.seal_segment(NAME, 3)
+    admin.move_segment(NAME, 3, ["b-1"])
+    admin.rebalance()
+    admin.list_groups()
+    admin.describe_group("billing")
+    admin.reset_group("billing", NAME, "latest", True)
+    admin.delete_group("billing", True)
+    admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
+    admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
+    *plain, (_, spec), (_, _, change) = recorder.calls
+    assert plain == [
+        ("split_segment", NAME, 3, 100),
+        ("merge_segments", NAME, 3, 4),
+        ("seal_segment", NAME, 3),
+        ("move_segment", NAME, 3, ("b-1",)),
+        ("rebalance",),
+        ("list_groups",),
+        ("describe_group", "billing"),
+        ("reset_group", "billing", NAME, LATEST, True),
+        ("delete_group", "billing", True),
+    ]
+    assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
+    assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)
