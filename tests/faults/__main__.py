@@ -20,6 +20,8 @@ from tests.faults.network import Unsupported
 from tests.faults.workload import RECORDS_PER_S
 
 EPISODES_PER_CLUSTER = 8
+MEMBERS = 3
+"""Of the group, where there is one."""
 OWN_STORAGE_MIB = 512
 LIMITS = ("mount", "quota")
 """Ways to have a disk that can be filled."""
@@ -53,15 +55,16 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
                 quota=limit == "quota",
                 loopback=rng.random() < 0.2,
             ) as cluster:
-                names = possible(cluster)
                 for _ in range(EPISODES_PER_CLUSTER):
                     episode += 1
-                    faults = [args.fault] if args.fault else _choose(rng, names)
+                    members = rng.choice((0, MEMBERS)) if args.fault != "kill_member" else MEMBERS
+                    faults = [args.fault] if args.fault else _choose(rng, possible(cluster, members=members))
                     outcome = await play(
                         cluster,
                         faults,
                         seed=f"{args.seed}-{episode}",
                         records_per_s=args.records_per_s,
+                        members=members,
                         say=_say(args.verbose),
                     )
                     outcomes.append(outcome)

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from seaweedmq import aio
@@ -23,12 +23,13 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 30.0
 LOOK_S = 0.05
-SETTINGS = """
-log_roll_age_s = 4.0
-maintenance_interval_s = 1.0
-log_grace_s = 5.0
-"""
-"""Files are rolled, made into tables and deleted while the faults go on."""
+SETTINGS = {
+    "log_roll_age_s": 4.0,
+    "maintenance_interval_s": 1.0,
+    "log_grace_s": 5.0,
+    "group_session_timeout_s": 2.0,
+}
+"""Files are rolled, made into tables and deleted, and dead readers replaced, while the faults go on."""
 
 
 class Node:
@@ -39,6 +40,8 @@ class Node:
         self.etcd = etcd
         self.process: asyncio.subprocess.Process | None = None
         self.is_frozen = False
+        self.log_position = 0
+        """What ``Cluster.tracebacks`` has looked at."""
 
     @property
     def pid(self) -> int | None:
@@ -61,8 +64,11 @@ class Cluster:
         lease_ttl_s: float,
         storage: Path | None = None,
         quota: bool = False,
+        settings: Mapping[str, float] | None = None,
     ) -> None:
-        """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``."""
+        """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``. ``settings``: of
+        ``BrokerConfig``, beyond ``SETTINGS``.
+        """
         self.directory = directory
         self.storage = storage or directory / "storage"
         self.own_storage = storage is not None
@@ -72,11 +78,13 @@ class Cluster:
         self.etcd = LocalEtcd(directory / "etcd", fsync=False)
         self.nodes: list[Node] = []
         self._brokers = brokers
+        self._settings = {**SETTINGS, **(settings or {})}
         self._meta: EtcdMetaStore | None = None
 
     async def __aenter__(self) -> "Cluster":
         await asyncio.to_thread(self.storage.mkdir, parents=True, exist_ok=True)
-        await asyncio.to_thread((self.directory / "broker.toml").write_text, SETTINGS)
+        config = "".join(f"{name} = {value}\n" for name, value in self._settings.items())
+        await asyncio.to_thread((self.directory / "broker.toml").write_text, config)
         await self.etcd.start()
         host, port = self.etcd.endpoint.rsplit(":", 1)
         self._meta = EtcdMetaStore(self.etcd.endpoint, timeout_s=1.0)
@@ -211,10 +219,12 @@ class Cluster:
         with self.log_path(node).open(errors="replace") as log:
             return "".join(log.readlines()[-lines:])
 
-    def log_lines(self, containing: Sequence[str]) -> list[str]:
-        """Lines of any broker's log that hold one of these words."""
+    def tracebacks(self) -> list[str]:
+        """Lines of the brokers' logs with errors that nobody foresaw, since the last call."""
         found = []
         for node in self.nodes:
             with self.log_path(node).open(errors="replace") as log:
-                found += [f"{node}: {line.rstrip()}" for line in log if any(word in line for word in containing)]
+                log.seek(node.log_position)
+                found += [f"{node}: {line.rstrip()}" for line in log.readlines() if "Traceback" in line]
+                node.log_position = log.tell()
         return found

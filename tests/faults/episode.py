@@ -6,13 +6,14 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
+from tests.faults.arena import Arena
 from tests.faults.cluster import Cluster
-from tests.faults.faults import ALONE, FAULTS, NEEDS_LIMITED_STORAGE, NEEDS_PAIRS, Arena, restore
+from tests.faults.faults import ALONE, FAULTS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_PAIRS, restore
 from tests.faults.network import Loopback, Network, Unsupported, best_network
 from tests.faults.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
 from tests.support.history import Violation
@@ -32,9 +33,13 @@ class Outcome:
     seed: str
     acked: int = 0
     read: int = 0
+    given: int = 0
+    """To the members of a group, what came again included."""
     violations: list[Violation] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
     """Strikes that hit somebody else, since nobody had the role: what they show is not what the fault is for."""
+    changes: int = 0
+    """Splits, merges and moves that were made."""
     gaps_s: dict[str, float] = field(default_factory=dict)
     """By label of the topic: ``Waits.gap_s``."""
     slowest_s: float = 0.0
@@ -53,9 +58,10 @@ class Outcome:
         """For people."""
         counts = Counter(v.rule for v in self.violations)
         gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
+        given = f", {self.given:6} given to a group" if self.given else ""
         bad = ", ".join(f"{count} {rule}" for rule, count in counts.items()) or "ok"
         return (
-            f"{'+'.join(self.faults):32} {self.acked:6} acknowledged, {self.read:6} read: {bad}; "
+            f"{'+'.join(self.faults):32} {self.acked:6} acknowledged, {self.read:6} read{given}: {bad}; "
             f"longest gap s: {gaps}; slowest {self.slowest_s:.2f} s (own lag {self.loop_lag_s:.2f} s)"
         )
 
@@ -67,14 +73,22 @@ async def play(
     seed: str,
     plans: Sequence[TopicPlan] = ALL_PLANS,
     records_per_s: float = RECORDS_PER_S,
+    members: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Let these faults strike, together if they are several, while users publish and read."""
     began = time.monotonic()
     rng = random.Random(seed)
     outcome = Outcome(faults=tuple(faults), seed=seed)
-    workload = Workload(cluster.bootstrap, plans, seed=seed, records_per_s=records_per_s)
-    arena = Arena(cluster, [topic.name for topic in workload.topics], rng, say)
+    workload = Workload(
+        cluster.bootstrap,
+        plans,
+        seed=seed,
+        directory=cluster.directory / f"members-{seed}",
+        records_per_s=records_per_s,
+        members=members,
+    )
+    arena = Arena(cluster, [topic.name for topic in workload.topics], workload.group, rng, say)
     await asyncio.sleep(CALM_S)
     async with workload:
         await workload.until_flowing()
@@ -91,13 +105,16 @@ async def play(
             outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
             outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
+        tracebacks = await asyncio.to_thread(cluster.tracebacks)
+        outcome.violations += [Violation("traceback", line) for line in tracebacks]
         if not outcome.violations:
             await workload.forget()
-        outcome.unfit = arena.unfit
+        outcome.unfit, outcome.changes = arena.unfit, arena.changes
         outcome.loop_lag_s = workload.loop_lag_s
         for topic in workload.topics:
             outcome.acked += topic.acked
             outcome.read += len(topic.history.polled)
+            outcome.given += len(workload.group.delivered[topic.name])
             outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
             outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
     outcome.seconds = time.monotonic() - began
@@ -123,12 +140,14 @@ async def stage(
     own_storage_mib: int = 0,
     quota: bool = False,
     loopback: bool = False,
+    settings: Mapping[str, float] | None = None,
 ) -> AsyncIterator[Cluster]:
     """A cluster on the best network there is.
 
     Args:
         own_storage_mib: size of a file system of its own, which may be filled.
         quota: brokers whose writes fail when the tests say so, see ``quota_broker``.
+        settings: of ``BrokerConfig``.
 
     Raises:
         Unsupported: this machine allows no file system of its own.
@@ -144,7 +163,15 @@ async def stage(
         storage = None
         if own_storage_mib:
             storage = stack.enter_context(small_storage(directory / "storage", own_storage_mib))
-        cluster = Cluster(directory, network, brokers=brokers, lease_ttl_s=lease_ttl_s, storage=storage, quota=quota)
+        cluster = Cluster(
+            directory,
+            network,
+            brokers=brokers,
+            lease_ttl_s=lease_ttl_s,
+            storage=storage,
+            quota=quota,
+            settings=settings,
+        )
         yield await stack.enter_async_context(cluster)
 
 
@@ -163,11 +190,12 @@ def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-def possible(cluster: Cluster) -> list[str]:
+def possible(cluster: Cluster, *, members: int) -> list[str]:
     """Names of the faults this cluster can be hurt with."""
     return [
         name
         for name, fault in FAULTS.items()
         if (cluster.network.can_cut_pairs or fault not in NEEDS_PAIRS)
+        and (members or fault not in NEEDS_MEMBERS)
         and (cluster.own_storage or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
     ]

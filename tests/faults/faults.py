@@ -4,65 +4,19 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
+from tests.faults.arena import Arena, Fault
 from tests.faults.cluster import Cluster, Node
 from tests.faults.quota_broker import FILLER
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
 FILL_BYTES = 1 << 20
-
-
-@dataclass(slots=True)
-class Arena:
-    """Where faults happen."""
-
-    cluster: Cluster
-    topics: Sequence[str]
-    rng: random.Random
-    say: Callable[[str], None]
-    exits: list[str] = field(default_factory=list)
-    """Brokers that did not stop as they should: each a sentence."""
-    unfit: list[str] = field(default_factory=list)
-    """Roles that nobody had, so that somebody else was hurt."""
-
-    async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
-        """Who has this role, see ``some``; any broker if nobody has it."""
-        node = await self.some(place, leader=leader)
-        if node is None:
-            self.unfit.append(what)
-            node = self.some_node()
-        return node
-
-    async def leading(self) -> Node:
-        """Who leads; any broker if nobody does."""
-        node = await self.cluster.leader()
-        if node is None:
-            self.unfit.append("the leader")
-            node = self.some_node()
-        return node
-
-    async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
-        """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
-        leading = await self.cluster.leader()
-        for topic in self.rng.sample(list(self.topics), len(self.topics)):
-            for node in await self.cluster.replicas(topic, place):
-                if (leader is None or (node is leading) is leader) and node.pid is not None and not node.is_frozen:
-                    return node
-        return None
-
-    def some_node(self) -> Node:
-        """Any broker that runs, or any at all."""
-        return self.rng.choice([n for n in self.cluster.nodes if n.pid is not None] or self.cluster.nodes)
-
-
-Fault = Callable[[Arena], Awaitable[None]]
 
 
 # --- killed processes -------------------------------------------------------------------------------------------------
@@ -293,6 +247,21 @@ def _fill(path: Path) -> int:
     return size
 
 
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+
+async def kill_member(arena: Arena) -> None:
+    """SIGKILL of a member of the group; after a while another takes its place."""
+    if not arena.group.members:
+        arena.unfit.append("a member of a group")
+        return
+    member = arena.rng.choice(arena.group.members)
+    arena.say(f"SIGKILL of member {member.name}")
+    await arena.group.kill(member)
+    await asyncio.sleep(arena.rng.uniform(0, 1))
+    await arena.group.add()
+
+
 # --- on purpose -------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +306,7 @@ FAULTS: dict[str, Fault] = {
 ALONE = (rolling_restart, drain)
 """They wait for a well cluster, so nothing else may go wrong meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
+NEEDS_MEMBERS = (kill_member,)
 NEEDS_LIMITED_STORAGE = (full_disk,)
 
 

@@ -1,16 +1,20 @@
 """The users: publishers of keyed records with unique values, and subscribers, that note everything they see."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
+from tests.faults.group import Group, acknowledged, briefly
+from tests.faults.member import PADDING
 from tests.support.history import History, Outcome, Polled, Sent, Violation, check
 
 KEYS = 24
@@ -93,7 +97,7 @@ class TopicUsers:
             while not self._stop.is_set():
                 for _ in range(self._rng.randint(1, self._burst_max)):
                     key = b"key-%d" % self._rng.randrange(KEYS)
-                    value = f"{self.name}/{number}".encode() + b"." * self._rng.randrange(100)
+                    value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
                     self.waits.on_send(key, loop.time())
                     self._note(await publisher.send(value, key=key), number, key, value, loop.time())
                     number += 1
@@ -184,12 +188,17 @@ class Workload:
         plans: Sequence[TopicPlan],
         *,
         seed: str,
+        directory: Path,
         records_per_s: float = RECORDS_PER_S,
+        members: int = 0,
         reader_lives_s: tuple[float, float] = (3, 30),
     ) -> None:
+        """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
         self._bootstrap = bootstrap
         self._reader_lives_s = reader_lives_s
         self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans]
+        self.group = Group(bootstrap, directory, f"faults-{seed}", [topic.name for topic in self.topics])
+        self._members = members
         self.loop_lag_s = 0.0
         """Longest time for which this process itself did not get to run: the noise in all its times."""
         self._publishing: list[asyncio.Task[None]] = []
@@ -211,12 +220,15 @@ class Workload:
             self._background.append(
                 asyncio.create_task(topic.follow(self._client, self._reader_lives_s), name=f"follow {topic.name}")
             )
+        await self.group.__aenter__()
+        await self.group.add(self._members)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for task in (*self._publishing, *self._background):
             task.cancel()
         await asyncio.gather(*self._publishing, *self._background, return_exceptions=True)
+        await self.group.__aexit__()
         async with asyncio.timeout(5):
             await self._client.close()
 
@@ -246,6 +258,18 @@ class Workload:
             reader = await topic.read_all(self._client)
             violations += await asyncio.to_thread(check, topic.history, complete=[reader])
             violations += [Violation("error", error) for error in topic.errors]
+        if self._members:
+            violations += await self._finish_group()
+        return violations
+
+    async def _finish_group(self) -> list[Violation]:
+        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
+        wanted = {name: acknowledged(records) for name, records in sent.items()}
+        with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        violations = await self.group.stop()
+        for name, records in sent.items():
+            violations += await asyncio.to_thread(self.group.check, name, records)
         return violations
 
     async def forget(self) -> None:

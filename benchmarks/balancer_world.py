@@ -1,0 +1,288 @@
+"""A pure model of a cluster under synthetic traffic, for the balancer's tests and benchmark.
+
+Topics have a rate and a profile of slots; every step measures the segments as brokers would, asks the balancer, and
+does at once what it wants. Nothing is random but the noise.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from seaweedmq.core.balancer import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange, even_ranges, is_partition
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+
+SHORT_S, LONG_S = 2.0, 20.0
+"""Time constants of the averages, as in ``BrokerConfig``."""
+
+Profile = npt.NDArray[np.float64]
+"""(RING_SLOTS + 1,) the share of a topic's load below each slot, from 0 to 1."""
+
+
+def even_profile() -> Profile:
+    """Every slot carries the same."""
+    return np.linspace(0.0, 1.0, RING_SLOTS + 1)
+
+
+def profile_of(slots: Mapping[int, float], even_share: float = 0.0) -> Profile:
+    """Some slots carry what is given, relative to each other; ``even_share`` of the whole is spread over the ring."""
+    load = np.zeros(RING_SLOTS)
+    for slot, weight in slots.items():
+        load[slot] += weight
+    load = (1 - even_share) * load / load.sum() + even_share / RING_SLOTS
+    return np.concatenate(([0.0], np.cumsum(load)))
+
+
+def zipf_profile(keys: int, exponent: float, rng: random.Random) -> Profile:
+    """Keys with Zipf-distributed rates at random slots."""
+    load = np.zeros(RING_SLOTS)
+    slots = np.array([rng.randrange(RING_SLOTS) for _ in range(keys)])
+    np.add.at(load, slots, 1.0 / np.arange(1, keys + 1) ** exponent)
+    return np.concatenate(([0.0], np.cumsum(load / load.sum())))
+
+
+@dataclass
+class Traffic:
+    """What is published to a topic."""
+
+    bytes_per_s: float
+    profile: Profile
+    record_bytes: float = 1_000.0
+
+
+@dataclass
+class Measured:
+    """An open segment and the averages its primary would report."""
+
+    segment: Segment
+    short: float | None = None
+    """Bytes/s; None until it is measured for the first time."""
+    long: float = 0.0
+
+
+class World:
+    """Brokers, topics, open segments, traffic, and a wall clock in seconds."""
+
+    def __init__(self, settings: BalancerSettings, brokers: int, *, seed: int = 0) -> None:
+        self.settings = settings
+        self.now_s = 1_000_000.0
+        self.brokers: dict[str, BrokerInfo] = {}
+        self.topics: dict[TopicName, Topic] = {}
+        self.traffic: dict[TopicName, Traffic] = {}
+        self.segments: dict[tuple[TopicName, int], Measured] = {}
+        self.suspected: set[str] = set()
+        self._rng = np.random.default_rng(seed)
+        for number in range(brokers):
+            self.add_broker(f"b-{number:03}")
+
+    # --- changes from outside -----------------------------------------------------------------------------------------
+
+    def add_broker(self, broker: str) -> None:
+        """A broker joins, with nothing to do."""
+        self.brokers[broker] = BrokerInfo(id=broker, address=f"{broker}:1", started_us=0, pid=1, version="model")
+
+    def lose_broker(self, broker: str) -> None:
+        """Its lease has ended."""
+        del self.brokers[broker]
+
+    def drain_broker(self, broker: str) -> None:
+        """It wants to be rid of its segments."""
+        self.brokers[broker] = replace(self.brokers[broker], draining=True)
+
+    def add_topic(
+        self,
+        name: str,
+        traffic: Traffic,
+        *,
+        segments: int = 1,
+        replicas: int = 1,
+        scaling: Scaling = Scaling.AUTO,
+        target_bytes_per_s: float | None = None,
+        placement: Sequence[tuple[str, ...]] | None = None,
+    ) -> TopicName:
+        """A topic with even segments, placed in turn on the brokers unless ``placement`` says where."""
+        topic_name = TopicName.parse(name)
+        ids = sorted(self.brokers)
+        turn = len(self.segments)
+        self.traffic[topic_name] = traffic
+        self.topics[topic_name] = Topic(
+            name=topic_name,
+            uid=1,
+            replicas=replicas,
+            durability=Durability.REPLICATED,
+            scaling=scaling,
+            schema=None,
+            retention_s=None,
+            retention_bytes=None,
+            next_segment=segments,
+            created_us=0,
+            target_bytes_per_s=target_bytes_per_s,
+        )
+        for number, slots in enumerate(even_ranges(segments)):
+            there = tuple(ids[(turn + number + place) % len(ids)] for place in range(replicas))
+            self._open(topic_name, number, slots, placement[number] if placement else there)
+        return topic_name
+
+    def age(self, seconds: float) -> None:
+        """Let time pass without looking: cool-downs end."""
+        self.now_s += seconds
+
+    # --- one step -----------------------------------------------------------------------------------------------------
+
+    def step(self, seconds: float = 1.0, *, noise: float = 0.0) -> list[Action]:
+        """Let time pass, measure (every segment off by up to ``noise`` of its load), decide, and do it."""
+        self.now_s += seconds
+        self.measure(seconds, noise)
+        actions = self.decide()
+        for action in actions:
+            self.apply(action)
+        return actions
+
+    def settle(self, steps_max: int = 400, quiet: int = 90) -> list[Action]:
+        """Step until nothing was done for ``quiet`` steps; what was done. AssertionError if that does not come."""
+        done: list[Action] = []
+        silent = 0
+        for _ in range(steps_max):
+            now = [action for action in self.step() if not isinstance(action, Hold)]
+            done += now
+            silent = 0 if now else silent + 1
+            if silent == quiet:
+                return done
+        raise AssertionError(f"not silent after {steps_max} steps, the last actions: {done[-3:]}")
+
+    def decide(self, *, at_once: bool = False) -> list[Action]:
+        """What the balancer wants now."""
+        cluster = self.cluster()
+        return decide(
+            cluster, Loads.of(cluster, self.reports()), round(self.now_s * 1e6), self.settings, at_once=at_once
+        )
+
+    def cluster(self) -> Cluster:
+        """The input of the balancer."""
+        return Cluster.of(
+            self.topics.values(),
+            (m.segment for m in self.segments.values()),
+            self.brokers.values(),
+            self.settings,
+            suspected=self.suspected,
+        )
+
+    def measure(self, seconds: float, noise: float = 0.0) -> None:
+        """Bring the averages up to date, as after ``seconds`` of traffic at the present rates."""
+        keep_short, keep_long = np.exp(-seconds / SHORT_S), np.exp(-seconds / LONG_S)
+        for measured, rate in zip(self.segments.values(), self.rates(), strict=True):
+            seen = rate * (1 + noise * self._rng.uniform(-1, 1)) if noise else rate
+            if measured.short is None:
+                measured.short = measured.long = seen
+            else:
+                measured.short += (1 - keep_short) * (seen - measured.short)
+                measured.long += (1 - keep_long) * (seen - measured.long)
+
+    def rates(self) -> list[float]:
+        """True bytes/s of the segments, in their order."""
+        return [
+            traffic.bytes_per_s * float(traffic.profile[m.segment.slots.hi] - traffic.profile[m.segment.slots.lo])
+            for m in self.segments.values()
+            for traffic in (self.traffic[m.segment.topic],)
+        ]
+
+    def reports(self) -> Iterable[BrokerLoad]:
+        """The last report of every broker."""
+        of_broker: dict[str, list[SegmentLoad]] = {broker: [] for broker in self.brokers}
+        for measured in self.segments.values():
+            if measured.short is not None and measured.segment.primary in of_broker:
+                of_broker[measured.segment.primary].append(self._report(measured, measured.short))
+        for broker, loads in of_broker.items():
+            yield BrokerLoad(broker=broker, cpu_share=0, memory_bytes=0, buffered_bytes=0, segments=tuple(loads))
+
+    def _report(self, measured: Measured, short: float) -> SegmentLoad:
+        segment = measured.segment
+        traffic = self.traffic[segment.topic]
+        edges = segment.slots.lo - (-np.arange(HISTOGRAM_BUCKETS + 1) * segment.slots.width // HISTOGRAM_BUCKETS)
+        load = np.diff(traffic.profile[edges])
+        total = load.sum()
+        records_per_s = short / traffic.record_bytes
+        return SegmentLoad(
+            topic=segment.topic,
+            segment=segment.id,
+            bytes_per_s=short,
+            records_per_s=records_per_s,
+            unflushed_bytes=0,
+            long_bytes_per_s=measured.long,
+            long_records_per_s=measured.long / traffic.record_bytes,
+            histogram=tuple((load / total * records_per_s).tolist()) if total > 0 else (),
+        )
+
+    # --- doing it -----------------------------------------------------------------------------------------------------
+
+    def apply(self, action: Action) -> None:
+        """Seal the parents and open the successors, as the leader would."""
+        if isinstance(action, Split):
+            parent = self.segments.pop((action.topic, action.segment)).segment
+            for slots, there in zip(parent.slots.split(action.at), action.placement, strict=True):
+                self._succeed(action.topic, slots, there)
+        elif isinstance(action, Merge):
+            lower, upper = (self.segments.pop((action.topic, number)).segment for number in action.segments)
+            assert lower.slots.hi == upper.slots.lo, f"{lower} and {upper} are no neighbours"
+            self._succeed(action.topic, KeyRange(lower.slots.lo, upper.slots.hi), action.placement)
+        elif isinstance(action, Move):
+            parent = self.segments.pop((action.topic, action.segment)).segment
+            assert parent.replicas != action.replicas, f"{parent} is moved to where it is"
+            self._succeed(action.topic, parent.slots, action.replicas)
+
+    def _succeed(self, name: TopicName, slots: KeyRange, replicas: tuple[str, ...]) -> None:
+        topic = self.topics[name]
+        self.topics[name] = replace(topic, next_segment=topic.next_segment + 1)
+        self._open(name, topic.next_segment, slots, replicas)
+
+    def _open(self, name: TopicName, number: int, slots: KeyRange, replicas: tuple[str, ...]) -> None:
+        assert replicas, f"{name}#{number} has no replicas"
+        assert len(set(replicas)) == len(replicas), f"{name}#{number} has two replicas on one broker: {replicas}"
+        for broker in replicas:
+            assert broker in self.brokers, f"{name}#{number} was given to {broker}, which is gone"
+            assert not self.brokers[broker].draining, f"{name}#{number} was given to {broker}, which is drained"
+            assert broker not in self.suspected, f"{name}#{number} was given to {broker}, which is suspected"
+        self.segments[name, number] = Measured(
+            Segment(
+                topic=name,
+                id=number,
+                slots=slots,
+                epoch=1,
+                state=SegmentState.OPEN,
+                replicas=replicas,
+                opened_us=round(self.now_s * 1e6),
+            )
+        )
+
+    # --- looking at it ------------------------------------------------------------------------------------------------
+
+    def of(self, name: TopicName) -> list[Segment]:
+        """The open segments of a topic along the ring."""
+        return sorted((m.segment for m in self.segments.values() if m.segment.topic == name), key=lambda s: s.slots)
+
+    def broker_loads(self, follower_share: float = 0.5) -> dict[str, float]:
+        """True bytes/s of every broker that is not drained; a replica that follows counts ``follower_share``."""
+        loads = {broker.id: 0.0 for broker in self.brokers.values() if not broker.draining}
+        for measured, rate in zip(self.segments.values(), self.rates(), strict=True):
+            for place, broker in enumerate(measured.segment.replicas):
+                if broker in loads:
+                    loads[broker] += rate * (follower_share if place else 1.0)
+        return loads
+
+    def imbalance(self) -> float:
+        """The most loaded broker over the mean."""
+        loads = list(self.broker_loads().values())
+        mean = sum(loads) / len(loads)
+        return max(loads) / mean if mean else 1.0
+
+    def check(self) -> None:
+        """The open segments of every topic partition the ring."""
+        for name in self.topics:
+            ranges = [segment.slots for segment in self.of(name)]
+            assert is_partition(ranges), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"

@@ -1,0 +1,59 @@
+"""Where faults happen, and who may be hurt."""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tests.faults.cluster import Cluster, Node
+from tests.faults.group import Group
+
+
+@dataclass(slots=True)
+class Arena:
+    """Where faults happen."""
+
+    cluster: Cluster
+    topics: Sequence[str]
+    group: Group
+    """Readers; without members if the episode is about something else."""
+    rng: random.Random
+    say: Callable[[str], None]
+    exits: list[str] = field(default_factory=list)
+    """Brokers that did not stop as they should: each a sentence."""
+    unfit: list[str] = field(default_factory=list)
+    """Roles that nobody had, so that somebody else was hurt."""
+    changes: int = 0
+    """Splits, merges and moves that were made."""
+
+    async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
+        """Who has this role, see ``some``; any broker if nobody has it."""
+        node = await self.some(place, leader=leader)
+        if node is None:
+            self.unfit.append(what)
+            node = self.some_node()
+        return node
+
+    async def leading(self) -> Node:
+        """Who leads; any broker if nobody does."""
+        node = await self.cluster.leader()
+        if node is None:
+            self.unfit.append("the leader")
+            node = self.some_node()
+        return node
+
+    async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
+        """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
+        leading = await self.cluster.leader()
+        for topic in self.rng.sample(list(self.topics), len(self.topics)):
+            for node in await self.cluster.replicas(topic, place):
+                if (leader is None or (node is leading) is leader) and node.pid is not None and not node.is_frozen:
+                    return node
+        return None
+
+    def some_node(self) -> Node:
+        """Any broker that runs, or any at all."""
+        return self.rng.choice([n for n in self.cluster.nodes if n.pid is not None] or self.cluster.nodes)
+
+
+Fault: TypeAlias = Callable[[Arena], Awaitable[None]]

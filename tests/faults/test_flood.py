@@ -1,0 +1,21 @@
+"""A flood on a topic of one segment: it grows, it shrinks, and a group that loses two members reads all of it in order.
+
+How fast is for the benchmark to say (``python -m benchmarks --suite flood``).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.episode import stage
+from tests.faults.flood import SEGMENTS_MIN, SETTINGS, flood
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(480)]
+
+
+async def test_a_flood_is_spread_over_all_brokers_and_one_segment_is_left_in_the_end(tmp_path: Path) -> None:
+    async with stage(tmp_path, settings=SETTINGS) as cluster:
+        outcome = await flood(cluster, flood_s=0.0, say=print)
+    assert not outcome.violations, outcome.violations[:5]
+    assert outcome.segments_max >= SEGMENTS_MIN
+    assert outcome.acked >= outcome.flooded > 0
