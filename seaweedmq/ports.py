@@ -111,6 +111,9 @@ class SegmentStore(Protocol):
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """Log and table files, by (base_offset, kind, writer). Foreign names are reported once and left alone."""
 
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        """As ``list_files``, of all segments of a topic, by segment: with many of them one listing is less work."""
+
     async def open(self, file: SegmentFile) -> LogReader: ...
 
     async def local_path(self, path: str) -> str:
@@ -122,6 +125,21 @@ class SegmentStore(Protocol):
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         """Delete for good; missing files are no error."""
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        """Mark a segment as one whose files are going to be believed, durably and for good; again is no error.
+
+        Every ``is_fenced`` that begins after the return finds it, and what was written before an ``is_fenced`` that
+        does not find it is seen by whoever lists and reads the files after the return. StorageFailed.
+        """
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        """Whether a segment was fenced, or its topic gave way to another one of the same name.
+
+        Raises:
+            StorageFailed: it can not be told; also while the topic has no document, as when it was deleted.
+            Corrupt: the topic's document is damaged.
+        """
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         """Replace ``topic.json`` or ``lineage.json`` atomically."""

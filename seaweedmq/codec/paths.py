@@ -21,6 +21,7 @@ from seaweedmq.model.topic import TopicName, check_name
 TOPICS: Final = "topics"
 TOPIC_DOCUMENT: Final = "topic.json"
 LINEAGE_DOCUMENT: Final = "lineage.json"
+FENCE_PREFIX: Final = "fence-"
 Kind: TypeAlias = Literal["log", "table"]
 
 _FILE = re.compile(
@@ -49,9 +50,19 @@ def topic_dir(topic: TopicName) -> str:
     return f"{TOPICS}/{topic.namespace}/{topic.name}"
 
 
+def logs_dir(topic: TopicName) -> str:
+    """Folder of the folders of all segments' log files."""
+    return f"{topic_dir(topic)}/log"
+
+
 def log_dir(topic: TopicName, segment: int) -> str:
     """Folder of one segment's log files."""
-    return f"{topic_dir(topic)}/log/{segment:08d}"
+    return f"{logs_dir(topic)}/{segment:08d}"
+
+
+def fence_path(topic: TopicName, uid: int, segment: int) -> str:
+    """Beside the log files of a segment: there once the files were believed. ``uid`` is that of the topic."""
+    return f"{log_dir(topic, segment)}/{FENCE_PREFIX}{uid}"
 
 
 def table_dir(topic: TopicName) -> str:

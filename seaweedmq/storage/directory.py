@@ -1,11 +1,12 @@
 """Listing the log and table files of a mounted directory."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Set
 from pathlib import Path
 
-from seaweedmq.codec.paths import log_dir, parse_segment_file, table_dir, table_prefix
+from seaweedmq.codec.paths import FENCE_PREFIX, log_dir, logs_dir, parse_segment_file, table_dir, table_prefix
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 
@@ -18,10 +19,19 @@ _REPORTED_MAX = 10_000
 def scan_segment(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
     """Log and table files of a segment, in no order. Logs are listed first: one that is gone by then is a table.
 
-    Names that begin with a dot are being written. Other foreign names are reported once and left alone, and so is
+    Names that begin with a dot are being written, fences are markers. Other foreign names are reported once and left alone, and so is
     what is not a plain file.
     """
     return scan_logs(root, topic, segment) + scan_tables(root, topic, [segment])
+
+
+def scan_topic(root: Path, topic: TopicName) -> list[SegmentFile]:
+    """Log and table files of all segments, as ``scan_segment``; each folder is listed once."""
+    logs = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
+        for folder in folders:
+            logs += _scan(root, f"{logs_dir(topic)}/{folder.name}", None) if folder.is_dir() else []
+    return logs + _scan(root, table_dir(topic), None)
 
 
 def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
@@ -43,7 +53,7 @@ def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[Segment
         return []
     with entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith((".", FENCE_PREFIX)):
                 continue
             if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
                 continue  # another segment's

@@ -11,12 +11,12 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from seaweedmq.codec.documents import topic_from_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, log_path, topic_dir
-from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log_path, topic_dir
+from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage import file_io
-from seaweedmq.storage.directory import scan_segment
+from seaweedmq.storage.directory import scan_segment, scan_topic
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.file_handles import FileLogReader, FileLogWriter
 
@@ -29,6 +29,7 @@ READ_THREADS = 4
 CREATE_ATTEMPTS = 3
 """A topic's deletion may move the folders away between making them and creating the file in them."""
 DELETED_PREFIX = ".deleted-"
+FENCE_TEXT = b"This segment was sealed from its files: its primary acknowledges nothing more.\n"
 
 
 class FileSegmentStore:
@@ -87,6 +88,12 @@ class FileSegmentStore:
         )
         return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        files = await self._run(
+            self._reads, "list files of", self.root / topic_dir(topic), lambda: scan_topic(self.root, topic)
+        )
+        return sorted(files, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
     async def open(self, file: SegmentFile) -> FileLogReader:
         path = self.root / file.path
         try:
@@ -116,6 +123,35 @@ class FileSegmentStore:
 
         if files:
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        marker = self.root / fence_path(topic, uid, segment)
+
+        def put() -> None:
+            directory = file_io.make_directories(self.root, str(marker.parent.relative_to(self.root)))
+            # Renamed even over one that is there: a change of its own makes a client of a network file system forget
+            # what it knew of the folder, and the listing that follows has to show what others wrote.
+            with file_io.written_aside(directory) as temporary:
+                temporary.write_bytes(FENCE_TEXT)
+                file_io.publish(self.root, temporary, marker)
+
+        await self._run(self._syncs, "write", marker, put)
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        marker = self.root / fence_path(topic, uid, segment)
+        document = self.root / document_path(topic, TOPIC_DOCUMENT)
+
+        def look() -> bool:
+            # The topic comes second: as long as it is there, the folder looked into before was its own.
+            with contextlib.suppress(FileNotFoundError):
+                marker.stat()
+                return True
+            return topic_from_document(document.read_bytes()).uid != uid
+
+        try:
+            return await self._run(self._reads, "look for", marker, look)
+        except FileNotFoundError:
+            raise StorageFailed(f"{document} is missing: the topic was deleted, or is being created") from None
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         relative = document_path(topic, name)

@@ -15,6 +15,7 @@ from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     TOPIC_DOCUMENT,
     document_path,
+    fence_path,
     log_dir,
     log_path,
     parse_segment_file,
@@ -36,6 +37,9 @@ class StorageOp(StrEnum):
     APPEND = "append"
     SYNC = "sync"
     LIST = "list"
+    FENCE = "fence"
+    LOOK = "look"
+    """For a fence."""
     OPEN = "open"
     READ = "read"
     PUT = "put"
@@ -112,6 +116,11 @@ class MemorySegmentStore:
         found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
         return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        await self.fault(StorageOp.LIST, topic_dir(topic))
+        found = self._listed(f"{topic_dir(topic)}/")
+        return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
     async def open(self, file: SegmentFile) -> "MemoryLogReader":
         await self.fault(StorageOp.OPEN, file.path)
         found = self.files.get(file.path)
@@ -145,6 +154,21 @@ class MemorySegmentStore:
         for file in files:
             await self.fault(StorageOp.DELETE, file.path)
             self.files.pop(file.path, None)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        path = fence_path(topic, uid, segment)
+        await self.fault(StorageOp.FENCE, path)
+        self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        path = fence_path(topic, uid, segment)
+        await self.fault(StorageOp.LOOK, path)
+        if path in self.files:
+            return True
+        document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
+        if document is None:
+            raise StorageFailed(f"{topic} has no document: the topic was deleted, or is being created")
+        return topic_from_document(bytes(document.data)).uid != uid
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         await self.put_file(document_path(topic, name), content)

@@ -8,7 +8,7 @@ import pytest
 
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
-from seaweedmq.errors import AlreadyExists, Closed, NotFound
+from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentStore
 from seaweedmq.storage.files import FileSegmentStore
@@ -160,3 +160,68 @@ async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore
     await store.delete(files)
     await store.sync_files(files)
     await log.close()
+
+
+async def test_a_fence_is_for_one_segment_of_one_topic_and_for_good(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    assert not await store.is_fenced(NAME, 7, 1)
+    await store.fence(NAME, 7, 1)
+    await store.fence(NAME, 7, 1)
+    assert await store.is_fenced(NAME, 7, 1)
+    assert not await store.is_fenced(NAME, 7, 0)
+    if isinstance(store, MemorySegmentStore):
+        store.crash()
+    assert await store.is_fenced(NAME, 7, 1)
+
+
+async def test_a_fence_is_no_file_of_the_segment(store: SegmentStore, caplog: pytest.LogCaptureFixture) -> None:
+    file = await write_log(store, 0, [b"x"])
+    await store.fence(NAME, 7, 0)
+    assert await store.list_files(NAME, 0) == [file]
+    assert await store.list_topic_files(NAME) == [file]
+    assert not caplog.records
+
+
+async def test_whether_a_segment_of_a_deleted_topic_is_fenced_can_not_be_told(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.fence(NAME, 7, 0)
+    await store.delete_topic(NAME, 7)
+    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
+        await store.is_fenced(NAME, 7, 0)
+
+
+async def test_a_fence_does_not_outlive_its_topic_and_an_older_topic_of_the_name_is_fenced(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.fence(NAME, 7, 0)
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=8)))
+    assert not await store.is_fenced(NAME, 8, 0)
+    assert await store.is_fenced(NAME, 7, 1)
+    await store.delete_topic(NAME, 8)
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    assert not await store.is_fenced(NAME, 7, 0)
+
+
+async def test_what_was_written_before_a_look_that_found_no_fence_is_read_after_the_fence(store: SegmentStore) -> None:
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.fence(NAME, 7, 0)  # the folder was listed before
+    assert await store.list_files(NAME, 0) == []
+    log = await begin_log(store, 0, segment=1)
+    await log.append([b"acknowledged"])
+    await log.sync()
+    assert not await store.is_fenced(NAME, 7, 1)
+    await store.fence(NAME, 7, 1)
+    (file,) = await store.list_files(NAME, 1)
+    reader = await store.open(file)
+    assert (await reader.read(0, 10**6)).endswith(b"acknowledged")
+    await reader.close()
+    await log.close()
+
+
+async def test_the_files_of_all_segments_in_one_listing(store: SegmentStore) -> None:
+    for segment in (10, 1, 0):
+        await write_log(store, 5, [b"x"], segment=segment)
+        await write_log(store, 0, [b"x"], segment=segment)
+    expected = [f for segment in (0, 1, 10) for f in await store.list_files(NAME, segment)]
+    assert await store.list_topic_files(NAME) == expected
+    assert [(f.segment, f.base_offset) for f in expected] == [(0, 0), (0, 5), (1, 0), (1, 5), (10, 0), (10, 5)]
+    assert await store.list_topic_files(TopicName("shop", "other")) == []

@@ -99,6 +99,11 @@ class SimStore:
         await self._disk.pause(StorageOp.LIST)
         return files
 
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        files = await self._inner.list_topic_files(topic)
+        await self._disk.pause(StorageOp.LIST)
+        return files
+
     async def open(self, file: SegmentFile) -> MemoryLogReader:
         return await self._inner.open(file)
 
@@ -111,6 +116,15 @@ class SimStore:
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.delete(files)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        await self._inner.fence(topic, uid, segment)
+        await self._disk.pause(StorageOp.FENCE)
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        fenced = await self._inner.is_fenced(topic, uid, segment)
+        await self._disk.pause(StorageOp.LOOK)
+        return fenced
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         await self._inner.put_document(topic, name, content)
