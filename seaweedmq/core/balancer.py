@@ -6,6 +6,11 @@ between the short and the long averages. Whoever calls it may be a leader that w
 
 from seaweedmq.core.balancer_actions import Action, Hold, Merge, Move, Split
 from seaweedmq.core.balancer_input import BalancerSettings, Cluster, Loads
+from seaweedmq.core.balancer_plan import Plan, healthy
+from seaweedmq.core.merging import plan_merges
+from seaweedmq.core.moving import Evening
+from seaweedmq.core.repairing import plan_repairs
+from seaweedmq.core.splitting import plan_splits, pressure_of
 
 __all__ = ["Action", "BalancerSettings", "Cluster", "Hold", "Loads", "Merge", "Move", "Split", "decide"]
 
@@ -19,4 +24,13 @@ def decide(
         now_us: wall clock, as the segments' ``opened_us``.
         at_once: without cool-downs and without a limit on the pace, for a rebalance that somebody asked for.
     """
-    return []
+    plan = Plan(cluster, loads, now_us, settings, at_once=at_once)
+    well = healthy(cluster)
+    known = loads.reported[cluster.primary] & (cluster.primary >= 0) if len(cluster.brokers) else well
+    plan_repairs(plan, well)
+    repairs = len(plan.actions)
+    held = plan_splits(plan, well & known, pressure_of(cluster, loads))
+    if not repairs and bool(loads.reported[cluster.usable].all()):
+        Evening(plan, well).plan_moves()
+        plan_merges(plan, well)
+    return [*plan.actions, *held]

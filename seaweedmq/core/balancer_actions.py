@@ -38,7 +38,7 @@ class Move:
     topic: TopicName
     segment: int
     replicas: tuple[str, ...]
-    """The primary first. Those of them that have the segment now come before new ones, unless balance wants otherwise."""
+    """The primary first."""
     reason: str
     urgent: bool
     """A replica is gone, suspected, draining or missing: not for balance, and not held back by cool-downs."""

@@ -1,0 +1,148 @@
+"""What brokers carry, and the working state of one decision: what the actions chosen so far change about it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seaweedmq.core.balancer_actions import Action
+from seaweedmq.core.balancer_input import BalancerSettings, Bools, Cluster, Floats, Ints, Loads
+
+FOLLOWER_COST = 0.5
+"""What a follower costs its broker, where the primary costs 1: it takes frames in and holds them, and serves nobody."""
+
+IDLE_COST = 0.002
+"""What a segment without traffic costs, where one at its target costs 1: it spreads idle segments, and never counts
+beside real load."""
+
+UNKNOWN_SHARE = 0.5
+"""Of its target, what a segment is taken to carry that was opened just now and has no older siblings."""
+
+CHANGES_AT_ONCE_MAX = 10_000
+"""Changes of one decision that somebody asked for, which is not held back."""
+
+
+class Plan:
+    """One decision in the making. Costs are in units of a segment at the cluster's target."""
+
+    def __init__(
+        self, cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
+    ) -> None:
+        self.cluster = cluster
+        self.loads = loads
+        self.settings = settings
+        self.actions: list[Action] = []
+        self.at_once = at_once
+        age_s = (now_us - cluster.opened_us) / 1e6
+        self.young: Bools = age_s < settings.split_after_s
+        """(S,) Its averages are not its own yet."""
+        self.may_split: Bools = ~self.young | at_once
+        self.may_move: Bools = (age_s >= max(settings.merge_after_s, settings.split_after_s)) | at_once
+        """(S,) Old enough to be merged, or moved for balance."""
+        self.taken: Bools = cluster.changing.copy()
+        """(S,) Segments that nothing more may be planned for."""
+        self.short: Floats = _cost(loads.bytes_per_s, loads.records_per_s, settings)
+        self.long: Floats = _cost(loads.long_bytes_per_s, loads.long_records_per_s, settings)
+        if self.young.any():
+            expected = self._expected_of_young()
+            self.short[self.young] = np.maximum(self.short[self.young], expected)
+            self.long[self.young] = np.maximum(self.long[self.young], expected)
+        self.weight: Floats = (self.short + self.long) / 2
+        """(S,) what the primary costs its broker."""
+        self.costs: Floats = self.costs_of(self.weight)
+        """(B,) what each broker will carry once the actions are done."""
+        self.budget = (
+            CHANGES_AT_ONCE_MAX if at_once else max(0, settings.changes_at_once_max - int(cluster.changing.sum()))
+        )
+        """Changes that may still be begun, urgent ones not counted."""
+        of_topic = self.budget if at_once else max(1, settings.changes_at_once_max // 2)
+        self.left: Ints = of_topic - np.bincount(cluster.topic[cluster.changing], minlength=len(cluster.topics))
+        """(T,) changes of each topic that may still be begun."""
+        self.usable_count = int(cluster.usable.sum())
+        self.mean = float(self.costs[cluster.usable].mean()) if self.usable_count else 0.0
+
+    def costs_of(self, weight: Floats) -> Floats:
+        """(B,) the sum of what replicas cost their brokers, for one weight a segment."""
+        total = np.zeros(len(self.cluster.brokers), np.float64)
+        for place, replica in enumerate(self.cluster.replicas.T):
+            there = replica >= 0
+            share = weight[there] * (FOLLOWER_COST if place else 1.0)
+            total += np.bincount(replica[there], share, minlength=len(total))
+        return total
+
+    def _expected_of_young(self) -> Floats:
+        """(young,) the mean of the topic's older segments: a broker does not look empty because its load just came."""
+        cluster, old = self.cluster, ~self.young
+        topics = len(cluster.topics)
+        count = np.bincount(cluster.topic[old], minlength=topics)
+        total = np.bincount(cluster.topic[old], self.short[old], minlength=topics)
+        unknown = UNKNOWN_SHARE * np.minimum(
+            cluster.topic_target_bytes_per_s / self.settings.segment_target_bytes_per_s,
+            cluster.topic_target_records_per_s / self.settings.segment_target_records_per_s,
+        )
+        expected: Floats = np.where(count > 0, total / np.maximum(count, 1), unknown)[cluster.topic[self.young]]
+        return expected
+
+    def replicas_of(self, row: int) -> list[int]:
+        """Broker indices of the replicas whose brokers live."""
+        return [int(b) for b in self.cluster.replicas[row] if b >= 0]
+
+    def wanted(self, row: int) -> int:
+        """Replicas a successor of the segment gets: what its topic wants, or as many as there are brokers for."""
+        return min(int(self.cluster.topic_replicas[self.cluster.topic[row]]), self.usable_count)
+
+    def may_begin(self, row: int) -> bool:
+        """Whether the pace allows one more change of the segment's topic."""
+        return self.budget > 0 and bool(self.left[self.cluster.topic[row]] > 0)
+
+    def begin(self, row: int, action: Action) -> None:
+        """Plan a change that counts against the pace."""
+        self.budget -= 1
+        self.left[self.cluster.topic[row]] -= 1
+        self.taken[row] = True
+        self.actions.append(action)
+
+    def add(self, replicas: Sequence[int], weight: float) -> None:
+        """Count a segment of ``weight`` on ``replicas``, the primary first; a negative weight takes it away."""
+        for place, broker in enumerate(replicas):
+            self.costs[broker] += weight * (FOLLOWER_COST if place else 1.0)
+
+    def cheapest(self, count: int, kept: Sequence[int] = ()) -> list[int]:
+        """``kept``, and as many of the other usable brokers as make it ``count``, the cheapest first."""
+        free = np.where(self.cluster.usable, self.costs, np.inf)
+        chosen = list(kept[:count])
+        free[chosen] = np.inf
+        while len(chosen) < count:
+            best = int(np.argmin(free))
+            if free[best] == np.inf:
+                break
+            free[best] = np.inf
+            chosen.append(best)
+        return chosen
+
+
+def healthy(cluster: Cluster) -> Bools:
+    """(S,) whether every recorded replica lives, is usable, and hears the others."""
+    good = usable_replicas(cluster).sum(axis=1)
+    result: Bools = (good == cluster.replica_count) & ~cluster.broken
+    return result
+
+
+def usable_replicas(cluster: Cluster) -> Bools:
+    """(S, R) whether there is a replica whose broker is usable."""
+    if not len(cluster.brokers):
+        return np.zeros(cluster.replicas.shape, np.bool_)
+    result: Bools = (cluster.replicas >= 0) & cluster.usable[cluster.replicas]
+    return result
+
+
+def heaviest_first(rows: Ints, weight: Floats) -> Ints:
+    """Rows in descending order of their weight (shape of ``rows``), equal ones in the order given."""
+    ordered: Ints = rows[np.argsort(-weight, kind="stable")]
+    return ordered
+
+
+def _cost(bytes_per_s: Floats, records_per_s: Floats, settings: BalancerSettings) -> Floats:
+    cost: Floats = np.maximum(
+        bytes_per_s / settings.segment_target_bytes_per_s, records_per_s / settings.segment_target_records_per_s
+    )
+    return cost + IDLE_COST
