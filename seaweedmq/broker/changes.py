@@ -13,7 +13,7 @@ from seaweedmq.broker.placement import Placement
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.codec import keys
 from seaweedmq.core.topology import Sealing, succeed
-from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -162,8 +162,10 @@ class Changes:
         topic = self._metadata.topic(step.topic)
         segments = view.segments.get(step.topic, {})
         opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
-        if not opened or topic.uid != uid:
-            return  # somebody else did it, or the topic was deleted and made anew
+        if topic.uid != uid:
+            raise NotFound(f"{step.topic} was deleted meanwhile: there is another topic of that name now")
+        if not opened:
+            return  # an attempt whose outcome was unclear had worked
         if len(opened) < len(sealings):
             raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
         change = succeed(

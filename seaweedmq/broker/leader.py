@@ -11,6 +11,7 @@ from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.orphans import Orphans
 from seaweedmq.broker.placement import Placement
+from seaweedmq.broker.reshaping import Reshaping
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
@@ -54,6 +55,7 @@ class Leader:
             wall_us=wall_us,
             orphaned=self._orphans.add,
         )
+        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
         self.administration = Administration(
             metadata=self.metadata,
             documents=self._documents,

@@ -42,6 +42,32 @@ class LeaderCalls:
             lambda api: api.adopt_schema(name, schema),
         )
 
+    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.reshaping.split(name, segment, at), lambda api: api.split_segment(name, segment, at)
+        )
+
+    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.reshaping.merge(name, first, second),
+            lambda api: api.merge_segments(name, first, second),
+        )
+
+    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.reshaping.seal(name, segment), lambda api: api.seal_segment(name, segment)
+        )
+
+    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(
+            lambda leader: leader.reshaping.move(name, segment, brokers),
+            lambda api: api.move_segment(name, segment, brokers),
+        )
+
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``."""
         await self._forward.by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))

@@ -42,8 +42,9 @@ class Orphans:
 
     def add(self, segment: Segment) -> None:
         """The replicas of an open segment lost each other, or it was sealed and has no successor."""
-        self._broken.add((segment.topic, segment.id))
-        self._look_again.set()
+        if self._metadata.view.segments.get(segment.topic, {}).get(segment.id) == segment:
+            self._broken.add((segment.topic, segment.id))
+            self._look_again.set()
 
     async def run(self, changes: Changes) -> None:
         """Replace them, until cancelled."""

@@ -1,0 +1,93 @@
+"""Segments by hand: the leader splits, merges, seals and moves them."""
+
+from collections.abc import Sequence
+
+from seaweedmq.broker.changes import Changes, Step
+from seaweedmq.broker.metadata import Metadata
+from seaweedmq.broker.placement import Placement
+from seaweedmq.core.reshaping import check_targets, halves, halving_slot, neighbours
+from seaweedmq.core.topology import SEGMENTS_PER_TOPIC_MAX
+from seaweedmq.errors import InvalidArgument, NotFound, ResourceExhausted, StaleMetadata, Unavailable
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+
+BY_HAND = "by hand"
+
+
+class Reshaping:
+    """The leader's answers to the calls about segments; see ``ports.BrokerApi``. What is refused changes nothing."""
+
+    def __init__(self, *, metadata: Metadata, placement: Placement, changes: Changes) -> None:
+        self._metadata = metadata
+        self._placement = placement
+        self._changes = changes
+
+    async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        """See ``ports.BrokerApi.split_segment``."""
+        parent = self._open(name, segment)
+        if at is None:
+            traffic = self._placement.traffic(parent)
+            at = halving_slot(parent.slots, traffic.histogram if traffic else ())
+        ranges = halves(parent, at)
+        count = sum(s.is_open for s in self._metadata.view.segments[name].values())
+        if count >= SEGMENTS_PER_TOPIC_MAX:
+            raise ResourceExhausted(f"{name} has {count} open segments, the most a topic may have: merge some first")
+        return await self._carry_out("split", (parent,), ranges)
+
+    async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        """See ``ports.BrokerApi.merge_segments``."""
+        lower, upper = neighbours(self._open(name, first), self._open(name, second))
+        return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
+
+    async def seal(self, name: TopicName, segment: int) -> TopicDescription:
+        """See ``ports.BrokerApi.seal_segment``."""
+        parent = self._open(name, segment)
+        return await self._carry_out("move", (parent,), (parent.slots,))
+
+    async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        """See ``ports.BrokerApi.move_segment``. Nothing is done if they are its first replicas and none is missing."""
+        parent = self._open(name, segment)
+        topic = self._metadata.topic(name)
+        targets = tuple(self._broker(broker) for broker in brokers)
+        check_targets(topic, targets)
+        if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
+            return self._metadata.description(name)
+        return await self._carry_out("move", (parent,), (parent.slots,), (targets,))
+
+    async def _carry_out(
+        self,
+        kind: str,
+        parents: tuple[Segment, ...],
+        ranges: tuple[KeyRange, ...],
+        wishes: tuple[tuple[str, ...], ...] = (),
+    ) -> TopicDescription:
+        step = Step(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=BY_HAND)
+        await self._changes.carry_out(step)
+        return self._metadata.description(step.topic)
+
+    def _open(self, name: TopicName, number: int) -> Segment:
+        self._metadata.topic(name)
+        segment = self._metadata.view.segments.get(name, {}).get(number)
+        if segment is None:
+            raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
+        if not segment.is_open:
+            raise StaleMetadata(f"{segment} is sealed: go on with {_listed(segment.successors)}, which came after it")
+        return segment
+
+    def _broker(self, named: str) -> str:
+        """Its id, by id or address."""
+        found = [b for b in self._metadata.view.brokers.values() if named in (b.id, b.address)]
+        if not found:
+            known = ", ".join(sorted(b.address for b in self._metadata.view.brokers.values()))
+            raise NotFound(f"there is no broker {named}: the cluster has {known}")
+        if found[0].draining:
+            raise InvalidArgument(f"broker {named} is being drained and gets no segments: choose another one")
+        if found[0].id in self._placement.suspects:
+            raise Unavailable(f"broker {named} did not answer another one a moment ago: try again in some seconds")
+        return found[0].id
+
+
+def _listed(segments: Sequence[int]) -> str:
+    return ("segment " if len(segments) == 1 else "segments ") + ", ".join(map(str, segments))

@@ -1,0 +1,62 @@
+"""What may be done to segments by hand: the rules, and the ranges that come of it."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+
+
+def halves(segment: Segment, at: int) -> tuple[KeyRange, KeyRange]:
+    """``[lo, at)`` and ``[at, hi)``. InvalidArgument: one of them would be empty."""
+    slots = segment.slots
+    if slots.width == 1:
+        raise InvalidArgument(f"{segment} has slot {slots.lo} only and can not be split: all its keys share that slot")
+    if not slots.lo < at < slots.hi:
+        raise InvalidArgument(
+            f"can not split {segment}, slots {slots}, at slot {at}: choose from {slots.lo + 1} to {slots.hi - 1}"
+        )
+    return slots.split(at)
+
+
+def halving_slot(slots: KeyRange, histogram: Sequence[float]) -> int:
+    """First slot of the upper half of the load, or of the range when there was no load. In a range of one slot, ``hi``.
+
+    ``histogram`` is the load per sixteenth of the range, or empty. Within a sixteenth it is taken as even.
+    """
+    total = sum(histogram)
+    position = HISTOGRAM_BUCKETS / 2
+    if total > 0:
+        sums = list(accumulate(histogram))
+        bucket = next(i for i, below in enumerate(sums) if below >= total / 2)
+        below = sums[bucket] - histogram[bucket]
+        position = bucket + (total / 2 - below) / histogram[bucket]
+    at = slots.lo + round(position * slots.width / HISTOGRAM_BUCKETS)
+    return min(max(at, slots.lo + 1), max(slots.hi - 1, slots.lo + 1))
+
+
+def neighbours(first: Segment, second: Segment) -> tuple[Segment, Segment]:
+    """The two in the order of the ring. InvalidArgument: they do not touch."""
+    if first.id == second.id:
+        raise InvalidArgument(f"{first} can not be merged with itself: name two neighbours")
+    lower, upper = sorted((first, second), key=lambda s: s.slots)
+    if lower.slots.hi != upper.slots.lo:
+        raise InvalidArgument(
+            f"{first}, slots {first.slots}, and {second}, slots {second.slots}, are no neighbours: "
+            "name two segments where one begins where the other ends"
+        )
+    return lower, upper
+
+
+def check_targets(topic: Topic, brokers: Sequence[str]) -> None:
+    """Raise InvalidArgument unless these can be the replicas of a segment, the first ones at least."""
+    if not 1 <= len(brokers) <= topic.replicas:
+        raise InvalidArgument(
+            f"{len(brokers)} brokers named, but segments of {topic.name} have {topic.replicas} replicas: "
+            f"name 1 to {topic.replicas}, the primary first; others are chosen by load"
+        )
+    twice = next((broker for i, broker in enumerate(brokers) if broker in brokers[:i]), None)
+    if twice is not None:
+        raise InvalidArgument(f"broker {twice} is named twice: replicas of a segment are on different brokers")
