@@ -64,7 +64,8 @@ def place(
     wished = [broker for broker in wish if broker in costs][:replicas]
     placed: list[tuple[str, ...]] = []
     for _ in range(segments):
-        others = sorted(costs.keys() - wished, key=lambda broker: (costs[broker], tie(), broker))
+        others = [broker for broker in costs if broker not in wished]  # no set: ties are drawn in this order
+        others.sort(key=lambda broker: (costs[broker], tie()))
         chosen = (*wished, *others[: replicas - len(wished)])
         for broker in chosen:
             costs[broker] += cost
