@@ -100,7 +100,12 @@ class Administration:
                 topic = self._metadata.topic(name)
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
-                    [Delete(keys.topic_key(name)), Delete(keys.segments_prefix(name), prefix=True)],
+                    [
+                        Delete(keys.topic_key(name)),
+                        Delete(keys.segments_prefix(name), prefix=True),
+                        Delete(keys.topic_groups_prefix(name), prefix=True),
+                        Delete(keys.topic_offsets_prefix(name), prefix=True),
+                    ],
                 )
                 if revision is None:
                     raise Conflict(f"{name} was changed by somebody else at the same time: try again")

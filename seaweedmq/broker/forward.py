@@ -1,13 +1,15 @@
 """Calls that only the leader can answer, made by whichever broker a client happens to talk to."""
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from seaweedmq.broker.leader import Leader
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Fenced, Unavailable
+from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
+from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import BrokerApi, Dialer
 
 T = TypeVar("T")
@@ -41,11 +43,55 @@ class Forwarding:
                 own = self._own()
                 if own.leading:
                     return await _here(own, local)
-                info = self._view.brokers.get(self._view.leader or "")
-                if info is None or info.id == own.broker_id:
-                    raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
-                return await remote(self._dialer.dial(info.address))
+                return await remote(self._dialer.dial(self._another(own).address))
         raise AssertionError("tenacity ends with a result or an error")
+
+    async def stream_by_leader(
+        self, local: Callable[[Leader], AsyncIterator[T]], remote: Callable[[BrokerApi], AsyncIterator[T]]
+    ) -> AsyncGenerator[T, None]:
+        """Replies of the leader, as long as it leads: a frozen one would never end its stream.
+
+        Raises:
+            NoLeader: nobody leads now.
+            StaleMetadata: another broker leads since a moment.
+        """
+        own = self._own()
+        if own.leading:
+            async for reply in local(own):
+                yield reply
+            return
+        info = self._another(own)
+        replies = remote(self._dialer.dial(info.address))
+        moved = asyncio.create_task(self._leader_moves(info.id), name=f"until {info.id} does not lead")
+        try:
+            while True:
+                coming = asyncio.ensure_future(anext(replies, None))
+                try:
+                    await asyncio.wait({coming, moved}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not coming.done():
+                        coming.cancel()
+                        await asyncio.wait({coming})
+                if coming.cancelled():
+                    raise StaleMetadata(f"broker {info.id} does not lead any more: come back to find the new leader")
+                news = coming.result()
+                if news is None:
+                    return
+                yield news
+        finally:
+            moved.cancel()
+            await asyncio.wait({moved})
+
+    async def _leader_moves(self, before: str) -> None:
+        while self._view.leader == before:
+            await self._view.wait_change(self._view.changes)
+
+    def _another(self, own: Leader) -> BrokerInfo:
+        """The leader, if that is not this broker; NoLeader."""
+        info = self._view.brokers.get(self._view.leader or "")
+        if info is None or info.id == own.broker_id:
+            raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
+        return info
 
 
 async def _here(own: Leader, local: Callable[[Leader], Coroutine[Any, Any, T]]) -> T:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from seaweedmq.broker.administration import Administration
 from seaweedmq.broker.changes import Changes
 from seaweedmq.broker.documents import Documents
+from seaweedmq.broker.group_leadership import GroupLeadership
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.orphans import Orphans
 from seaweedmq.broker.placement import Placement
@@ -40,7 +41,9 @@ class Leader:
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         config: BrokerConfig,
+        groups: GroupLeadership,
     ) -> None:
+        self.groups = groups
         self._view = view
         self._election = election
         self.metadata = Metadata(view, election)

@@ -15,6 +15,9 @@ from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.group_calls import GroupCalls
+from seaweedmq.broker.group_leadership import GroupLeadership
+from seaweedmq.broker.groups import Groups
 from seaweedmq.broker.leader import Leader
 from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.load import LoadReporter
@@ -69,7 +72,7 @@ TRANSIT_BYTES = 96 * MIB
 BUFFER_BYTES_MIN = 32 * MIB
 
 
-class Broker(LeaderCalls):
+class Broker(LeaderCalls, GroupCalls):
     """A broker process without its network server. Implements ``ports.BrokerApi``.
 
     ``failed`` ends with the error that made going on impossible; it is cancelled by ``stop``.
@@ -386,6 +389,7 @@ class Broker(LeaderCalls):
     def _make_term(self, info: BrokerInfo, session: Session) -> Term:
         """Everything that runs under one broker id."""
         election = Election(self._meta, session, info.id, self._env.rng)
+        groups = GroupLeadership(election, partial(self._make_groups, election))
         leader = Leader(
             view=self._view,
             election=election,
@@ -395,6 +399,7 @@ class Broker(LeaderCalls):
             dial=self._dial,
             stats=self.topic_stats,
             config=self._config,
+            groups=groups,
         )
         followers = FollowerService(
             config=self._config,
@@ -427,11 +432,24 @@ class Broker(LeaderCalls):
             return [
                 self._spawn(election.run(), "election", may_end=True),  # with the lease; ``_terms`` sees to the next
                 self._spawn(leader.run(), "leader"),
+                self._spawn(groups.run(), "groups"),
                 self._spawn(reporter.run(), "load"),
                 self._spawn(maintenance.run(), "maintenance"),
             ]
 
         return Term(info, session, leader, followers, begin)
+
+    def _make_groups(self, election: Election) -> Groups:
+        return Groups(
+            view=self._view,
+            election=election,
+            meta=self._meta,
+            dial=self._dial,
+            catch_up=self._catch_up,
+            config=self._config,
+            wall_us=self._env.wall_us,
+            spawn=partial(self._spawn, may_end=True),
+        )
 
 
 def _is_retryable(error: BaseException) -> bool:

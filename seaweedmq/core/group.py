@@ -59,7 +59,7 @@ class Group:
     def __init__(self, record: GroupRecord, committed: Mapping[int, Committed], limits: Limits, now: float) -> None:
         self.progress = Progress(record.start, record.horizon, committed)
         self._limits = limits
-        self._topic_uid = record.topic_uid
+        self.topic_uid = record.topic_uid
         self._generation = record.generation
         self._members = dict(record.members)
         self._owners = dict(record.owners)
@@ -83,7 +83,7 @@ class Group:
     def record(self) -> GroupRecord:
         """What a next leader would have to know."""
         return GroupRecord(
-            topic_uid=self._topic_uid,
+            topic_uid=self.topic_uid,
             start=self.progress.start,
             horizon=self.progress.horizon,
             generation=self._generation,
@@ -103,12 +103,19 @@ class Group:
         return frozenset(self._streams)
 
     @property
+    def owned(self) -> frozenset[int]:
+        """Segments that have an owner."""
+        return frozenset(self._owners)
+
+    @property
+    def loses_at(self) -> float | None:
+        """When a member will have lost something, unless it says something before."""
+        return min([*self._away.values(), *self._revoking.values()], default=None)
+
+    @property
     def wake_at(self) -> float | None:
         """When ``TimePassed`` is to be handled; None: there is nothing to wait for."""
-        times = [*self._away.values(), *self._revoking.values()]
-        if self._share_out_at is not None:
-            times.append(self._share_out_at)
-        return min(times, default=None)
+        return min((t for t in (self.loses_at, self._share_out_at) if t is not None), default=None)
 
     def handle(self, event: Event, now: float) -> Outcome:
         """Take one event. ``now`` is in seconds on a steady clock."""

@@ -384,7 +384,7 @@ class _Remote:
         self._address = address
 
     def __getattr__(self, method: str) -> Any:
-        if method in ("publish", "subscribe", "replicate"):
+        if method in ("publish", "subscribe", "replicate", "join_group"):
             return lambda requests: self._stream(method, requests)
         if method.startswith("_"):
             raise AttributeError(method)

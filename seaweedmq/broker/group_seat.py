@@ -1,0 +1,80 @@
+"""The coordinator's end of one member's stream: what is to be said, bounded however slow the member is."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from seaweedmq.broker.signal import Signal
+from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.model.groups import GroupAssignment, GroupCommitted, GroupReply
+
+COMMITS_IN_FLIGHT_MAX = 16
+"""Commits of a stream that are not answered yet; beyond it the stream is not read."""
+
+
+class Seat:
+    """One stream. Of assignments only the latest is kept: it says all."""
+
+    def __init__(self, stream: int, member: str) -> None:
+        self.stream = stream
+        self.member = member
+        self._assignment: GroupAssignment | None = None
+        self._answers: deque[GroupCommitted] = deque()
+        """At most COMMITS_IN_FLIGHT_MAX."""
+        self._unanswered = 0
+        self._number = 0
+        self._over = False
+        self._error: SeaweedMQError | None = None
+        self._changed = Signal()
+
+    async def expect(self, number: int) -> None:
+        """Wait until one more commit may be taken. InvalidArgument: its number does not rise."""
+        if number <= self._number:
+            raise InvalidArgument(f"commit {number} came after {self._number}: number the commits of a stream upwards")
+        self._number = number
+        while self._unanswered >= COMMITS_IN_FLIGHT_MAX:
+            await self._changed.wait()
+        self._unanswered += 1
+
+    def say(self, message: GroupReply) -> None:
+        """To be sent when the member takes it."""
+        match message:
+            case GroupAssignment():
+                self._assignment = message
+            case GroupCommitted():
+                self._answers.append(message)
+        self._changed.fire()
+
+    def end(self, error: SeaweedMQError | None) -> None:
+        """Say what there is to say, and no more. The first end counts."""
+        if not self._over:
+            self._over, self._error = True, error
+        self._changed.fire()
+
+    async def replies(self) -> AsyncGenerator[GroupReply, None]:
+        """What is said, as it comes; raises the error the stream ends with."""
+        while True:
+            if self._answers:
+                answer = self._answers.popleft()
+                self._unanswered -= 1
+                self._changed.fire()
+                yield answer
+            elif self._assignment is not None:
+                assignment, self._assignment = self._assignment, None
+                yield assignment
+            elif self._over:
+                if self._error is not None:
+                    raise self._error
+                return
+            else:
+                await self._changed.wait()
+
+
+async def replies_while_reading(seat: Seat, reading: "asyncio.Task[None]") -> AsyncGenerator[GroupReply, None]:
+    """The replies, as long as the stream lasts; ``reading`` takes in the requests meanwhile."""
+    try:
+        async for reply in seat.replies():
+            yield reply
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
