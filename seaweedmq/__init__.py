@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seaweedmq.client.config import ClientConfig
     from seaweedmq.client.messages import Message
     from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
-    from seaweedmq.client.sync import Client, Publisher, Subscriber
+    from seaweedmq.client.sync import Client, GroupSubscriber, Publisher, Subscriber
     from seaweedmq.client.sync_admin import Admin
     from seaweedmq.ports import Dialer, Environment
 
@@ -33,6 +33,7 @@ __all__ = [
     "Admin",
     "Client",
     "ClientConfig",
+    "GroupSubscriber",
     "Message",
     "OffsetRange",
     "Publisher",
@@ -47,6 +48,7 @@ __all__ = [
 _HOME = {
     "Admin": "seaweedmq.client.sync_admin",
     "Client": "seaweedmq.client.sync",
+    "GroupSubscriber": "seaweedmq.client.sync",
     "Publisher": "seaweedmq.client.sync",
     "Subscriber": "seaweedmq.client.sync",
     "ClientConfig": "seaweedmq.client.config",

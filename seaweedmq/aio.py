@@ -18,6 +18,7 @@ from seaweedmq import errors
 from seaweedmq.client.admin import Admin
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.group_subscriber import GroupSubscriber
 from seaweedmq.client.messages import Message
 from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
@@ -28,6 +29,7 @@ __all__ = [
     "Admin",
     "Client",
     "ClientConfig",
+    "GroupSubscriber",
     "Message",
     "OffsetRange",
     "Publisher",

@@ -1,17 +1,19 @@
 """The asyncio client: one connection to a cluster, from which publishers, subscribers and administration come."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from seaweedmq.client.admin import Admin, topic_name
 from seaweedmq.client.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.group_subscriber import MAX_UNACKED, GroupSubscriber
+from seaweedmq.client.intake import Intake
 from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.subscriber import StartAt, Subscriber
-from seaweedmq.errors import Closed
+from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 
@@ -21,6 +23,14 @@ class _Closing(Protocol):
 
 
 T = TypeVar("T", bound=_Closing)
+S = TypeVar("S", Subscriber, GroupSubscriber)
+_GROUP_ONLY = frozenset({"member", "auto_ack", "max_deliveries", "dead_letter", "max_unacked"})
+
+
+def check_no_group(options: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument if there is an option that only a member of a group has."""
+    for name in _GROUP_ONLY & options.keys():
+        raise InvalidArgument(f"{name}= needs a group: give group= too, or leave it out")
 
 
 class Opening(Generic[T]):
@@ -57,7 +67,7 @@ class Client:
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
-        self._open: dict[Publisher | Subscriber, None] = {}
+        self._open: dict[Publisher | Intake, None] = {}
         self._closed = False
         self.admin = Admin(cluster)
 
@@ -107,37 +117,57 @@ class Client:
 
         return Opening(open_publisher)
 
+    @overload
     def subscriber(
         self,
         topic: str | TopicName,
         *,
+        group: None = None,
         start: StartAt = "latest",
         limit: int | None = None,
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
-    ) -> Opening[Subscriber]:
-        """A subscriber to one topic; see :class:`Subscriber` for the options. Opening it raises NotFound."""
+    ) -> Opening[Subscriber]: ...
+
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str,
+        start: StartAt = "latest",
+        member: str | None = None,
+        auto_ack: bool = False,
+        max_deliveries: int | None = None,
+        dead_letter: str | TopicName | None = None,
+        max_unacked: int = MAX_UNACKED,
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Opening[GroupSubscriber]: ...
+
+    def subscriber(
+        self, topic: str | TopicName, *, group: str | None = None, **options: Any
+    ) -> Opening[Subscriber] | Opening[GroupSubscriber]:
+        """A subscriber to one topic; see :class:`Subscriber` and, with a group, :class:`GroupSubscriber` for the
+        options. Opening it raises NotFound.
+        """
         name = topic_name(topic)
+        if group is None:
+            check_no_group(options)
+            return Opening(lambda: self._opened(Subscriber, name, options))
+        if options.get("dead_letter") is not None:
+            options["dead_letter"] = topic_name(options["dead_letter"])
+        return Opening(lambda: self._opened(GroupSubscriber, name, options | {"group": group}))
 
-        async def open_subscriber() -> Subscriber:
-            self._check_open()
-            subscriber = Subscriber(
-                self._cluster,
-                name,
-                self._config,
-                self._forget,
-                start=start,
-                limit=limit,
-                stop_at=stop_at,
-                timeout=timeout,
-                columns=columns,
-            )
-            await subscriber.open()
-            self._open[subscriber] = None
-            return subscriber
-
-        return Opening(open_subscriber)
+    async def _opened(self, kind: Callable[..., S], name: TopicName, options: dict[str, Any]) -> S:
+        self._check_open()
+        subscriber = kind(self._cluster, name, self._config, self._forget, **options)
+        await subscriber.open()
+        self._open[subscriber] = None
+        return subscriber
 
     async def close(self) -> None:
         """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
@@ -166,5 +196,5 @@ class Client:
         if self._closed:
             raise Closed("the client is closed: connect again")
 
-    def _forget(self, each: Publisher | Subscriber) -> None:
+    def _forget(self, each: Publisher | Intake) -> None:
         self._open.pop(each, None)

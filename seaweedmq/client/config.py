@@ -34,6 +34,13 @@ class ClientConfig:
     """Least credit of one segment's stream, however many segments share the buffer."""
     read_retry_timeout_s: float = 120.0
     """A subscriber that can not reach a segment for this long raises Unavailable."""
+    group_commit_interval_s: float = 0.2
+    """How often a member of a group commits what was acknowledged."""
+    group_unacked_bytes_max: int = 256 * MIB
+    """Frame bytes that a member keeps because records of them are not acknowledged; beyond it delivery waits."""
+    redelivery_s_min: float = 0.1
+    redelivery_s_max: float = 60.0
+    """A record whose handler raised is handled again after a delay that doubles from the one to the other."""
     backoff_s_min: float = 0.02
     backoff_s_max: float = 1.0
     """Repetitions wait a random time up to a bound that doubles from the one to the other."""

@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from seaweedmq.codec.batch import PLAIN_SCHEMA, TIMESTAMP
@@ -220,6 +221,21 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
     arrays = [segment, offset, timestamp, key, headers, *batch.columns[at:]]
     full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at))
     return full if columns is None else full.select(list(columns))
+
+
+def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Segments of a delivered batch, or of any rows of it, with the offsets.
+
+    Raises:
+        InvalidArgument: it has no columns ``_segment`` and ``_offset``.
+    """
+    if not isinstance(batch, pa.RecordBatch | pa.Table) or not {"_segment", "_offset"} <= set(batch.schema.names):
+        raise InvalidArgument(
+            "ack and nack take a message or a delivered batch with its columns _segment and _offset: "
+            "name these two in columns="
+        )
+    segments, offsets = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("_segment", "_offset"))
+    return [(int(segment), offsets[segments == segment]) for segment in np.unique(segments)]
 
 
 _NULLS = 65_536

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import length_hint
 from typing import Literal, TypeAlias
 
@@ -94,6 +94,12 @@ class Subscriber(Intake):
         self._end()
         await self._stop_readers()
         self._on_close(self)
+
+    def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
+        """Without a group nothing keeps a position, and this does nothing."""
+
+    def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
+        """Without a group nothing is delivered again, and this does nothing."""
 
     # --- for the synchronous face ----------------------------------------------------------------------------------
 

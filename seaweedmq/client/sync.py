@@ -1,19 +1,22 @@
 """The synchronous face: the same publisher, subscriber and administration for threads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import pyarrow as pa
 
 from seaweedmq.client import client as aio_client
+from seaweedmq.client import group_subscriber as aio_group_subscriber
 from seaweedmq.client import publisher as aio_publisher
 from seaweedmq.client import subscriber as aio_subscriber
 from seaweedmq.client.background import Background
 from seaweedmq.client.buffer import Headers, Timestamp
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent, SentTable
+from seaweedmq.client.group_subscriber import MAX_UNACKED
 from seaweedmq.client.messages import Message
 from seaweedmq.client.subscriber import StartAt
 from seaweedmq.client.sync_admin import Admin
@@ -128,7 +131,9 @@ class Publisher(_Context):
 class Subscriber(_Context):
     """Reads one topic. One thread takes from it at a time; any thread may close it, which ends iteration."""
 
-    def __init__(self, core: aio_subscriber.Subscriber, background: Background) -> None:
+    def __init__(
+        self, core: aio_subscriber.Subscriber | aio_group_subscriber.GroupSubscriber, background: Background
+    ) -> None:
         self._core = core
         self._background = background
         self._pending: Future[bool] | None = None
@@ -150,6 +155,7 @@ class Subscriber(_Context):
             OutOfRange: the next record was removed by retention.
             Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
             NotFound: the topic was deleted.
+            Fenced: another member with the same id took over; only with a group.
         """
         while self._fetch():
             yield from self._core.pop_messages()
@@ -159,7 +165,24 @@ class Subscriber(_Context):
         topic's columns. May be mixed with iterating over messages.
         """
         while self._fetch():
-            yield self._core.pop_batch()
+            batch = self._core.pop_batch()
+            if batch is not None:
+                yield batch
+
+    def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
+        """Say that a message, or all rows of a batch, are dealt with. From any thread. Without a group nothing keeps a
+        position, and this does nothing.
+
+        Raises:
+            InvalidArgument: the batch has no columns ``_segment`` and ``_offset``.
+        """
+        self._core.ack(delivered)
+
+    def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
+        """Say that a message, or all rows of a batch, are not dealt with: the group gets them again after ``delay``.
+        From any thread. Without a group this does nothing.
+        """
+        self._core.nack(delivered, delay)
 
     def close(self) -> None:
         """End iteration. Idempotent."""
@@ -181,6 +204,65 @@ class Subscriber(_Context):
             raise
         self._pending = None
         return fetched
+
+
+class GroupSubscriber(Subscriber):
+    """A member of a group. One thread takes from it at a time; any thread acknowledges, pauses, or closes it.
+
+    Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is
+    delivered to another. A segment's committed offset is the lowest that is not acknowledged.
+    """
+
+    _core: aio_group_subscriber.GroupSubscriber
+
+    def __init__(self, core: aio_group_subscriber.GroupSubscriber, background: Background) -> None:
+        super().__init__(core, background)
+
+    @property
+    def group(self) -> str:
+        return self._core.group
+
+    @property
+    def member(self) -> str:
+        """Id in the group."""
+        return self._core.member
+
+    def pause(self) -> None:
+        """Hand nothing out until :meth:`resume`. The membership goes on."""
+        self._core.pause()
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._core.resume()
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Return when what was acknowledged is kept by the cluster; it is soon anyhow.
+
+        Raises:
+            DeadlineExceeded: not within ``timeout`` seconds (``admin_timeout_s`` by default).
+            Fenced: another member with the same id took over.
+        """
+        self._background.run(self._core.commit(timeout))
+
+    def handle(self, handler: Callable[[Message], object], concurrency: int = 1) -> None:
+        """Call ``handler(message)`` in threads for every record, until the subscription ends.
+
+        A record is acknowledged when its handler returns, and delivered again later, with a delay that grows, when it
+        raises. Records of one key are handled one after the other, in order.
+
+        Args:
+            concurrency: handlers that run at the same time.
+        """
+        self._background.run(self._core.handle(handler, concurrency))
+
+    def close(self) -> None:
+        """End iteration, commit what was acknowledged, leave the group. Waits for handlers, unless one of them calls
+        it. Idempotent.
+        """
+        if self._core.is_inside_handler():
+            self._core.end()
+        else:
+            super().close()
 
 
 class Client(_Context):
@@ -223,34 +305,65 @@ class Client(_Context):
         self._publishers = [p for p in self._publishers if not p._core.is_closed] + [publisher]
         return publisher
 
+    @overload
     def subscriber(
         self,
         topic: str | TopicName,
         *,
+        group: None = None,
         start: StartAt = "latest",
         limit: int | None = None,
         stop_at: Literal["latest"] | None = None,
         timeout: float | None = None,
         columns: Sequence[str] | None = None,
-    ) -> Subscriber:
+    ) -> Subscriber: ...
+
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str,
+        start: StartAt = "latest",
+        member: str | None = None,
+        auto_ack: bool = False,
+        max_deliveries: int | None = None,
+        dead_letter: str | TopicName | None = None,
+        max_unacked: int = MAX_UNACKED,
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> GroupSubscriber: ...
+
+    def subscriber(
+        self, topic: str | TopicName, *, group: str | None = None, **options: Any
+    ) -> Subscriber | GroupSubscriber:
         """A subscriber to one topic.
 
         Args:
+            group: read as a member of this group, which shares the segments out and remembers what was acknowledged.
+                Without one the subscriber reads everything itself.
             start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record
                 whose offset is at least that, in every segment. A datetime: in every segment, the first record with
-                at least that timestamp and all that follow it.
+                at least that timestamp and all that follow it. A group that read the topic before goes on where it was.
             limit: end after this many records.
-            stop_at: "latest": end when everything committed at the time of opening was delivered.
+            stop_at: "latest": end when everything committed at the time of opening was delivered; with a group, when
+                all its members have acknowledged that.
             timeout: end when nothing arrived for this many seconds.
             columns: of the batches; all by default.
+            member: with a group, a name of one's own; a later member of the same name fences the earlier.
+            auto_ack: with a group, what was handed out is acknowledged when the next is asked for.
+            max_deliveries: with a group, after so many a record goes to ``dead_letter``, by default
+                ``<topic>.<group>.dead-letter``, which is created if it does not exist.
+            max_unacked: with a group, records handed out and not acknowledged, beyond which delivery waits.
 
         Raises:
             NotFound: no such topic.
         """
-        opening = self._core.subscriber(
-            topic, start=start, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
-        )
-        return Subscriber(self._background.run(_opened(opening)), self._background)
+        opened = self._background.run(_opened(self._core.subscriber(topic, group=group, **options)))
+        kind = Subscriber if group is None else GroupSubscriber
+        return kind(opened, self._background)
 
     def close(self) -> None:
         """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.

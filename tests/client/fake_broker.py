@@ -25,6 +25,7 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
+from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.protocol import (
     FrameAck,
     PublishAck,
@@ -49,6 +50,7 @@ from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
+from tests.client.fake_coordinator import FakeCoordinator
 
 
 @dataclass
@@ -105,6 +107,7 @@ class FakeCluster:
         self.credit_given: dict[int, int] = {}
         self.frames_sent: dict[int, int] = {}
         self.streams: set[Stream] = set()
+        self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
         self._uid = 1_000
 
     # --- commands of a test ------------------------------------------------------------------------------------------
@@ -126,6 +129,9 @@ class FakeCluster:
     def wake(self) -> None:
         for stream in self.streams:
             stream.wake()
+
+    def coordinator(self, group: str, topic: str) -> FakeCoordinator:
+        return self.coordinators[group, TopicName.parse(topic)]
 
     async def until_stored(self, topic: str, count: int, segment: int = 0) -> None:
         """Return when the segment ends at ``count`` or above."""
@@ -193,6 +199,8 @@ class FakeCluster:
                 ),
             )
         self.wake()
+        for coordinator in self.coordinators.values():
+            coordinator.metadata_changed()
         return ids
 
     # --- what brokers share ------------------------------------------------------------------------------------------
@@ -205,6 +213,10 @@ class FakeCluster:
             segments=tuple(s.meta for _, s in sorted(self.segments[name].items())),
             addresses={b.id: b.address for b in self.brokers.values() if b.id not in self.dead},
         )
+
+    def ends(self, name: TopicName) -> tuple[TopicDescription, dict[int, int]]:
+        """The topic, and how far each of its segments is."""
+        return self.describe(name), {number: stored.end for number, stored in self.segments[name].items()}
 
     def find(self, name: TopicName, segment: int) -> StoredSegment:
         self.describe(name)
@@ -321,6 +333,27 @@ class FakeBroker:
             topics=len(self.cluster.topics),
             open_segments=0,
         )
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        self._check_alive()
+        opening = await anext(requests)
+        assert isinstance(opening, GroupOpen)
+        self.cluster.describe(opening.topic)
+        key = opening.group, opening.topic
+        if key not in self.cluster.coordinators:
+            self.cluster.coordinators[key] = FakeCoordinator(opening, lambda: self.cluster.ends(opening.topic))
+        async for reply in self.cluster.coordinators[key].join(opening, requests):
+            self._check_alive()
+            yield reply
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        self._check_alive()
+        for (name, topic), coordinator in self.cluster.coordinators.items():
+            if name == group:
+                return coordinator.describe(topic, group)
+        raise NotFound(f"there is no group {group}")
 
     # --- publish -----------------------------------------------------------------------------------------------------
 

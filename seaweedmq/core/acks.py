@@ -1,0 +1,138 @@
+"""Which records of a segment a group's member has dealt with, and how far the segment may therefore be committed.
+
+Books are kept by frame, not by record: a span holds one byte for each of its rows, and acknowledging a record is the
+assignment of one byte, from any thread. What follows from the bytes is looked up when somebody asks.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+OUT, ACKED, KEPT = 0, 1, 2
+"""A row is out with the user; dealt with; or kept by the client: not handed out yet, or to be handed out again."""
+
+R = TypeVar("R")
+
+
+class Span(Generic[R]):
+    """Neighbouring rows that arrived together. Invariant: ``len(flags) == end - first``."""
+
+    __slots__ = ("end", "first", "flags", "popped", "rows", "size_bytes")
+
+    def __init__(self, first: int, count: int, size_bytes: int) -> None:
+        self.first = first
+        self.end = first + count
+        self.flags = bytearray((KEPT,)) * count
+        self.popped = 0
+        """Rows in front that were handed out at least once."""
+        self.rows: R | None = None
+        """What they hold; None once all are acknowledged."""
+        self.size_bytes = size_bytes
+
+    def hand_out(self, at: int, count: int) -> None:
+        """Rows ``[at, at + count)`` go to the user."""
+        self.flags[at : at + count] = bytes(count)
+        self.popped = max(self.popped, at + count)
+
+    def position(self) -> int:
+        """The lowest offset that is not acknowledged; ``end`` if all are."""
+        found = [at for at in (self.flags.find(OUT), self.flags.find(KEPT)) if at >= 0]
+        return self.first + min(found) if found else self.end
+
+    def unsettled(self) -> int:
+        """Rows that were handed out and are not acknowledged."""
+        return self.popped - self.flags.count(ACKED, 0, self.popped)
+
+    def is_acked(self) -> bool:
+        return self.flags.find(OUT) < 0 and self.flags.find(KEPT) < 0
+
+
+class Ledger(Generic[R]):
+    """All spans of a segment that are not dealt with, and how often single records were refused."""
+
+    def __init__(self, deliveries: Mapping[int, int]) -> None:
+        self._spans: deque[Span[R]] = deque()
+        self.fetched_to: int | None = None
+        """Where the rows begin that have not arrived; None while nobody knows."""
+        self.refused: dict[int, int] = dict(deliveries)
+        """Offset -> how often it was delivered and not acknowledged."""
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether anything that arrived was not seen to be acknowledged."""
+        return bool(self._spans)
+
+    def arrive(self, first: int, count: int, size_bytes: int) -> Span[R]:
+        """Rows arrived; they lie behind all others."""
+        span = Span[R](first, count, size_bytes)
+        self._spans.append(span)
+        self.fetched_to = span.end
+        return span
+
+    def position(self) -> int | None:
+        """What to commit: everything below is dealt with. Never falls. None: nobody knows where reading begins."""
+        self._retire()
+        return self._spans[0].position() if self._spans else self.fetched_to
+
+    def _retire(self) -> None:
+        """Forget what is acknowledged: a record that takes long holds back the position, not the memory of others."""
+        left: deque[Span[R]] = deque()
+        for span in self._spans:
+            if span.is_acked():
+                span.rows = None
+            else:
+                left.append(span)
+        self._spans = left
+
+    def find(self, offset: int) -> Span[R] | None:
+        """The span of an offset that is not retired."""
+        return next((span for span in self._spans if span.first <= offset < span.end), None)
+
+    def ack(self, offsets: npt.NDArray[np.int64]) -> None:
+        """Acknowledge rows by offset, in any order. What was never handed out is left alone."""
+        for span, chosen in self._chosen(offsets):
+            np.frombuffer(span.flags, dtype=np.uint8)[chosen] = ACKED
+
+    def out_among(self, offsets: npt.NDArray[np.int64]) -> list[int]:
+        """Which of these are out, ascending."""
+        found: list[int] = []
+        for span, chosen in self._chosen(offsets):
+            out = chosen[np.frombuffer(span.flags, dtype=np.uint8)[chosen] == OUT]
+            found += (np.unique(out) + span.first).tolist()
+        return found
+
+    def _chosen(self, offsets: npt.NDArray[np.int64]) -> list[tuple[Span[R], npt.NDArray[Any]]]:
+        """Spans with the positions in them that were handed out."""
+        chosen = []
+        for span in self._spans:
+            at = offsets[(offsets >= span.first) & (offsets < span.first + span.popped)] - span.first
+            if at.size:
+                chosen.append((span, at))
+        return chosen
+
+    def refuse(self, offset: int) -> int:
+        """A record was delivered and not acknowledged; returns how often so far."""
+        self.refused[offset] = self.refused.get(offset, 0) + 1
+        return self.refused[offset]
+
+    def deliveries(self, count_max: int) -> dict[int, int]:
+        """What to commit beside the position: the refusals at or above it, the lowest offsets if there are too many."""
+        position = self.position()
+        if position is not None:
+            self.refused = {offset: n for offset, n in self.refused.items() if offset >= position}
+        return {offset: self.refused[offset] for offset in sorted(self.refused)[:count_max]}
+
+    def unsettled(self) -> int:
+        """Records that were handed out and are not acknowledged."""
+        return sum(span.unsettled() for span in self._spans)
+
+    def size_bytes(self) -> int:
+        """Of the rows that are held until they are acknowledged."""
+        return sum(span.size_bytes for span in self._spans)
+
+    def is_out(self) -> bool:
+        """Whether the user has a record of this segment in hand."""
+        return any(span.flags.find(OUT) >= 0 for span in self._spans)

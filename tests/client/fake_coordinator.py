@@ -1,0 +1,156 @@
+"""Group coordinators in memory: the real state machine, with nothing between it and its members."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from seaweedmq.core.group import Group
+from seaweedmq.core.group_description import describe
+from seaweedmq.core.group_events import (
+    Broke,
+    Changed,
+    Committing,
+    Event,
+    Goodbye,
+    Learned,
+    Left,
+    Limits,
+    Opened,
+    Outcome,
+    Released,
+    TimePassed,
+)
+from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.groups import (
+    GroupCommit,
+    GroupDescription,
+    GroupOpen,
+    GroupReleased,
+    GroupReply,
+    GroupRequest,
+)
+from seaweedmq.model.protocol import LATEST, TopicDescription
+from seaweedmq.model.topic import TopicName
+
+LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10)
+
+
+class FakeCoordinator:
+    """Of one group and topic."""
+
+    def __init__(self, opening: GroupOpen, metadata: Callable[[], tuple[TopicDescription, dict[int, int]]]) -> None:
+        self._metadata = metadata
+        description, ends = metadata()
+        committed = {}
+        if opening.start == LATEST:
+            committed = {s: Committed(offset=end, deliveries={}, at_us=0) for s, end in ends.items()}
+        record = GroupRecord(
+            topic_uid=description.topic.uid,
+            start=opening.start,
+            horizon=description.topic.next_segment,
+            generation=0,
+            members={},
+            owners={},
+            crashes={},
+        )
+        self.group = Group(record, committed, LIMITS, asyncio.get_running_loop().time())
+        self.commits: list[GroupCommit] = []
+        self.is_silent = False
+        """Takes requests and answers nothing."""
+        self._queues: dict[int, asyncio.Queue[GroupReply | SeaweedMQError | None]] = {}
+        self._streams = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def committed(self) -> dict[int, int]:
+        """Segment -> committed offset."""
+        return {segment: kept.offset for segment, kept in self.group.progress.committed.items()}
+
+    def deliveries(self, segment: int) -> dict[int, int]:
+        return dict(self.group.progress.committed[segment].deliveries)
+
+    def metadata_changed(self) -> None:
+        self._handle(TimePassed())
+
+    def break_streams(self) -> None:
+        for number in list(self._queues):
+            self._close(number, Unavailable("the connection to the coordinator was reset"))
+
+    def handle(self, event: Event) -> None:
+        """An event of the test's own, such as a reset."""
+        self._handle(event)
+
+    def describe(self, topic: TopicName, group: str) -> GroupDescription:
+        _, ends = self._metadata()
+        found = describe(topic, self.group.record, self.group.progress, self.group.connected, ends)
+        return GroupDescription(group=group, topics=(found,))
+
+    async def join(self, opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        self._streams += 1
+        number = self._streams
+        queue = self._queues[number] = asyncio.Queue()
+        self._handle(
+            Opened(
+                stream=number,
+                member=opening.member,
+                incarnation=opening.incarnation,
+                client=opening.client,
+                held=opening.held,
+            )
+        )
+        reading = asyncio.create_task(self._read(number, requests))
+        try:
+            while True:
+                reply = await queue.get()
+                if reply is None:
+                    return
+                if isinstance(reply, SeaweedMQError):
+                    raise reply
+                yield reply
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+            self._queues.pop(number, None)
+            self._handle(Broke(number))
+
+    async def _read(self, number: int, requests: AsyncIterator[GroupRequest]) -> None:
+        async for request in requests:
+            if self.is_silent:
+                continue
+            if isinstance(request, GroupCommit):
+                self.commits.append(request)
+                self._handle(Committing(number, request, 0))
+            elif isinstance(request, GroupReleased):
+                self._handle(Released(number, request.segments))
+            else:
+                self._handle(Left(number))
+
+    def _handle(self, event: Event) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            description, ends = self._metadata()
+        except NotFound as error:
+            for number in list(self._queues):
+                self._close(number, error)
+            return
+        segments = {s.id: s for s in description.segments}
+        events: Iterable[Event] = (Changed(segments, description.topic.next_segment), Learned(ends), event)
+        for each in events:
+            self._say(self.group.handle(each, now))
+        if self._timer is not None:
+            self._timer.cancel()
+        wake_at = self.group.wake_at
+        if wake_at is not None:
+            self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, TimePassed())
+
+    def _say(self, outcome: Outcome) -> None:
+        for reply in outcome.replies:
+            if isinstance(reply, Goodbye):
+                self._close(reply.stream, reply.error)
+            elif reply.stream in self._queues:
+                self._queues[reply.stream].put_nowait(reply.message)
+
+    def _close(self, number: int, error: SeaweedMQError | None) -> None:
+        queue = self._queues.get(number)
+        if queue is not None:
+            queue.put_nowait(error)
