@@ -86,21 +86,23 @@ class LoadReporter:
             await asyncio.sleep(self._interval_s)
 
     def measure(self) -> BrokerLoad:
-        """This broker's load since the last call; segments without traffic are left out."""
+        """This broker's load as of now. Segments without any traffic lately are left out: absent means none."""
         now = asyncio.get_running_loop().time()
         loads = []
         for segment in self._segments():
-            histogram = segment.meter.look(now)
-            unflushed = segment.log.unwritten_bytes
-            if segment.meter.bytes_per_s or unflushed:
+            meter, unflushed = segment.meter, segment.log.unwritten_bytes
+            meter.look(now)
+            if meter.long_bytes_per_s or unflushed:
                 loads.append(
                     SegmentLoad(
                         topic=segment.topic.name,
                         segment=segment.segment.id,
-                        bytes_per_s=segment.meter.bytes_per_s,
-                        records_per_s=segment.meter.records_per_s,
+                        bytes_per_s=meter.bytes_per_s,
+                        records_per_s=meter.records_per_s,
+                        long_bytes_per_s=meter.long_bytes_per_s,
+                        long_records_per_s=meter.long_records_per_s,
                         unflushed_bytes=unflushed,
-                        histogram=histogram,
+                        histogram=meter.histogram,
                     )
                 )
         return BrokerLoad(

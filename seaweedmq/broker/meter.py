@@ -1,44 +1,84 @@
 """Rates of one segment, from what happened since the last look."""
 
+import math
+
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
-MEMORY_S = 5.0
-"""Older traffic counts less: each look keeps the share of the old rate that this time constant leaves."""
+NOTHING_BYTES_PER_S = 1.0
+"""A long average below it counts as no traffic, or what once had some would be reported for ever."""
 
 
 class Meter:
-    """Counts on the hot path, averages when looked at."""
+    """Counts on the hot path, averages when looked at.
 
-    __slots__ = ("_bytes", "_histogram", "_records", "_since", "bytes_per_s", "records_per_s")
+    The averages decay with two time constants. They count from the opening of the segment: a young segment's are those
+    of its own time, not a share of them that still rises.
+    """
 
-    def __init__(self) -> None:
-        self.bytes_per_s = 0.0
-        self.records_per_s = 0.0
+    __slots__ = (
+        "_bytes",
+        "_histogram",
+        "_long_s",
+        "_opened",
+        "_records",
+        "_short_s",
+        "_since",
+        "bytes_per_s",
+        "histogram",
+        "long_bytes_per_s",
+        "long_records_per_s",
+        "records_per_s",
+    )
+
+    def __init__(self, now: float, short_s: float, long_s: float) -> None:
+        """``now``: when the segment was opened, on any steady clock. The time constants are in seconds."""
+        self._short_s = short_s
+        self._long_s = long_s
+        self._opened = self._since = now
         self._bytes = 0
         self._records = 0
-        self._since: float | None = None
         self._histogram = [0] * HISTOGRAM_BUCKETS
+        self.bytes_per_s = 0.0
+        self.records_per_s = 0.0
+        self.long_bytes_per_s = 0.0
+        self.long_records_per_s = 0.0
+        self.histogram: tuple[float, ...] = (0.0,) * HISTOGRAM_BUCKETS
+        """Records/s per sixteenth of the range, with the short time constant."""
 
-    def add(self, now: float, size_bytes: int, records: int, histogram: tuple[int, ...]) -> None:
+    def add(self, size_bytes: int, records: int, histogram: tuple[int, ...]) -> None:
         """Count a frame."""
-        if self._since is None:
-            self._since = now
         self._bytes += size_bytes
         self._records += records
         self._histogram = [a + b for a, b in zip(self._histogram, histogram, strict=True)]
 
-    def look(self, now: float) -> tuple[int, ...]:
-        """Bring the rates up to date; return the histogram since the last look."""
-        since = self._since if self._since is not None else now
-        elapsed = now - since
-        histogram = tuple(self._histogram)
-        if elapsed > 0:
-            keep = max(0.0, 1 - elapsed / MEMORY_S)
-            self.bytes_per_s = keep * self.bytes_per_s + (1 - keep) * self._bytes / elapsed
-            self.records_per_s = keep * self.records_per_s + (1 - keep) * self._records / elapsed
-            if self.bytes_per_s < 1:
-                self.bytes_per_s = self.records_per_s = 0.0
-            self._bytes = self._records = 0
-            self._histogram = [0] * HISTOGRAM_BUCKETS
+    def look(self, now: float) -> None:
+        """Bring the averages up to date. Between two looks the traffic counts as even."""
+        elapsed = now - self._since
+        if elapsed <= 0:
+            return
+        short, long = self._weight(now, self._short_s), self._weight(now, self._long_s)
+        byte_rate, record_rate = self._bytes / elapsed, self._records / elapsed
+        self.bytes_per_s += short * (byte_rate - self.bytes_per_s)
+        self.records_per_s += short * (record_rate - self.records_per_s)
+        self.long_bytes_per_s += long * (byte_rate - self.long_bytes_per_s)
+        self.long_records_per_s += long * (record_rate - self.long_records_per_s)
+        self.histogram = tuple(
+            average + short * (count / elapsed - average)
+            for average, count in zip(self.histogram, self._histogram, strict=True)
+        )
+        self._bytes = self._records = 0
+        self._histogram = [0] * HISTOGRAM_BUCKETS
         self._since = now
-        return histogram
+        if self.long_bytes_per_s < NOTHING_BYTES_PER_S:
+            self._forget()
+
+    def _weight(self, now: float, constant_s: float) -> float:
+        """What the time since the last look counts, of all the time since the opening.
+
+        With a decay of exp(-t / constant), a stretch weighs the integral of that; both integrals begin now and go back.
+        """
+        return math.expm1((self._since - now) / constant_s) / math.expm1((self._opened - now) / constant_s)
+
+    def _forget(self) -> None:
+        self.bytes_per_s = self.records_per_s = self.long_bytes_per_s = self.long_records_per_s = 0.0
+        self.histogram = (0.0,) * HISTOGRAM_BUCKETS

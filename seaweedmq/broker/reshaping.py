@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from seaweedmq.broker.changes import Changes, Step
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.placement import Placement
-from seaweedmq.core.reshaping import check_targets, halves, halving_slot, neighbours
+from seaweedmq.core.reshaping import check_targets, check_width, halves, neighbours
+from seaweedmq.core.splitting import split_slot
 from seaweedmq.core.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, ResourceExhausted, StaleMetadata, Unavailable
 from seaweedmq.model.protocol import TopicDescription
@@ -28,13 +29,21 @@ class Reshaping:
         """See ``ports.BrokerApi.split_segment``."""
         parent = self._open(name, segment)
         if at is None:
-            traffic = self._placement.traffic(parent)
-            at = halving_slot(parent.slots, traffic.histogram if traffic else ())
+            at = self._halving_slot(parent)
         ranges = halves(parent, at)
         count = sum(s.is_open for s in self._metadata.view.segments[name].values())
         if count >= SEGMENTS_PER_TOPIC_MAX:
             raise ResourceExhausted(f"{name} has {count} open segments, the most a topic may have: merge some first")
         return await self._carry_out("split", (parent,), ranges)
+
+    def _halving_slot(self, segment: Segment) -> int:
+        """Where its load halves; the middle if it had none."""
+        traffic = self._placement.traffic(segment)
+        at = split_slot(segment.slots.lo, segment.slots.hi, traffic.histogram if traffic else ())
+        if at is None:
+            check_width(segment)
+            raise InvalidArgument(f"{segment} has all its load at one slot, no cut halves it: name a slot to cut it at")
+        return at
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
         """See ``ports.BrokerApi.merge_segments``."""

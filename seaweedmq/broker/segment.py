@@ -72,7 +72,7 @@ class OpenSegment:
         )
         self.committed_changed = Signal()
         self.appended = Signal()
-        self.meter = Meter()
+        self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
         self.closed: SeaweedMQError | None = None
         """Why this broker no longer serves the segment; set once."""
         self.files = SegmentFiles(
@@ -185,7 +185,7 @@ class OpenSegment:
             base, base + header.record_count, header.timestamp_max, stamp(frame.header_bytes, base), frame.payload
         )
         ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
-        self.meter.add(self._loop.time(), entry.size_bytes, header.record_count, header.histogram)
+        self.meter.add(entry.size_bytes, header.record_count, header.histogram)
         if self._writer_task is None:
             self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
         self._work.set()

@@ -1,40 +1,30 @@
 """What may be done to segments by hand: the rules, and the ranges that come of it."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 
+def check_width(segment: Segment) -> None:
+    """Raise InvalidArgument unless it can be split at all."""
+    if segment.slots.width == 1:
+        raise InvalidArgument(
+            f"{segment} has slot {segment.slots.lo} only and can not be split: all its keys share that slot"
+        )
+
+
 def halves(segment: Segment, at: int) -> tuple[KeyRange, KeyRange]:
     """``[lo, at)`` and ``[at, hi)``. InvalidArgument: one of them would be empty."""
+    check_width(segment)
     slots = segment.slots
-    if slots.width == 1:
-        raise InvalidArgument(f"{segment} has slot {slots.lo} only and can not be split: all its keys share that slot")
     if not slots.lo < at < slots.hi:
         raise InvalidArgument(
             f"can not split {segment}, slots {slots}, at slot {at}: choose from {slots.lo + 1} to {slots.hi - 1}"
         )
     return slots.split(at)
-
-
-def halving_slot(slots: KeyRange, histogram: Sequence[float]) -> int:
-    """First slot of the upper half of the load, or of the range when there was no load. In a range of one slot, ``hi``.
-
-    ``histogram`` is the load per sixteenth of the range, or empty. Within a sixteenth it is taken as even.
-    """
-    total = sum(histogram)
-    position = HISTOGRAM_BUCKETS / 2
-    if total > 0:
-        sums = list(accumulate(histogram))
-        bucket = next(i for i, below in enumerate(sums) if below >= total / 2)
-        below = sums[bucket] - histogram[bucket]
-        position = bucket + (total / 2 - below) / histogram[bucket]
-    at = slots.lo + round(position * slots.width / HISTOGRAM_BUCKETS)
-    return min(max(at, slots.lo + 1), max(slots.hi - 1, slots.lo + 1))
 
 
 def neighbours(first: Segment, second: Segment) -> tuple[Segment, Segment]:
