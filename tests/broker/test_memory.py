@@ -9,17 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.broker.budget import MemoryBudget
-from seaweedmq.broker.meter import MEMORY_S, Meter
 from seaweedmq.codec.frame import split_frames, stamp
 from seaweedmq.core.segment_log import LogEntry
 from seaweedmq.errors import ResourceExhausted, StorageFailed
 from seaweedmq.model.config import KIB
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import CONFIG, Bed, frame, story, values
-
-EMPTY = (0,) * HISTOGRAM_BUCKETS
 
 
 class Cache:
@@ -93,26 +89,6 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
         assert budget.used == 0
 
     asyncio.run(play())
-
-
-def test_rates_follow_the_traffic_and_fade() -> None:
-    meter = Meter()
-    for second in range(30):
-        for tenth in range(10):
-            meter.add(second + tenth / 10, 1_000, 5, (5, *EMPTY[1:]))
-        assert meter.look(second + 1) == (50, *EMPTY[1:])
-    assert meter.bytes_per_s == pytest.approx(10_000, rel=0.05)
-    assert meter.records_per_s == pytest.approx(50, rel=0.05)
-    assert meter.look(30 + MEMORY_S) == EMPTY
-    assert (meter.bytes_per_s, meter.records_per_s) == (0, 0)
-
-
-def test_two_looks_at_one_moment_lose_nothing() -> None:
-    meter = Meter()
-    meter.add(0, 100, 1, (1, *EMPTY[1:]))
-    assert meter.look(0) == (1, *EMPTY[1:])
-    assert meter.look(1) == (1, *EMPTY[1:])
-    assert meter.bytes_per_s > 0
 
 
 @pytest.mark.parametrize("durability", Durability)
