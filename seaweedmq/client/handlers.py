@@ -3,12 +3,13 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.handout import Handout
 from seaweedmq.client.messages import Message
 
 log = logging.getLogger(__name__)
@@ -17,26 +18,20 @@ Handler: TypeAlias = Callable[[Message], Any]
 """A function, which runs in a thread, or a coroutine function, which runs as a task."""
 
 
-class HandlingSource(Protocol):
-    """The subscriber, as its handlers see it."""
-
-    async def fetch(self) -> bool: ...
-
-    def pop_one(self) -> Message | None:
-        """The next record whose key is free."""
-
-    def settled(self, message: Message) -> None:
-        """Its handler returned."""
-
-    def refused(self, message: Message, delay_s: float, reason: str) -> None:
-        """Its handler raised."""
-
-
 class Handling:
     """One run of ``handle()``."""
 
-    def __init__(self, source: HandlingSource, config: ClientConfig, handler: Handler, concurrency: int) -> None:
-        self._source = source
+    def __init__(
+        self,
+        handout: Handout,
+        fetch: Callable[[], Awaitable[bool]],
+        config: ClientConfig,
+        handler: Handler,
+        concurrency: int,
+    ) -> None:
+        """``fetch`` waits for something to hand out, and says whether there is any."""
+        self._handout = handout
+        self._fetch = fetch
         self._config = config
         self._handler = handler
         self._concurrency = concurrency
@@ -87,9 +82,9 @@ class Handling:
         await slots.acquire()
         message = None
         while message is None:
-            if not await self._source.fetch():
+            if not await self._fetch():
                 return False
-            message = self._source.pop_one()
+            message = self._handout.one()
         task = asyncio.create_task(self._handle(message))
         self._tasks.add(task)
 
@@ -109,14 +104,14 @@ class Handling:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._pool, copy_context().run, self._handler, message)
         except asyncio.CancelledError:
-            self._source.refused(message, 0.0, "cancelled")
+            self._handout.on_refused(message[0].owned, message, 0.0, "cancelled")
             raise
         except Exception as error:  # whatever the user's code raises
             delay_s = self._delay_s(message.deliveries)
             log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
-            self._source.refused(message, delay_s, f"{type(error).__name__}: {error}")
+            self._handout.on_refused(message[0].owned, message, delay_s, f"{type(error).__name__}: {error}")
         else:
-            self._source.settled(message)
+            self._handout.handled(message)
 
     def _delay_s(self, deliveries: int) -> float:
         return float(min(self._config.redelivery_s_max, self._config.redelivery_s_min * 2.0 ** min(deliveries - 1, 60)))

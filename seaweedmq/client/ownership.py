@@ -55,6 +55,9 @@ class Handed(Origin):
     def is_out(self, offset: int) -> bool:
         return self.flags[offset - self.first] == OUT
 
+    def is_acked(self, offset: int) -> bool:
+        return self.flags[offset - self.first] == ACKED
+
     def keep(self, offset: int) -> None:
         """What was about to be handed out, or was, stays here for now."""
         self.flags[offset - self.first] = KEPT
