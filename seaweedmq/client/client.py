@@ -148,6 +148,19 @@ class Client:
         columns: Sequence[str] | None = None,
     ) -> Opening[GroupSubscriber]: ...
 
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str | None,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Opening[Subscriber] | Opening[GroupSubscriber]: ...
+
     def subscriber(
         self, topic: str | TopicName, *, group: str | None = None, **options: Any
     ) -> Opening[Subscriber] | Opening[GroupSubscriber]:

@@ -336,6 +336,19 @@ class Client(_Context):
         columns: Sequence[str] | None = None,
     ) -> GroupSubscriber: ...
 
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str | None,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Subscriber | GroupSubscriber: ...
+
     def subscriber(
         self, topic: str | TopicName, *, group: str | None = None, **options: Any
     ) -> Subscriber | GroupSubscriber:
