@@ -46,7 +46,7 @@ STRIKES = (
     Strike(fault="freeze_leader", measure="gap_leader_frozen", gap_s_max=LEASE_TTL_S + 1),
     Strike(fault="rolling_restart", measure="gap_rolling_restart", gap_s_max=2.0, plans=(*TWO_REPLICAS, SINGLE)),
 )
-QUICK = ("kill_primary", "kill_leader", "rolling_restart")
+QUICK = ("kill_leader", "rolling_restart")
 
 
 def run(scale: Scale) -> list[Measure]:

@@ -29,7 +29,7 @@ BURST_RECORDS = 10
 WARM_UP_S = 0.5
 P50_MS_MAX = 4.0
 P99_MS_MAX = 15.0
-ROUNDS = 3
+ROUNDS_MAX = 3
 RAW_MESSAGE_BYTES = 2_400
 """What the records of one linger make."""
 STAMP_BYTES = 8
@@ -51,21 +51,23 @@ def delivery_times(
     suffix: str = "",
     beside: str = "",
 ) -> list[Measure]:
-    """The time is split over ``ROUNDS`` rounds, each beside raw round trips; percentiles are of a round.
+    """The time is split over at most ``ROUNDS_MAX`` rounds, each beside raw round trips; percentiles are of a round.
 
     Args:
         p50_ms_max, p99_ms_max: targets, from due to delivered.
         suffix, beside: of the names of measures and of yardsticks, which are unique in a report.
     """
-    seconds = scale.latency_s / ROUNDS
+    rounds = min(scale.rounds, ROUNDS_MAX)
     found: dict[str, list[float]] = {}
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", brokers=brokers, settings=SETTINGS) as cluster,
         raw_stream() as raw,
     ):
-        for number in range(ROUNDS):
-            for name, sample in _round(cluster, raw, f"bench/latency-{number}", replicas, seconds).items():
+        for number in range(rounds):
+            for name, sample in _round(
+                cluster, raw, f"bench/latency-{number}", replicas, scale.latency_s / rounds
+            ).items():
                 found.setdefault(name, []).append(sample)
     late = {"schedule_late_ms_p99": statistics.median(found["late p99"])}
     measures = [yardstick(f"raw round trip {share}{beside}", found[f"raw {share}"], "ms") for share in ("p50", "p99")]

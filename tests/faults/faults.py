@@ -11,6 +11,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Arena, Fault
+from tests.faults.changes import merge, move, split
 from tests.faults.cluster import Cluster, Node
 from tests.faults.quota_broker import FILLER
 
@@ -301,6 +302,7 @@ FAULTS: dict[str, Fault] = {
         *(freeze_primary, freeze_follower, freeze_leader),
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
         *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
+        *(split, merge, move, kill_member),
     )
 }
 ALONE = (rolling_restart, drain)

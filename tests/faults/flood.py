@@ -117,6 +117,7 @@ async def flood(cluster: Cluster, *, flood_s: float, say: Callable[[str], None] 
         await client.admin.create_topic(TOPIC, durability="replicated", target_bytes_per_s=TARGET_BYTES_PER_S)
         group = await stack.enter_async_context(Group(cluster.bootstrap, cluster.directory / "flood", "flood", [TOPIC]))
         await group.add(MEMBERS)
+        await group.until_joined()
         publishers = [Publisher(f"p{number}", group.directory) for number in range(PUBLISHERS)]
         for publisher in publishers:
             await publisher.start(cluster.bootstrap, TOPIC)

@@ -15,6 +15,7 @@ from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import Outcome, Sent, Violation
 
 LOOK_S = 0.05
+JOIN_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 30.0
 
 
@@ -28,6 +29,8 @@ class Member:
     """What it was given."""
     errors: Path
     """Its stderr."""
+    is_ready: asyncio.Task[bool]
+    """Whether it became a member; once that is known."""
     read_bytes: int = 0
 
 
@@ -65,9 +68,19 @@ class Group:
             command = [sys.executable, "-m", "tests.faults.member", self.bootstrap, self.name, name, str(path)]
             with errors.open("wb") as stderr:
                 process = await asyncio.create_subprocess_exec(
-                    *command, *self.topics, stdin=asyncio.subprocess.DEVNULL, stderr=stderr, cwd=ROOT
+                    *(*command, *self.topics),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=ROOT,
                 )
-            self.members.append(Member(name, process, path, errors))
+            ready = asyncio.create_task(_says_ready(process), name=f"member {name} starts")
+            self.members.append(Member(name, process, path, errors, ready))
+
+    async def until_joined(self) -> None:
+        """Until all of them are members, or failed to become ones. TimeoutError."""
+        async with asyncio.timeout(JOIN_TIMEOUT_S):
+            await asyncio.gather(*(member.is_ready for member in self.members))
 
     async def kill(self, member: Member) -> None:
         """SIGKILL. What it had and did not commit comes again to others."""
@@ -80,6 +93,7 @@ class Group:
     async def stop(self) -> list[Violation]:
         """Let every member leave; what went wrong with them."""
         violations = []
+        await self.until_joined()
         for member in self.members:
             with contextlib.suppress(ProcessLookupError):
                 member.process.send_signal(signal.SIGTERM)
@@ -141,6 +155,11 @@ class Group:
         if member in self.members:
             self.members.remove(member)
             self._gone.append(member)
+
+
+async def _says_ready(process: asyncio.subprocess.Process) -> bool:
+    assert process.stdout is not None
+    return await process.stdout.readline() == b"ready\n"
 
 
 def acknowledged(sent: Sequence[Sent]) -> set[bytes]:

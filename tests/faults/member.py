@@ -1,7 +1,8 @@
 """One member of a consumer group as a process that can be killed: ``python -m tests.faults.member``.
 
 It reads topics and writes what it is given to a file, a line a record, before it acknowledges it: whatever the group
-thinks is dealt with stands in the file of some member. SIGTERM: it leaves the group and exits 0.
+thinks is dealt with stands in the file of some member. It says ``ready`` once it is a member; on SIGTERM it leaves the
+group and exits 0.
 """
 
 import asyncio
@@ -14,7 +15,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
 
+CLIENT = ClientConfig(connect_timeout_s=60.0)
+"""It may be started while nobody answers."""
 PADDING = b"."
 """At the end of values; they are unique without it."""
 
@@ -49,20 +53,19 @@ class Line:
         return cls(int(at_ns), topic.decode(), int(segment), int(offset), int(deliveries), key, value)
 
 
-async def _read(client: aio.Client, topic: str, group: str, member: str, file: int) -> None:
-    async with client.subscriber(topic, group=group, member=member, start="earliest") as subscriber:
-        async for message in subscriber:
-            line = Line(
-                time.monotonic_ns(),
-                topic,
-                message.segment,
-                message.offset,
-                message.deliveries,
-                message.key or b"",
-                brief(message.value),
-            )
-            os.write(file, line.encode())
-            message.ack()
+async def _read(subscriber: aio.GroupSubscriber, topic: str, file: int) -> None:
+    async for message in subscriber:
+        line = Line(
+            time.monotonic_ns(),
+            topic,
+            message.segment,
+            message.offset,
+            message.deliveries,
+            message.key or b"",
+            brief(message.value),
+        )
+        os.write(file, line.encode())
+        message.ack()
 
 
 async def _run(bootstrap: str, group: str, member: str, path: str, topics: list[str]) -> None:
@@ -71,9 +74,18 @@ async def _run(bootstrap: str, group: str, member: str, path: str, topics: list[
     loop.add_signal_handler(signal.SIGTERM, me.cancel)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     with contextlib.suppress(asyncio.CancelledError):
-        async with aio.connect(bootstrap) as client, asyncio.TaskGroup() as tasks:
-            for topic in topics:
-                tasks.create_task(_read(client, topic, group, member, file))
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(aio.connect(bootstrap, config=CLIENT))
+            subscribers = {
+                topic: await stack.enter_async_context(
+                    client.subscriber(topic, group=group, member=member, start="earliest")
+                )
+                for topic in topics
+            }
+            print("ready", flush=True)
+            async with asyncio.TaskGroup() as tasks:
+                for topic, subscriber in subscribers.items():
+                    tasks.create_task(_read(subscriber, topic, file))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ TTL_S = 2.0
 ATTEMPTS = 3
 """This machine has other things to do as well."""
 OWN_STORAGE_MIB = 64
+MEMBERS = 3
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -26,10 +27,10 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         yield running
 
 
-async def hurt(cluster: Cluster, *faults: str, gap_s: dict[str, float] | None = None) -> Outcome:
+async def hurt(cluster: Cluster, *faults: str, gap_s: dict[str, float] | None = None, members: int = 0) -> Outcome:
     """Play until the gaps are within their limits (by label of the topic); nothing may ever be lost."""
     for attempt in range(ATTEMPTS):
-        outcome = await play(cluster, faults, seed=f"{'-'.join(faults)}-{attempt}")
+        outcome = await play(cluster, faults, seed=f"{'-'.join(faults)}-{attempt}", members=members)
         print(outcome.line())
         assert not outcome.violations, outcome.violations[:5]
         late = {label: outcome.gaps_s[label] for label, limit in (gap_s or {}).items() if outcome.gaps_s[label] > limit}
@@ -57,6 +58,27 @@ async def test_a_rolling_restart_gives_no_error_and_no_gap_above_2_s(cluster: Cl
 
 async def test_a_drained_broker_is_left_without_a_gap(cluster: Cluster) -> None:
     await hurt(cluster, "drain", gap_s=every(2.0))
+
+
+async def test_segments_are_split_merged_and_moved_without_a_gap(cluster: Cluster) -> None:
+    outcome = await hurt(cluster, "split", "merge", "move", gap_s=every(2.0))
+    assert outcome.changes > 3, "of three kinds, all on a cluster that is well"
+
+
+# --- a group reads ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_that_loses_a_member_reads_through_changes_of_segments_and_the_death_of_a_primary(
+    cluster: Cluster,
+) -> None:
+    outcome = await hurt(cluster, "split", "merge", "move", "kill_primary", "kill_member", members=MEMBERS)
+    assert outcome.changes
+    assert outcome.given >= outcome.acked
+
+
+async def test_a_group_goes_on_when_the_leader_dies_that_shares_out_its_segments(cluster: Cluster) -> None:
+    outcome = await hurt(cluster, "kill_leader", "kill_member", members=MEMBERS)
+    assert outcome.given >= outcome.acked
 
 
 # --- killed -----------------------------------------------------------------------------------------------------------

@@ -222,6 +222,7 @@ class Workload:
             )
         await self.group.__aenter__()
         await self.group.add(self._members)
+        await self.group.until_joined()
         return self
 
     async def __aexit__(self, *_: object) -> None:
