@@ -88,7 +88,7 @@ class Handout:
         if self._chunk or self._granted:
             return True
         with self.lock:
-            return self._rest is not None and self.left != 0 and self._unsettled.room() > 0
+            return self._rest is not None and self.left != 0 and self._unsettled.room(1) > 0
 
     @property
     def wants_rows(self) -> bool:
@@ -190,7 +190,7 @@ class Handout:
             return
         (handed, first, count), self._handed = self._handed, None
         if count > 1:
-            out = handed.owned.ledger.out_among(np.arange(first, first + count))
+            out = handed.owned.ledger.out_among(range(first, first + count))
             handed.owned.ack(np.array(out, dtype=np.int64))
         elif handed.is_out(first):
             handed.ack(first)
@@ -218,7 +218,8 @@ class Handout:
         return record_batch_of(part, self._columns)
 
     def _count(self, rows: Arrived, count_max: int) -> int:
-        count = min(len(rows), count_max, self._unsettled.room())
+        count = min(len(rows), count_max)
+        count = min(count, self._unsettled.room(count))
         return count if self.left is None else min(count, self.left)
 
     def _hand_out(self, part: Arrived) -> bool:

@@ -8,11 +8,11 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from seaweedmq.codec.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
+from seaweedmq.core.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -223,7 +223,7 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
     return full if columns is None else full.select(list(columns))
 
 
-def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, npt.NDArray[np.int64]]]:
+def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:
     """Segments of a delivered batch, or of any rows of it, with the offsets.
 
     Raises:
@@ -235,7 +235,9 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, npt.NDArray[np.
             "name these two in columns="
         )
     segments, offsets = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("_segment", "_offset"))
-    return [(int(segment), offsets[segments == segment]) for segment in np.unique(segments)]
+    if len(segments) and (segments == segments[0]).all():
+        return [(int(segments[0]), offsets_of(offsets))]
+    return [(int(segment), offsets_of(offsets[segments == segment])) for segment in np.unique(segments)]
 
 
 _NULLS = 65_536

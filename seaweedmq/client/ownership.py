@@ -8,12 +8,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from seaweedmq.client.messages import Arrived, Message, Origin, messages_of
 from seaweedmq.client.reader import SegmentReader
-from seaweedmq.core.acks import ACKED, KEPT, OUT, Ledger, Span
+from seaweedmq.core.acks import ACKED, KEPT, OUT, Ledger, Offsets, Span
 from seaweedmq.core.redelivery import NEVER, KeyOrder
 from seaweedmq.model.groups import DELIVERIES_KEPT_MAX, Ownership, Position
 from seaweedmq.model.protocol import Start, StartKind
@@ -175,7 +172,7 @@ class Owned:
             at = behind
         return found
 
-    def ack(self, offsets: npt.NDArray[np.int64]) -> None:
+    def ack(self, offsets: Offsets) -> None:
         """Acknowledge rows that were handed out."""
         self.ledger.ack(offsets)
         if self.watched:

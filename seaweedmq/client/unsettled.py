@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from seaweedmq.client.intake import MESSAGES_AT_ONCE
 from seaweedmq.client.messages import Arrived
 from seaweedmq.client.ownership import Owned
 
@@ -36,9 +35,9 @@ class Unsettled:
     def handed_out(self, count: int) -> None:
         self._records += count
 
-    def room(self) -> int:
-        """How many more records may go out."""
-        if self._records + min(MESSAGES_AT_ONCE, self._records_max) > self._records_max:
+    def room(self, wanted: int) -> int:
+        """How many more records may go out; exactly only if there are fewer than ``wanted``."""
+        if self._records + wanted > self._records_max:
             self._records = sum(owned.ledger.unsettled() for owned in self._owned.values())
         return self._records_max - self._records
 
@@ -68,4 +67,4 @@ class Unsettled:
             for owned in self._owned.values():
                 owned.ledger.position()
             self._bytes = sum(owned.ledger.size_bytes() for owned in self._owned.values())
-        return self._bytes > self._bytes_max or self.room() <= 0
+        return self._bytes > self._bytes_max or self.room(1) <= 0

@@ -5,8 +5,8 @@ assignment of one byte, from any thread. What follows from the bytes is looked u
 """
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,15 @@ OUT, ACKED, KEPT = 0, 1, 2
 """A row is out with the user; dealt with; or kept by the client: not handed out yet, or to be handed out again."""
 
 R = TypeVar("R")
+Offsets: TypeAlias = range | npt.NDArray[np.int64]
+"""Some offsets; a range has no steps."""
+
+
+def offsets_of(offsets: npt.NDArray[np.int64]) -> Offsets:
+    """As a range if they are one, which is most of the time, and cheaper."""
+    if len(offsets) and offsets[-1] - offsets[0] == len(offsets) - 1 and (offsets[1:] > offsets[:-1]).all():
+        return range(int(offsets[0]), int(offsets[-1]) + 1)
+    return offsets
 
 
 class Span(Generic[R]):
@@ -67,6 +76,8 @@ class Ledger(Generic[R]):
 
     def arrive(self, first: int, count: int, size_bytes: int) -> Span[R]:
         """Rows arrived; they lie behind all others."""
+        while self._spans and self._spans[0].is_acked():  # what is read fast must not wait for a commit to be freed
+            self._spans.popleft().rows = None
         span = Span[R](first, count, size_bytes)
         self._spans.append(span)
         self.fetched_to = span.end
@@ -91,27 +102,33 @@ class Ledger(Generic[R]):
         """The span of an offset that is not retired."""
         return next((span for span in self._spans if span.first <= offset < span.end), None)
 
-    def ack(self, offsets: npt.NDArray[np.int64]) -> None:
-        """Acknowledge rows by offset, in any order. What was never handed out is left alone."""
+    def ack(self, offsets: Offsets) -> None:
+        """Acknowledge rows by offset. What was never handed out is left alone."""
         for span, chosen in self._chosen(offsets):
-            np.frombuffer(span.flags, dtype=np.uint8)[chosen] = ACKED
+            if isinstance(chosen, range):
+                span.flags[chosen.start : chosen.stop] = bytes((ACKED,)) * len(chosen)
+            else:
+                np.frombuffer(span.flags, dtype=np.uint8)[chosen] = ACKED
 
-    def out_among(self, offsets: npt.NDArray[np.int64]) -> list[int]:
+    def out_among(self, offsets: Offsets) -> list[int]:
         """Which of these are out, ascending."""
         found: list[int] = []
         for span, chosen in self._chosen(offsets):
-            out = chosen[np.frombuffer(span.flags, dtype=np.uint8)[chosen] == OUT]
+            at = np.asarray(chosen)
+            out = at[np.frombuffer(span.flags, dtype=np.uint8)[at] == OUT]
             found += (np.unique(out) + span.first).tolist()
         return found
 
-    def _chosen(self, offsets: npt.NDArray[np.int64]) -> list[tuple[Span[R], npt.NDArray[Any]]]:
-        """Spans with the positions in them that were handed out."""
-        chosen = []
+    def _chosen(self, offsets: Offsets) -> Iterator[tuple[Span[R], Offsets]]:
+        """Spans with the positions in them that were handed out and are among these."""
         for span in self._spans:
-            at = offsets[(offsets >= span.first) & (offsets < span.first + span.popped)] - span.first
-            if at.size:
-                chosen.append((span, at))
-        return chosen
+            end = span.first + span.popped
+            if isinstance(offsets, range):
+                at: Offsets = range(max(offsets.start, span.first) - span.first, min(offsets.stop, end) - span.first)
+            else:
+                at = offsets[(offsets >= span.first) & (offsets < end)] - span.first
+            if len(at):
+                yield span, at
 
     def refuse(self, offset: int) -> int:
         """A record was delivered and not acknowledged; returns how often so far."""

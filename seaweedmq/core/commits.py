@@ -60,10 +60,6 @@ class CommitQueue:
         """Whether a position of the segment was not answered yet."""
         return segment in self._wanted or segment in self._under_way
 
-    def kept(self, segment: int) -> Position | None:
-        """The last position that is known to be kept."""
-        return self._kept.get(segment)
-
     def forget(self, segment: int) -> None:
         """The segment is not owned any more."""
         for positions in (self._wanted, self._under_way, self._kept):
