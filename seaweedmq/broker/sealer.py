@@ -38,6 +38,8 @@ class Sealer:
         """
         whom = whom_to_ask(segment, self._view.brokers)
         if whom.files:
+            # From here on no primary that is alive after all commits what the reading below may not see.
+            await self._store.fence(topic.name, topic.uid, segment.id)
             recovered = await recover_segment(self._store, topic, segment)
             # Its writers may have died before they fsynced what was counted just now, and their machines may follow.
             files = await self._store.list_files(topic.name, segment.id)

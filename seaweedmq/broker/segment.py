@@ -9,6 +9,7 @@ from typing import Any
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.commit import Committer
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.meter import Meter
 from seaweedmq.broker.replicate import FollowerLink
@@ -34,8 +35,6 @@ UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 leave the page cache early are there again for the next writes."""
 TELL_AGAIN_S = 2.0
 """How long a leader that was told of a broken segment has before it, or its successor, is told again."""
-LEASE_CHECK_S = 0.05
-"""How soon a commit that waits for the lease is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +85,15 @@ class OpenSegment:
             ask_sync=lambda: context.group_sync.request(self, urgent=True),
             on_failure=self.committed_changed.fire,
         )
+        self.commit = Committer(
+            segment,
+            self.log,
+            lease_alive=context.lease_alive,
+            is_fenced=lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
+            ask_sync=lambda: context.group_sync.request(self, urgent=True),
+            on_change=self._on_commit,
+            spawn=context.spawn,
+        )
         self._context = context
         self.closed_hard = False
         """Nothing is committed any more."""
@@ -95,17 +103,15 @@ class OpenSegment:
         self._links: list[FollowerLink] = []
         self._link_tasks: list[asyncio.Task[None]] = []
         self._write_failure: SeaweedMQError | None = None
-        self._lease_failure: SeaweedMQError | None = None
         self._work = asyncio.Event()
         self._drained = Signal()
         self._loop = asyncio.get_running_loop()
-        self._commit_timer: asyncio.TimerHandle | None = None
         self._writer_task: asyncio.Task[None] | None = None
 
     @property
     def failure(self) -> SeaweedMQError | None:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
-        return self._lease_failure or self._write_failure or self.files.failure
+        return self.commit.failure or self._write_failure or self.files.failure
 
     # --- followers ----------------------------------------------------------------------------------------------------
 
@@ -135,9 +141,11 @@ class OpenSegment:
             await link.run()
         except Fenced as error:
             log.warning("%s: %s", self.segment, error)
+            self.commit.lose(link.follower, error)
             await self._follow_up_seal()
         except SeaweedMQError as error:
             log.warning("%s: lost follower %s: %s", self.segment, link.follower, error)
+            self.commit.lose(link.follower, error)
             await self._ask_for_successor(link.follower, str(error))
 
     async def _follow_up_seal(self) -> None:
@@ -201,7 +209,7 @@ class OpenSegment:
         self.topic = topic
         self.log.durability = topic.durability
         self._context.group_sync.request(self, urgent=topic.durability is Durability.STORED)
-        self._commit()
+        self.commit.advance()
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
@@ -240,7 +248,7 @@ class OpenSegment:
         # A file that was retired while it was written to waits for this to be fsynced and closed.
         urgent = retired or crowded or self.log.durability is Durability.STORED
         self._context.group_sync.request(self, urgent=urgent)
-        self._commit()
+        self.commit.advance()
 
     def _persistently(self) -> AsyncRetrying:
         """Storage comes back or the segment is closed; publishers hear of it meanwhile and memory stays bounded."""
@@ -267,30 +275,9 @@ class OpenSegment:
         await self.files.sync()
         if not self.closed_hard:
             self._context.budget.touch(self)  # what is fsynced may be evicted
-        self._commit()
+        self.commit.advance()
 
-    # --- commit -------------------------------------------------------------------------------------------------------
-
-    def _commit(self) -> None:
-        """Make visible what is durable, if the lease lives now, after the durable step: a broker that was frozen
-        between the two must not acknowledge what its successor may not have."""
-        if self._commit_timer:
-            self._commit_timer.cancel()
-            self._commit_timer = None
-        target = self.log.committable
-        if target <= self.log.committed or self.closed_hard or self._frozen:
-            return
-        if not self._context.lease_alive():
-            if self._lease_failure is None:
-                self._lease_failure = Unavailable(
-                    f"{self.segment}: this broker could not renew its lease, etcd is out of reach; "
-                    "nothing is acknowledged until it is back"
-                )
-                self.committed_changed.fire()
-            self._commit_timer = self._loop.call_later(LEASE_CHECK_S, self._commit)
-            return
-        self._lease_failure = None
-        self.log.on_committed(target)
+    def _on_commit(self) -> None:
         self._context.budget.touch(self)
         self.committed_changed.fire()
 
@@ -301,9 +288,16 @@ class OpenSegment:
 
         What is not acknowledged yet becomes part of the segment all the same: its publishers learn that from the
         sealed segment, and do not send it again.
+
+        Raises:
+            StaleMetadata: others have sealed it from its files.
+            StorageFailed: not everything could be written and fsynced yet.
         """
+        if self.commit.fenced and self.commit.failure:
+            raise self.commit.failure
         if not self._frozen:
             self._frozen = True
+            self.commit.stop()
             self.closed = StaleMetadata(f"{self.segment} is being sealed: go on in its successors")
             self._stop_replicating()
             self._link_tasks.append(self._context.spawn(self._follow_up_seal(), f"seal {self.segment}"))
@@ -368,11 +362,11 @@ class OpenSegment:
         """Stop serving at once: nothing is written, committed or acknowledged from here on."""
         self.closed = reason
         self.closed_hard = True
-        if self._commit_timer:
-            self._commit_timer.cancel()
+        self.commit.stop()
         self._stop_replicating()
         if self._link_tasks:
             await asyncio.wait(self._link_tasks)
+        await self.commit.close()
         if self._writer_task:
             self._writer_task.cancel()
             await asyncio.wait({self._writer_task})

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 RETRY_S_MAX = 10.0
 """Longest pause between two attempts to write: each may leave a file behind until the storage works again."""
+PROBE_S_MAX = 2.0
+"""The same while not even a byte aside can be written, which leaves nothing behind: how late a full disk is found to
+have room again."""
 CLOSE_TIMEOUT_S = 5.0
 """How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
 

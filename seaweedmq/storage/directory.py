@@ -19,8 +19,8 @@ _REPORTED_MAX = 10_000
 def scan_segment(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
     """Log and table files of a segment, in no order. Logs are listed first: one that is gone by then is a table.
 
-    Names that begin with a dot are being written, fences are markers. Other foreign names are reported once and left alone, and so is
-    what is not a plain file.
+    Names that begin with a dot are being written, fences are markers. Other foreign names are reported once and left
+    alone, and so is what is not a plain file.
     """
     return scan_logs(root, topic, segment) + scan_tables(root, topic, [segment])
 
