@@ -116,9 +116,10 @@ def move(
 
 
 def _show(common: Common, done: str, found: TopicDescription, *changed: int) -> None:
-    """Say what became of the changed segments, whose successors are the same."""
+    """Say what became of the changed segments, whose successors are the same; none if there was nothing to do."""
     successors = next(s.successors for s in found.segments if s.id == changed[0])
     rows = [row for row in segments_fields(found) if row["id"] in successors]
     parts = [f"{row['id']} [{row['slots'][0]}, {row['slots'][1]}) at {', '.join(row['brokers'])}" for row in rows]
     fields = {"topic": str(found.topic.name), "segments": changed, "successors": rows}
-    show_done(fields, f"{done} {' and '.join(parts)}", common.output)
+    sentence = f"{done} {' and '.join(parts)}" if parts else f"segment {changed[0]} is there already"
+    show_done(fields, sentence, common.output)

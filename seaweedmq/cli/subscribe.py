@@ -22,10 +22,19 @@ class Format(StrEnum):
 def subscribe(
     context: typer.Context,
     topic: TopicArgument,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Share the topic with the other members of this group, and go on where it stopped.",
+            show_default=False,
+        ),
+    ] = None,
     start: Annotated[
         str,
         typer.Option(
-            metavar="earliest|latest|offset:N|time:ISO8601", help="Where to begin; times without zone are UTC."
+            metavar="earliest|latest|offset:N|time:ISO8601",
+            help="Where to begin (a group: the first time); times without zone are UTC.",
         ),
     ] = "earliest",
     limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.", show_default=False)] = None,
@@ -38,7 +47,10 @@ def subscribe(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Print the records of a topic, those that are there now or (--follow) as they come."""
+    """Print the records of a topic, those that are there now or (--follow) as they come.
+
+    A member of a group acknowledges what it has printed, and commits that at the end, however it ends.
+    """
     common = Common.of(context, bootstrap, output)
     begin = start_of(start)
     text_of = _raw if format_ is Format.RAW else json_out.lines
@@ -48,12 +60,15 @@ def subscribe(
         shown = False if sys.stdout.isatty() else None
         records = 0
         with (
-            client.subscriber(name, start=begin, limit=limit, stop_at=None if follow else "latest") as subscriber,
+            client.subscriber(
+                name, group=group, start=begin, limit=limit, stop_at=None if follow else "latest"
+            ) as subscriber,
             progress("records", shown=shown) as bars,
         ):
             bar = bars.add(f"reading {name}", limit)
             for batch in subscriber.batches():
                 write(text_of(batch))
+                subscriber.ack(batch)
                 records += batch.num_rows
                 bar.at(records)
 

@@ -183,17 +183,18 @@ class Admin:
         return await self._change(f"seal {name}#{segment}", lambda api: api.seal_segment(name, segment))
 
     async def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
-        """Give a segment's range to these brokers (ids or host:port), the primary first.
+        """Give a segment's range to these brokers (ids or host:port), the primary first. Where the topic has more
+        replicas the others are chosen by load. Nothing is done if they have it already.
 
         Raises:
             NotFound: no such topic, segment or broker.
-            InvalidArgument: not as many brokers as the topic has replicas, or one twice.
+            InvalidArgument: more brokers than the topic has replicas, one twice, or one that is being drained.
             StaleMetadata: the segment is sealed.
         """
         name = topic_name(topic)
         to = (brokers,) if isinstance(brokers, str) else tuple(brokers)
         if not to:
-            raise InvalidArgument(f"no broker to move {name}#{segment} to: name as many as the topic has replicas")
+            raise InvalidArgument(f"no broker to move {name}#{segment} to: name one at least")
         return await self._change(f"move {name}#{segment}", lambda api: api.move_segment(name, segment, to))
 
     async def rebalance(self) -> tuple[Decision, ...]:

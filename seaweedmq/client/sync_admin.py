@@ -148,11 +148,12 @@ class Admin:
         return self._background.run(self._core.seal_segment(topic, segment))
 
     def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
-        """Give a segment's range to these brokers (ids or host:port), the primary first.
+        """Give a segment's range to these brokers (ids or host:port), the primary first. Where the topic has more
+        replicas the others are chosen by load. Nothing is done if they have it already.
 
         Raises:
             NotFound: no such topic, segment or broker.
-            InvalidArgument: not as many brokers as the topic has replicas, or one twice.
+            InvalidArgument: more brokers than the topic has replicas, one twice, or one that is being drained.
             StaleMetadata: the segment is sealed.
         """
         return self._background.run(self._core.move_segment(topic, segment, brokers))

@@ -126,7 +126,7 @@ class _Handlers:
             (segments.MOVE_SEGMENT, lambda request: api.move_segment(*request)),
             (segments.REBALANCE, lambda _: api.rebalance()),
             (groups.LIST_GROUPS, lambda _: api.list_groups()),
-            (groups.DESCRIBE_GROUP, lambda group: api.describe_group(group)),  # noqa: PLW0108  # until every broker has it
+            (groups.DESCRIBE_GROUP, api.describe_group),
             (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
             (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
             (methods.LOCAL_STATS, api.local_stats),
@@ -150,7 +150,7 @@ class _Handlers:
             response_serializer=wire.encode_subscribe_reply,
         )
         services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Join", lambda requests: api.join_group(requests)),  # noqa: PLW0108  # as above
+            self._stream("Join", api.join_group),
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )

@@ -1,0 +1,201 @@
+"""Groups on a real cluster: `subscribe --group` and their administration."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support.commands import COMMAND, Cluster
+
+pytestmark = pytest.mark.integration
+
+RAW = ("--format", "raw")
+
+
+def read(cluster: Cluster, topic: str, group: str, *options: str) -> list[str]:
+    return cluster.ok("subscribe", topic, "--group", group, *RAW, *options).split()
+
+
+def describe(cluster: Cluster, group: str) -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(cluster.ok("group", "describe", group, "--output", "json"))
+    return described
+
+
+@contextlib.contextmanager
+def following(cluster: Cluster, topic: str, group: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """A member that reads on and on."""
+    command = [*COMMAND, "--bootstrap", cluster.addresses, "subscribe", topic, "--group", group, "--follow", *RAW]
+    member = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield member
+    finally:
+        member.kill()
+        member.communicate()
+
+
+def interrupt(member: "subprocess.Popen[bytes]") -> tuple[int, bytes, bytes]:
+    """Ctrl-C; exit status, what it still printed, and stderr."""
+    member.send_signal(signal.SIGINT)
+    printed, error = member.communicate(timeout=30)
+    return member.returncode, printed, error
+
+
+def test_a_group_goes_on_where_it_stopped(cluster: Cluster) -> None:
+    topic = "group/goes-on"
+    cluster.ok("topic", "create", topic)
+    cluster.ok("publish", topic, stdin=b"".join(b"%d\n" % n for n in range(10)))
+    assert read(cluster, topic, "first", "--limit", "4") == ["0", "1", "2", "3"]
+    assert read(cluster, topic, "first") == ["4", "5", "6", "7", "8", "9"]
+    assert read(cluster, topic, "first") == []
+    cluster.ok("publish", topic, stdin=b"10\n")
+    assert read(cluster, topic, "first") == ["10"]
+    assert len(read(cluster, topic, "second")) == 11
+
+
+def test_ctrl_c_commits_what_was_printed(cluster: Cluster) -> None:
+    topic = "group/interrupted"
+    cluster.ok("topic", "create", topic)
+    with following(cluster, topic, "billing") as member:
+        assert member.stdout is not None
+        for line in (b"one\n", b"two\n"):
+            cluster.ok("publish", topic, stdin=line)
+            assert member.stdout.readline() == line
+        assert interrupt(member) == (130, b"", b"")
+    assert read(cluster, topic, "billing") == []
+
+
+def test_members_share_a_topic(cluster: Cluster) -> None:
+    topic = "group/shared"
+    cluster.ok("topic", "create", topic, "--segments", "4", "--scaling", "fixed")
+    lines = [json.dumps({"key": f"key-{n}", "value": str(n)}) for n in range(400)]
+    with following(cluster, topic, "sharing") as first, following(cluster, topic, "sharing") as second:
+        wait_for_members(cluster, "sharing", 2)
+        cluster.ok("publish", topic, "--format", "jsonl", stdin="\n".join(lines).encode())
+        wait_for_lag(cluster, "sharing", 0)
+        read_by = [interrupt(member)[1].split() for member in (first, second)]
+    assert sorted(map(int, read_by[0] + read_by[1])) == list(range(400))
+    assert read_by[0]
+    assert read_by[1]
+
+
+def wait_for_members(cluster: Cluster, group: str, count: int) -> None:
+    """Until so many members own something."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if cluster.run("group", "describe", group).status == 0:
+            [topic] = describe(cluster, group)["topics"]
+            if sum(1 for m in topic["members"] if m["connected"] and m["segments"]) == count:
+                return
+    raise AssertionError(f"group {group} never had {count} members: {describe(cluster, group)}")
+
+
+def wait_for_lag(cluster: Cluster, group: str, records: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if describe(cluster, group)["lag_records"] == records:
+            return
+    raise AssertionError(f"group {group} lags: {describe(cluster, group)}")
+
+
+def test_a_group_is_described_with_its_lag(cluster: Cluster) -> None:
+    topic = "group/lag"
+    cluster.ok("topic", "create", topic)
+    cluster.ok("publish", topic, stdin=b"x\n" * 10)
+    assert len(read(cluster, topic, "lagging", "--limit", "3")) == 3
+    described = describe(cluster, "lagging")
+    assert (described["group"], described["lag_records"]) == ("lagging", 7)
+    assert described["lag_s"] > 0
+    [part] = described["topics"]
+    assert (part["topic"], part["start"], part["members"]) == (topic, "earliest", [])
+    [segment] = part["segments"]
+    assert (segment["committed"], segment["end_offset"], segment["owner"]) == (3, 10, None)
+    table = cluster.ok("group", "describe", "lagging")
+    assert "no members" in table
+    assert "lag_records" in table
+
+    listed = json.loads(cluster.ok("group", "list", "--output", "json"))
+    assert ("lagging", topic, 0) in {(g["group"], g["topic"], g["members"]) for g in listed}
+    assert any(line.startswith("lagging ") for line in cluster.ok("group", "list").splitlines())
+
+    assert len(read(cluster, topic, "lagging")) == 7
+    described = describe(cluster, "lagging")
+    assert (described["lag_records"], described["lag_s"]) == (0, 0.0)
+
+
+def test_a_group_is_reset(cluster: Cluster) -> None:
+    topic = "group/reset"
+    cluster.ok("topic", "create", topic)
+    cluster.ok("publish", topic, stdin=b"a\nb\n")
+    time.sleep(0.01)
+    moment = datetime.now(UTC).isoformat()
+    cluster.ok("publish", topic, stdin=b"c\nd\n")
+    assert read(cluster, topic, "again") == ["a", "b", "c", "d"]
+    for to, expected in (
+        ("earliest", ["a", "b", "c", "d"]),
+        ("offset:1", ["b", "c", "d"]),
+        (f"time:{moment}", ["c", "d"]),
+        ("latest", []),
+    ):
+        assert "again" in cluster.ok("group", "reset", "again", topic, "--to", to)
+        assert read(cluster, topic, "again") == expected
+
+
+def test_a_group_with_members_is_reset_and_deleted_only_by_force(cluster: Cluster) -> None:
+    topic = "group/force"
+    cluster.ok("topic", "create", topic)
+    cluster.ok("publish", topic, stdin=b"a\n")
+    with following(cluster, topic, "busy") as member:
+        assert member.stdout is not None
+        assert member.stdout.readline() == b"a\n"
+        for command in (["group", "reset", "busy", topic, "--to", "earliest"], ["group", "delete", "busy"]):
+            done = cluster.run(*command)
+            assert done.status == 1
+            assert "member" in done.error
+        fields = json.loads(
+            cluster.ok("group", "reset", "busy", topic, "--to", "earliest", "--force", "--output", "json")
+        )
+        assert fields["group"] == "busy"
+        assert member.stdout.readline() == b"a\n"  # it goes on from there
+        cluster.ok("group", "delete", "busy", "--force")
+        assert member.wait(30) == 1  # it was thrown out, and says so
+        assert member.stderr is not None
+        assert b"busy" in member.stderr.read()
+    assert cluster.run("group", "describe", "busy").status == 1
+
+
+def test_a_deleted_group_begins_anew(cluster: Cluster) -> None:
+    topic = "group/deleted"
+    cluster.ok("topic", "create", topic)
+    cluster.ok("publish", topic, stdin=b"a\n")
+    assert read(cluster, topic, "gone") == ["a"]
+    assert cluster.ok("group", "delete", "gone") == "deleted gone\n"
+    assert read(cluster, topic, "gone") == ["a"]
+    assert json.loads(cluster.ok("group", "delete", "gone", "--output", "json")) == {"deleted": "gone"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["group", "describe", "nobody"],
+        ["group", "delete", "nobody"],
+        ["group", "reset", "nobody", "group/nobody", "--to", "earliest"],
+        ["group", "describe", "no body"],
+        ["group", "delete", "no/body"],
+        ["group", "reset", "nobody", "nobody", "--to", "earliest"],
+        ["subscribe", "group/nobody", "--group", "no body"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_says_what_is_wrong(cluster: Cluster, arguments: list[str]) -> None:
+    if cluster.run("topic", "describe", "group/nobody").status:
+        cluster.ok("topic", "create", "group/nobody")
+    done = cluster.run(*arguments)
+    assert done.status == 1
+    assert done.stdout == b""
+    assert "nobody" in done.error or "not allowed" in done.error

@@ -1,0 +1,125 @@
+"""Segments changed by hand, on a real cluster: nothing is lost, and bad input says what is wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.commands import Cluster
+
+pytestmark = pytest.mark.integration
+
+
+def segments(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(cluster.ok("segment", "list", topic, "--output", "json"))
+    return listed
+
+
+def opened(cluster: Cluster, topic: str) -> dict[int, list[int]]:
+    """Open segment -> slots."""
+    return {s["id"]: s["slots"] for s in segments(cluster, topic) if s["state"] == "open"}
+
+
+def changed(cluster: Cluster, *arguments: str) -> list[int]:
+    """Ids of the successors that a change opened."""
+    fields = json.loads(cluster.ok("segment", *arguments, "--output", "json"))
+    return [s["id"] for s in fields["successors"]]
+
+
+def test_a_topic_is_split_merged_sealed_and_moved_under_its_records(cluster: Cluster) -> None:
+    topic = "hand/all"
+    cluster.ok("topic", "create", topic, "--scaling", "fixed")
+    published = 0
+
+    def publish() -> None:
+        nonlocal published
+        numbers = range(published, published + 200)
+        lines = [json.dumps({"key": f"key-{n % 50}", "value": str(n)}) for n in numbers]
+        cluster.ok("publish", topic, "--format", "jsonl", stdin="\n".join(lines).encode())
+        published += len(lines)
+
+    publish()
+    assert "split 0 into 1 [0, 20000) at " in cluster.ok("segment", "split", topic, "0", "--at", "20000")
+    assert opened(cluster, topic) == {1: [0, 20_000], 2: [20_000, 65_536]}
+    publish()
+    assert len(changed(cluster, "split", topic, "2")) == 2
+    publish()
+    assert changed(cluster, "merge", topic, "1", "3") == [5]
+    publish()
+    assert changed(cluster, "seal", topic, "5") == [6]
+    publish()
+    address = next(a for a in cluster.addresses.split(",") if [a] != _brokers(cluster, topic, 6))
+    assert address in cluster.ok("segment", "move", topic, "6", address)
+    assert _brokers(cluster, topic, 7) == [address]
+    publish()
+
+    read = [json.loads(line) for line in cluster.ok("subscribe", topic).splitlines()]
+    assert sorted(int(r["value"]) for r in read) == list(range(published))
+    last: dict[str, tuple[int, int]] = {}
+    for record in read:
+        now = (int(record["value"]), record["offset"])
+        before = last.get(record["key"], (-1, -1))
+        assert now[0] > before[0]
+        assert now[1] > before[1]
+        last[record["key"]] = now
+    ids = [s["id"] for s in segments(cluster, topic)]
+    assert ids == list(range(8))
+
+
+def _brokers(cluster: Cluster, topic: str, segment: int) -> list[str]:
+    return next(list(s["brokers"]) for s in segments(cluster, topic) if s["id"] == segment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["split", "hand/bad", "0", "--at", "0"], "slot"),
+        (["split", "hand/bad", "0", "--at", "16384"], "slot"),
+        (["split", "hand/bad", "0", "--at", "70000"], "slot"),
+        (["split", "hand/bad", "99"], "99"),
+        (["split", "hand/none", "0"], "hand/none"),
+        (["merge", "hand/bad", "0", "2"], "neighbour"),
+        (["merge", "hand/bad", "0", "0"], "neighbour"),
+        (["merge", "hand/bad", "0", "99"], "99"),
+        (["seal", "hand/bad", "99"], "99"),
+        (["move", "hand/bad", "0", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["split", "bad", "0"], "NAMESPACE/NAME"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_says_what_is_wrong(cluster: Cluster, arguments: list[str], message: str) -> None:
+    if cluster.run("topic", "describe", "hand/bad").status:
+        cluster.ok("topic", "create", "hand/bad", "--segments", "4", "--scaling", "fixed")
+    done = cluster.run("segment", *arguments)
+    assert done.status == 1
+    assert done.stdout == b""
+    assert message in done.error
+    assert len(opened(cluster, "hand/bad")) == 4
+
+
+def test_a_segment_that_is_sealed_or_one_slot_wide_is_refused_at_once(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "hand/narrow", "--scaling", "fixed")
+    cluster.ok("segment", "split", "hand/narrow", "0", "--at", "1")
+    for arguments in (["split", "hand/narrow", "1"], ["split", "hand/narrow", "1", "--at", "1"]):
+        done = cluster.run("segment", *arguments)
+        assert done.status == 1
+        assert "slot" in done.error
+    for arguments in (["split", "hand/narrow", "0"], ["seal", "hand/narrow", "0"], ["merge", "hand/narrow", "0", "2"]):
+        done = cluster.run("segment", *arguments)
+        assert done.status == 1
+        assert "sealed" in done.error
+
+
+def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluster: Cluster) -> None:
+    topic = "hand/two"
+    cluster.ok("topic", "create", topic, "--replicas", "2", "--scaling", "fixed")
+    addresses = cluster.addresses.split(",")
+    for brokers in (addresses, [addresses[0], addresses[0]]):
+        done = cluster.run("segment", "move", topic, "0", *brokers)
+        assert done.status == 1
+        assert "replica" in done.error or "twice" in done.error
+    wanted = list(reversed(_brokers(cluster, topic, 0)))
+    assert changed(cluster, "move", topic, "0", *wanted) == [1]
+    assert _brokers(cluster, topic, 1) == wanted
+    assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is there already\n"
+    assert changed(cluster, "move", topic, "1", *wanted) == []
