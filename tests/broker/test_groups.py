@@ -428,3 +428,27 @@ async def test_there_is_room_for_so_many_groups_and_members(bed: Bed) -> None:
     assert isinstance(await third.failure(), ResourceExhausted)
     await hosts[0].api.delete_group("g-2", True)
     await Joining(bed, "one").joined(hosts[0], "g-3")
+
+
+@story
+async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_answers(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=4, records=200)
+    members = [await Joining(bed, f"m-{n}").joined(hosts[n % 2]) for n in range(2)]
+    await settled(members, 4)
+    bed.etcd.lost_share = 0.2
+    kept: dict[int, int] = {}
+    for offset in range(1, 60):
+        for member in members:
+            if member.stream.ended:
+                await come_back(bed, member)
+            try:
+                refused = await member.commit(dict.fromkeys(member.owns, offset))
+            except SeaweedMQError as error:
+                refused = dict.fromkeys(member.held, str(error))
+            kept |= {s: offset for s in member.held if s not in refused}
+    bed.etcd.lost_share = 0
+    for member in members:
+        await come_back(bed, member)
+    now = await committed(hosts[0])
+    assert len(kept) == 4
+    assert all((now[s] or 0) >= offset > 20 for s, offset in kept.items())

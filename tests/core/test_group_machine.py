@@ -328,6 +328,16 @@ class Members(RuleBasedStateMachine):
             self.handle(TimePassed())
         self.now = until
 
+    @rule(seconds=st.sampled_from([0.3, 1]))
+    def everybody_listens_for_a_while(self, seconds: float) -> None:
+        for _ in range(2):
+            self.wait(seconds)
+            for actor in list(self.actors):
+                self.listen(actor)
+                self.let_go(actor)
+        for actor in list(self.actors):
+            self.listen(actor)
+
     @rule()
     def the_leader_dies(self) -> None:
         self.lead()
