@@ -1,0 +1,92 @@
+"""One member of a group as a process: ``python -m tests.integration.group_member BOOTSTRAP TOPIC MEMBER HOW``.
+
+``read``: prints "offset deliveries value" of every record, and acknowledges it. ``hold``: prints the first record,
+waits for a line on stdin, acknowledges, and prints what became of the commit. ``burn`` and ``burn-aio``: a handler that
+computes, in a thread or in the event loop itself, before it returns; prints "burnt" then.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+
+import seaweedmq
+from seaweedmq import aio
+from seaweedmq.client.messages import Message
+from seaweedmq.errors import SeaweedMQError
+
+GROUP = "it"
+BURN_S = 15.0
+
+
+def burn() -> None:
+    """Pure Python, which holds the interpreter's lock."""
+    end = time.monotonic() + BURN_S
+    number = 0
+    while time.monotonic() < end:
+        number += sum(range(1_000))
+
+
+def tell(message: Message) -> None:
+    print(message.offset, message.deliveries, message.value.decode(), flush=True)
+
+
+def read(subscriber: seaweedmq.GroupSubscriber) -> None:
+    for message in subscriber:
+        tell(message)
+        message.ack()
+
+
+def hold(subscriber: seaweedmq.GroupSubscriber) -> None:
+    message = next(iter(subscriber))
+    tell(message)
+    sys.stdin.readline()
+    message.ack()
+    try:
+        subscriber.commit(timeout=20)
+        print("committed", flush=True)
+        tell(next(iter(subscriber)))
+    except SeaweedMQError as error:
+        print(type(error).__name__, flush=True)
+
+
+def burn_in_thread(subscriber: seaweedmq.GroupSubscriber) -> None:
+    def handler(message: Message) -> None:
+        tell(message)
+        burn()
+        print("burnt", flush=True)
+
+    subscriber.handle(handler)
+
+
+async def burn_in_loop(bootstrap: str, topic: str, member: str) -> None:
+    async def handler(message: Message) -> None:
+        tell(message)
+        burn()
+        print("burnt", flush=True)
+
+    async with (
+        aio.connect(bootstrap) as client,
+        client.subscriber(topic, group=GROUP, member=member, start="earliest") as subscriber,
+    ):
+        await subscriber.handle(handler)
+
+
+WAYS: dict[str, Callable[[seaweedmq.GroupSubscriber], None]] = {"read": read, "hold": hold, "burn": burn_in_thread}
+
+
+def main() -> None:
+    """As the module says."""
+    bootstrap, topic, member, how = sys.argv[1:]
+    if how == "burn-aio":
+        asyncio.run(burn_in_loop(bootstrap, topic, member))
+        return
+    with (
+        seaweedmq.connect(bootstrap) as client,
+        client.subscriber(topic, group=GROUP, member=member, start="earliest") as subscriber,
+    ):
+        WAYS[how](subscriber)
+
+
+if __name__ == "__main__":
+    main()
