@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from seaweedmq.ports import Compare
 log = logging.getLogger(__name__)
 
 DECISIONS_KEPT = 100
+STEP_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class Step:
     """Replicas for each successor, the primary first. What is missing, or can take nothing, is chosen by load."""
     reason: str
     """In words, for people."""
+    timeout_s: float | None = STEP_TIMEOUT_S
+    """None: however long the recovery from files takes."""
 
     @property
     def topic(self) -> TopicName:
@@ -70,6 +73,11 @@ class Changes:
         self._under_way: dict[tuple[TopicName, int], asyncio.Task[Decision]] = {}
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         """What was done, and what could not be done, the newest last."""
+
+    @property
+    def under_way(self) -> Collection[tuple[TopicName, int]]:
+        """Segments that are being changed at present."""
+        return self._under_way.keys()
 
     def concerns(self, segment: Segment) -> bool:
         """Whether the segment is being sealed. Its primary ends its replicate streams, which is no reason to suspect
@@ -110,17 +118,21 @@ class Changes:
     async def _carry_out(self, step: Step) -> Decision:
         topic = self._metadata.topic(step.topic)
         self._placement.check_somebody_is_free()
-        await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
-        return self.record(step.kind, step.parents, step.reason)
-
-    def record(self, kind: str, segments: Sequence[Segment], reason: str) -> Decision:
-        """Keep a decision for the status of the cluster."""
+        try:
+            async with asyncio.timeout(step.timeout_s):
+                await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
+        except TimeoutError:
+            for parent in step.parents:
+                self._orphaned(parent)
+            raise Unavailable(
+                f"{step.parents[0]} was not sealed within {step.timeout_s} s: it goes on, later"
+            ) from None
         decision = Decision(
             at_us=self._wall_us(),
-            topic=segments[0].topic,
-            segments=tuple(segment.id for segment in segments),
-            kind=kind,
-            reason=reason,
+            topic=step.topic,
+            segments=tuple(parent.id for parent in step.parents),
+            kind=step.kind,
+            reason=step.reason,
         )
         self.decisions.append(decision)
         return decision

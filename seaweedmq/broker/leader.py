@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from seaweedmq.broker.administration import Administration
+from seaweedmq.broker.balancing import Balancing
 from seaweedmq.broker.changes import Changes
 from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.group_leadership import GroupLeadership
@@ -59,6 +60,9 @@ class Leader:
             orphaned=self._orphans.add,
         )
         self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
+        self.balancing = Balancing(
+            metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
+        )
         self.administration = Administration(
             metadata=self.metadata,
             documents=self._documents,
@@ -105,6 +109,7 @@ class Leader:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
             duties.create_task(self._documents.run(), name="documents")
+            duties.create_task(self.balancing.run(), name="balancing")
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
@@ -144,5 +149,7 @@ class Leader:
             ),
             topics=len(self._view.topics),
             open_segments=sum(s.is_open for segments in self._view.segments.values() for s in segments.values()),
-            decisions=tuple(self.changes.decisions),
+            decisions=tuple(
+                sorted([*self.changes.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us)
+            ),
         )

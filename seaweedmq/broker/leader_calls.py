@@ -5,7 +5,7 @@ Only shells: the leader's parts do the work.
 
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader import Leader
-from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.broker import ClusterStatus, Decision
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
@@ -67,6 +67,10 @@ class LeaderCalls:
             lambda leader: leader.reshaping.move(name, segment, brokers),
             lambda api: api.move_segment(name, segment, brokers),
         )
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        """See ``ports.BrokerApi``."""
+        return await self._forward.by_leader(lambda leader: leader.balancing.rebalance(), lambda api: api.rebalance())
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``."""

@@ -101,7 +101,7 @@ class Orphans:
             if not self._metadata.is_open(segment):
                 return
             try:
-                step = Step(kind="move", parents=(segment,), ranges=(segment.slots,), reason=why)
+                step = Step(kind="move", parents=(segment,), ranges=(segment.slots,), reason=why, timeout_s=None)
                 await changes.carry_out(step)
             except SeaweedMQError as error:
                 self._complaints.add(f"replacing {segment}", error)

@@ -414,6 +414,7 @@ def frame(
     size: int = 0,
     slots: tuple[int, int] = (0, 0),
     timestamp: int = WALL_START_US,
+    histogram: tuple[int, ...] | None = None,
 ) -> bytes:
     """A frame of plain records; values are padded to ``size`` bytes each, with bytes that do not compress."""
     noise = random.Random(first).randbytes(size)
@@ -428,7 +429,7 @@ def frame(
         timestamp_max=timestamp,
         slot_min=slots[0],
         slot_max=slots[1],
-        histogram=(count,) + (0,) * 15,
+        histogram=histogram or (count,) + (0,) * 15,
     )
 
 
