@@ -144,12 +144,12 @@ class World:
             self.apply(action)
         return actions
 
-    def settle(self, steps_max: int = 400, quiet: int = 90) -> list[Action]:
+    def settle(self, steps_max: int = 600, quiet: int = 30, seconds: float = 3.0) -> list[Action]:
         """Step until nothing was done for ``quiet`` steps; what was done. AssertionError if that does not come."""
         done: list[Action] = []
         silent = 0
         for _ in range(steps_max):
-            now = [action for action in self.step() if not isinstance(action, Hold)]
+            now = [action for action in self.step(seconds) if not isinstance(action, Hold)]
             done += now
             silent = 0 if now else silent + 1
             if silent == quiet:
@@ -176,8 +176,9 @@ class World:
     def measure(self, seconds: float, noise: float = 0.0) -> None:
         """Bring the averages up to date, as after ``seconds`` of traffic at the present rates."""
         keep_short, keep_long = np.exp(-seconds / SHORT_S), np.exp(-seconds / LONG_S)
-        for measured, rate in zip(self.segments.values(), self.rates(), strict=True):
-            seen = rate * (1 + noise * self._rng.uniform(-1, 1)) if noise else rate
+        off = self._rng.uniform(1 - noise, 1 + noise, len(self.segments)).tolist()
+        for measured, rate, factor in zip(self.segments.values(), self.rates(), off, strict=True):
+            seen = rate * factor
             if measured.short is None:
                 measured.short = measured.long = seen
             else:
@@ -193,21 +194,21 @@ class World:
         ]
 
     def reports(self) -> Iterable[BrokerLoad]:
-        """The last report of every broker."""
+        """The last report of every broker, also of those that are gone."""
         of_broker: dict[str, list[SegmentLoad]] = {broker: [] for broker in self.brokers}
         for measured in self.segments.values():
-            if measured.short is not None and measured.segment.primary in of_broker:
-                of_broker[measured.segment.primary].append(self._report(measured, measured.short))
+            if measured.short is not None:
+                of_broker.setdefault(measured.segment.primary, []).append(self._report(measured, measured.short))
         for broker, loads in of_broker.items():
             yield BrokerLoad(broker=broker, cpu_share=0, memory_bytes=0, buffered_bytes=0, segments=tuple(loads))
 
     def _report(self, measured: Measured, short: float) -> SegmentLoad:
         segment = measured.segment
         traffic = self.traffic[segment.topic]
+        records_per_s = short / traffic.record_bytes
         edges = segment.slots.lo - (-np.arange(HISTOGRAM_BUCKETS + 1) * segment.slots.width // HISTOGRAM_BUCKETS)
         load = np.diff(traffic.profile[edges])
         total = load.sum()
-        records_per_s = short / traffic.record_bytes
         return SegmentLoad(
             topic=segment.topic,
             segment=segment.id,

@@ -57,7 +57,9 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
             ) as cluster:
                 for _ in range(EPISODES_PER_CLUSTER):
                     episode += 1
-                    members = rng.choice((0, MEMBERS)) if args.fault != "kill_member" else MEMBERS
+                    members = (
+                        rng.choice((0, MEMBERS)) if args.fault not in ("kill_member", "freeze_member") else MEMBERS
+                    )
                     faults = [args.fault] if args.fault else _choose(rng, possible(cluster, members=members))
                     outcome = await play(
                         cluster,

@@ -12,11 +12,13 @@ from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
-from tests.faults.cluster import Cluster, Node
+from tests.faults.cluster import SETTINGS, Cluster, Node
 from tests.faults.quota_broker import FILLER
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
+KEEPALIVE_S = 2.0
+"""Until a broker notices that a peer is frozen."""
 FILL_BYTES = 1 << 20
 
 
@@ -251,11 +253,16 @@ def _fill(path: Path) -> int:
 # --- readers ----------------------------------------------------------------------------------------------------------
 
 
+async def freeze_member(arena: Arena) -> None:
+    """SIGSTOP of a member for longer than its session."""
+    member = arena.rng.choice(arena.group.members)
+    arena.say(f"SIGSTOP of member {member.name}")
+    await arena.group.freeze(member, SETTINGS["group_session_timeout_s"] + KEEPALIVE_S + BEYOND_LEASE_S)
+    arena.say(f"SIGCONT of member {member.name}")
+
+
 async def kill_member(arena: Arena) -> None:
     """SIGKILL of a member of the group; after a while another takes its place."""
-    if not arena.group.members:
-        arena.unfit.append("a member of a group")
-        return
     member = arena.rng.choice(arena.group.members)
     arena.say(f"SIGKILL of member {member.name}")
     await arena.group.kill(member)
@@ -302,13 +309,13 @@ FAULTS: dict[str, Fault] = {
         *(freeze_primary, freeze_follower, freeze_leader),
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
         *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
-        *(split, merge, move, kill_member),
+        *(split, merge, move, kill_member, freeze_member),
     )
 }
 ALONE = (rolling_restart, drain)
 """They wait for a well cluster, so nothing else may go wrong meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
-NEEDS_MEMBERS = (kill_member,)
+NEEDS_MEMBERS = (kill_member, freeze_member)
 NEEDS_LIMITED_STORAGE = (full_disk,)
 
 

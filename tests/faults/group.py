@@ -90,6 +90,15 @@ class Group:
         await member.process.wait()
         self._leaves(member)
 
+    async def freeze(self, member: Member, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT. For longer than the session it is as good as dead, and comes back as somebody new."""
+        self.deaths_ns[member.name] = time.monotonic_ns()
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                member.process.send_signal(number)
+            if number == signal.SIGSTOP:
+                await asyncio.sleep(seconds)
+
     async def stop(self) -> list[Violation]:
         """Let every member leave; what went wrong with them."""
         violations = []

@@ -76,6 +76,11 @@ async def test_a_group_that_loses_a_member_reads_through_changes_of_segments_and
     assert outcome.given >= outcome.acked
 
 
+async def test_a_frozen_member_is_replaced_and_wakes_up_harmless(cluster: Cluster) -> None:
+    outcome = await hurt(cluster, "freeze_member", members=MEMBERS)
+    assert outcome.given >= outcome.acked
+
+
 async def test_a_group_goes_on_when_the_leader_dies_that_shares_out_its_segments(cluster: Cluster) -> None:
     outcome = await hurt(cluster, "kill_leader", "kill_member", members=MEMBERS)
     assert outcome.given >= outcome.acked

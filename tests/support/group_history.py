@@ -43,7 +43,9 @@ class GroupHistory:
     sent: list[Sent] = field(default_factory=list)
     delivered: list[Delivered] = field(default_factory=list)
     deaths_ns: dict[str, int] = field(default_factory=dict)
-    """Member -> a time not later than its death: killed, or told that it is out of the group."""
+    """Member -> a time not later than its death: killed, or frozen for so long that the group goes on without it. The
+    order in which a frozen one goes on when it wakes is not judged: it can not know yet that others have its segments.
+    """
 
 
 def check_group(history: GroupHistory, *, complete: bool) -> list[Violation]:
@@ -82,7 +84,7 @@ def in_order(history: GroupHistory) -> Iterator[Violation]:
     had: set[tuple[str, bytes]] = set()
     for d in sorted(history.delivered, key=lambda d: d.at_ns):  # stable: a member's own order stays
         sequence = sequence_of.get(d.value)
-        if sequence is None:
+        if sequence is None or d.at_ns > history.deaths_ns.get(d.member, d.at_ns):
             continue
         members = furthest.setdefault(d.key, {})
         for other, last in list(members.items()):

@@ -69,6 +69,12 @@ def test_the_second_of_two_deaths_is_judged_like_the_first() -> None:
     assert rules(story(*again, deaths={"a": 2})) == {"duplicated"}
 
 
+def test_what_a_frozen_member_does_when_it_wakes_is_nobodys_fault() -> None:
+    again = (("a", 0), ("a", 1), ("b", 1), ("b", 2), ("a", 2), ("b", 3))
+    assert rules(story(*again, deaths={"a": 2})) == set()
+    assert rules(story(*again, deaths={"a": 5})) == {"duplicated"}
+
+
 def test_what_nobody_got_is_lost_once_the_group_has_read_everything() -> None:
     history = story(("a", 0), ("a", 1), ("a", 3))
     assert rules(history) == {"lost"}
