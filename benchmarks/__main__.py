@@ -14,7 +14,19 @@ from rich.console import Console
 from benchmarks import report, scale
 from benchmarks.measure import Measure
 
-SUITES = ("publish", "send", "subscribe", "groups", "latency", "replicas", "failures", "catchup", "spark", "idle", "memory")
+SUITES = (
+    "publish",
+    "send",
+    "subscribe",
+    "groups",
+    "latency",
+    "replicas",
+    "failures",
+    "catchup",
+    "spark",
+    "idle",
+    "memory",
+)
 
 
 def main() -> int:
