@@ -1,8 +1,10 @@
 """`seaweedmq subscribe`: records of a topic to stdout."""
 
+import signal
 import sys
 from enum import StrEnum
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
@@ -55,6 +57,8 @@ def subscribe(
     begin = start_of(start)
     text_of = _raw if format_ is Format.RAW else json_out.lines
     name = topic_name(topic)
+    if group is not None:
+        signal.signal(signal.SIGTERM, _leave)
     with common.connect() as client:
         # Records that scroll by on a terminal are progress enough.
         shown = False if sys.stdout.isatty() else None
@@ -71,6 +75,11 @@ def subscribe(
                 subscriber.ack(batch)
                 records += batch.num_rows
                 bar.at(records)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """A member that is stopped commits and leaves, so that others need not wait until it is given up."""
+    raise SystemExit(128 + number)
 
 
 def _raw(batch: pa.RecordBatch) -> bytes:

@@ -39,9 +39,9 @@ def following(cluster: Cluster, topic: str, group: str) -> "Iterator[subprocess.
         member.communicate()
 
 
-def interrupt(member: "subprocess.Popen[bytes]") -> tuple[int, bytes, bytes]:
-    """Ctrl-C; exit status, what it still printed, and stderr."""
-    member.send_signal(signal.SIGINT)
+def interrupt(member: "subprocess.Popen[bytes]", number: int = signal.SIGINT) -> tuple[int, bytes, bytes]:
+    """Ctrl-C, or another signal; exit status, what it still printed, and stderr."""
+    member.send_signal(number)
     printed, error = member.communicate(timeout=30)
     return member.returncode, printed, error
 
@@ -58,16 +58,21 @@ def test_a_group_goes_on_where_it_stopped(cluster: Cluster) -> None:
     assert len(read(cluster, topic, "second")) == 11
 
 
-def test_ctrl_c_commits_what_was_printed(cluster: Cluster) -> None:
-    topic = "group/interrupted"
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_member_that_is_stopped_commits_what_it_printed_and_leaves(
+    cluster: Cluster, number: int, status: int
+) -> None:
+    topic, group = f"group/stopped-{status}", f"stopped-{status}"
     cluster.ok("topic", "create", topic)
-    with following(cluster, topic, "billing") as member:
+    with following(cluster, topic, group) as member:
         assert member.stdout is not None
         for line in (b"one\n", b"two\n"):
             cluster.ok("publish", topic, stdin=line)
             assert member.stdout.readline() == line
-        assert interrupt(member) == (130, b"", b"")
-    assert read(cluster, topic, "billing") == []
+        assert interrupt(member, number) == (status, b"", b"")
+    described = describe(cluster, group)
+    assert (described["lag_records"], described["topics"][0]["members"]) == (0, [])
+    assert read(cluster, topic, group) == []
 
 
 def test_members_share_a_topic(cluster: Cluster) -> None:
