@@ -12,7 +12,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.replica import Replica
 from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
+from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.replication import (
@@ -34,6 +34,9 @@ from seaweedmq.ports import SegmentStore
 log = logging.getLogger(__name__)
 
 VIEW_LAG_S = 2.0
+CLOSE_WRITE_OUT_S = 2.0
+"""How long what is about to be dropped may take to be written out."""
+WRITE_OUTS_AT_ONCE = 16
 
 
 class FollowerService:
@@ -131,12 +134,42 @@ class FollowerService:
                 self._written.pop(key, None)
                 del self._replicas[key]
 
-    def close(self) -> None:
-        """Drop everything: this broker is somebody else from now on, or is leaving."""
+    async def close(self) -> None:
+        """Drop everything, because this broker is somebody else from now on.
+
+        What primaries may not have fsynced is written out before, as far as the storage takes it in time: with the
+        leases of all replicas gone the files are all there is, and the primary's machine may be gone, too. Nothing can
+        be damaged by it: it is a file of this broker's own, and what is in it is what the primary sent; where others
+        have recorded an end meanwhile, what lies beyond is ignored.
+        """
         self._closed = True
-        for replica in self._replicas.values():
+        replicas, self._replicas = self._replicas, {}
+        limit = asyncio.Semaphore(WRITE_OUTS_AT_ONCE)
+        writing = {
+            asyncio.create_task(self._save(replica, *found, limit), name=f"write out {replica.name}")
+            for key, replica in replicas.items()
+            if key not in self._written and (found := self._open_segment(*key)) is not None
+        }
+        if writing:
+            _, late = await asyncio.wait(writing, timeout=CLOSE_WRITE_OUT_S)
+            for task in late:
+                # Not waited for: a storage that hangs must not keep the broker out of the cluster.
+                task.cancel()
+            if late:
+                log.warning("%d replicas are dropped before they are written out", len(late))
+        for replica in replicas.values():
             self._budget.give(replica.release_all())
-        self._replicas.clear()
+
+    def _open_segment(self, name: TopicName, number: int) -> tuple[Topic, Segment] | None:
+        topic, segment = self._view.topics.get(name), self._view.segments.get(name, {}).get(number)
+        return (topic, segment) if topic is not None and segment is not None and segment.is_open else None
+
+    async def _save(self, replica: Replica, topic: Topic, segment: Segment, limit: asyncio.Semaphore) -> None:
+        try:
+            async with limit:
+                await self._write(topic, segment, replica)
+        except SeaweedMQError as error:
+            log.warning("%s: dropped before it is written out: %s", replica.name, error)
 
     async def _assigned(self, opening: ReplicateOpen) -> Segment:
         """The segment, if the metadata has the caller as its primary and this broker as a follower."""
@@ -185,6 +218,9 @@ class FollowerService:
             header = frame.header
             size = header.frame_bytes + ENTRY_OVERHEAD_BYTES
             await self._budget.take(size)
+            if self._closed:
+                self._budget.give(size)
+                raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and follows no more")
             entry = LogEntry(
                 header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
             )

@@ -186,7 +186,7 @@ class Broker(LeaderCalls, GroupCalls):
             log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
             await self._ownership.drop(gone)
-            term.followers.close()
+            await term.followers.close()
             await term.end()
             rejoining = AsyncRetrying(
                 retry=retry_if_exception(_is_retryable),

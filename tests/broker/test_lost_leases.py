@@ -1,0 +1,84 @@
+"""A follower that loses its lease drops what it holds, but not before that is in the storage."""
+
+import pytest
+
+from seaweedmq.ports import FileKind
+from seaweedmq.storage.memory import StorageOp
+from tests.broker.bed import NAME, Bed, Host, story, values
+from tests.broker.test_without_etcd import all_values, open_segment, replicated, store_two
+
+
+def expire(bed: Bed, *hosts: Host) -> None:
+    for host in hosts:
+        assert host.broker._term is not None
+        bed.etcd.server.expire_lease(host.broker._term.session.lease)
+
+
+@story
+async def test_the_machine_of_a_primary_and_the_lease_of_its_follower_are_lost_at_once(bed: Bed) -> None:
+    primary, follower, _ = await replicated(bed, brokers=2)
+    await (await primary.publisher()).store(frames=5)
+    assert primary.broker._owned[NAME, 0].log.flushed == 0
+    expire(bed, primary, follower)
+    primary.kill()
+    bed.store.crash(writer=primary.broker.id)
+    await bed.until(lambda: 1 in follower.broker._view.segments[NAME])
+    assert follower.broker._view.segments[NAME][0].end_offset == 5
+    await bed.start(address="broker-9:7777")
+    await store_two(bed, follower)
+    assert await all_values(bed, follower) == values(1, 5) + values(2, 2)
+
+
+@pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
+@story
+async def test_a_storage_that_hangs_does_not_keep_a_follower_out_of_the_cluster(bed: Bed, op: StorageOp) -> None:
+    primary, follower, _ = await replicated(bed)
+    await (await primary.publisher()).store(frames=5)
+    old = follower.broker.id
+    bed.faults.paths = old
+    gate = bed.faults.hold(op)
+    expire(bed, follower)
+    await bed.until(lambda: follower.broker.id not in ("", old), patience_s=10)
+    assert follower.broker._replica_budget.used == 0
+    gate.set()
+    await store_two(bed, primary)
+    assert await all_values(bed, primary) == values(1, 5) + values(2, 2)
+    assert not any(h.has_failed for h in bed.hosts)
+
+
+@story
+async def test_a_storage_that_fails_does_not_either(bed: Bed) -> None:
+    primary, follower, _ = await replicated(bed)
+    await (await primary.publisher()).store(frames=5)
+    old = follower.broker.id
+    bed.faults.paths = old
+    bed.faults.failing[StorageOp.APPEND] = "input/output error"
+    expire(bed, follower)
+    await bed.until(lambda: follower.broker.id not in ("", old), patience_s=10)
+    await store_two(bed, primary)
+    assert await all_values(bed, primary) == values(1, 5) + values(2, 2)
+
+
+@story
+async def test_who_has_dropped_its_replicas_says_so_instead_of_holding_more(bed: Bed) -> None:
+    primary, follower, _ = await replicated(bed)
+    publisher = await primary.publisher()
+    await publisher.store(frames=3)
+    assert follower.broker._term is not None
+    await bed.network.spawn(follower.owner, follower.broker._term.followers.close())
+    await publisher.send()
+    await bed.until(lambda: follower.broker._replica_budget.used == 0)
+    await bed.until(lambda: 1 in primary.broker._view.segments[NAME])
+    assert await open_segment(bed, primary) >= 1
+    assert follower.broker._replica_budget.used == 0
+
+
+@story
+async def test_what_everybody_has_fsynced_is_not_written_again(bed: Bed) -> None:
+    primary, follower, _ = await replicated(bed)
+    await (await primary.publisher()).store(frames=5)
+    await bed.until(lambda: follower.broker._replica_budget.used == 0)
+    old = follower.broker.id
+    expire(bed, follower)
+    await bed.until(lambda: follower.broker.id not in ("", old))
+    assert {f.writer for f in bed.files(FileKind.LOG)} == {primary.broker.id}
