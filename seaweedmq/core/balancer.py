@@ -24,9 +24,11 @@ def decide(
         now_us: wall clock, as the segments' ``opened_us``.
         at_once: without cool-downs and without a limit on the pace, for a rebalance that somebody asked for.
     """
+    if not cluster.usable.any():
+        return []  # nowhere to go: everything stays where it is until a broker comes
     plan = Plan(cluster, loads, now_us, settings, at_once=at_once)
     well = healthy(cluster)
-    known = loads.reported[cluster.primary] & (cluster.primary >= 0) if len(cluster.brokers) else well
+    known = loads.reported[cluster.primary] & (cluster.primary >= 0)
     plan_repairs(plan, well)
     repairs = len(plan.actions)
     held = plan_splits(plan, well & known, pressure_of(cluster, loads))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ class Cluster:
         broken: Collection[SegmentKey] = (),
         changing: Collection[SegmentKey] = (),
     ) -> "Cluster":
-        """From the values of the metadata. ``segments`` are open ones, in any order, of ``topics``.
+        """From the values of the metadata. ``segments``: the open ones in any order; of unknown topics they are left out.
 
         Args:
             brokers: those whose lease lives, draining ones included.
@@ -105,15 +105,17 @@ class Cluster:
             changing: segments that are being split, merged or moved now.
         """
         names = sorted(topics, key=attrgetter("name"))
-        topic_of = {topic.name: at for at, topic in enumerate(names)}
+        topic_of = _Index((_name_of(topic), at) for at, topic in enumerate(names))
         members = sorted(brokers, key=attrgetter("id"))
-        broker_of = {broker.id: at for at, broker in enumerate(members)}
-        known = [segment for segment in segments if segment.topic in topic_of]
-        topic = _ints(topic_of[s.topic] for s in known)
-        lo = _ints(s.slots.lo for s in known)
+        broker_of = _Index((broker.id, at) for at, broker in enumerate(members))
+        known = list(segments)
+        topic = _ints(map(topic_of.__getitem__, map(_topic_of, known)))
+        lo = _ints(map(attrgetter("slots.lo"), known))
         order = np.lexsort((lo, topic))
-        count = _ints(len(s.replicas) for s in known)
-        replicas = _ragged(_ints(broker_of.get(r, NOBODY) for s in known for r in s.replicas), count)
+        order = order[topic[order] >= 0]
+        everybody = list(map(attrgetter("replicas"), known))
+        count = _ints(map(len, everybody))
+        replicas = _ragged(_ints(map(broker_of.__getitem__, chain.from_iterable(everybody))), count)
         cluster = cls(
             topics=[t.name for t in names],
             topic_replicas=_ints(t.replicas for t in names),
@@ -128,24 +130,24 @@ class Cluster:
             usable=np.array([not b.draining and b.id not in suspected for b in members], np.bool_),
             draining=np.array([b.draining for b in members], np.bool_),
             topic=topic[order],
-            id=_ints(s.id for s in known)[order],
+            id=_ints(map(attrgetter("id"), known))[order],
             lo=lo[order],
-            hi=_ints(s.slots.hi for s in known)[order],
-            opened_us=_ints(s.opened_us for s in known)[order],
+            hi=_ints(map(attrgetter("slots.hi"), known))[order],
+            opened_us=_ints(map(attrgetter("opened_us"), known))[order],
             replicas=replicas[order],
             replica_count=count[order],
-            broken=np.zeros(len(known), np.bool_),
-            changing=np.zeros(len(known), np.bool_),
+            broken=np.zeros(len(order), np.bool_),
+            changing=np.zeros(len(order), np.bool_),
         )
         for flags, marked in ((cluster.broken, broken), (cluster.changing, changing)):
-            found = [key for key in marked if key[0] in topic_of]
-            rows = cluster.rows(_ints(topic_of[name] for name, _ in found), _ints(number for _, number in found))
+            found = [(topic_of[name.namespace, name.name], number) for name, number in marked]
+            rows = cluster.rows(_ints(at for at, _ in found), _ints(number for _, number in found))
             flags[rows[rows >= 0]] = True
         return cluster
 
     def rows(self, topic: Ints, segment: Ints) -> Ints:
         """The row of each (topic index, segment id), -1 for one that is not open; shapes ``(N,)``."""
-        if not len(self.id):
+        if not len(self.id) or not len(segment):
             return np.full(len(segment), -1, np.int64)
         keys = self.topic * _IDS + self.id
         order = np.argsort(keys)
@@ -180,15 +182,19 @@ class Loads:
 
     @classmethod
     def of(cls, cluster: Cluster, reports: Iterable[BrokerLoad]) -> "Loads":
-        """From the last report of every broker. Only what a segment's primary says of it counts."""
-        broker_of = {broker: at for at, broker in enumerate(cluster.brokers)}
-        topic_of = {name: at for at, name in enumerate(cluster.topics)}
-        known = [report for report in reports if report.broker in broker_of]
+        """From the last report of every broker. Only what a segment's primary says of it counts.
+
+        The last report of a broker that is gone tells how much of its load others will have to take.
+        """
+        broker_of = _Index((broker, at) for at, broker in enumerate(cluster.brokers))
+        topic_of = _Index(((name.namespace, name.name), at) for at, name in enumerate(cluster.topics))
+        known = list(reports)
         reported = np.zeros(len(cluster.brokers), np.bool_)
-        reported[[broker_of[report.broker] for report in known]] = True
+        reported[[broker_of[report.broker] for report in known if report.broker in broker_of]] = True
         loads = list(chain.from_iterable(report.segments for report in known))
         by = _ints(chain.from_iterable(repeat(broker_of[r.broker], len(r.segments)) for r in known))
-        rows = cluster.rows(_ints(topic_of.get(s.topic, -1) for s in loads), _ints(s.segment for s in loads))
+        topic = _ints(map(topic_of.__getitem__, map(_topic_of, loads)))
+        rows = cluster.rows(topic, _ints(map(attrgetter("segment"), loads)))
         kept = np.flatnonzero((rows >= 0) & (cluster.primary[rows] == by)) if len(loads) else rows
         rows = rows[kept]
         histograms: list[Sequence[float]] = [()] * len(cluster.id)
@@ -209,6 +215,17 @@ class Loads:
             histograms=histograms,
             reported=reported,
         )
+
+
+class _Index(dict[Any, int]):
+    """-1 for what is not in it. Names are looked up as tuples, whose hash costs a tenth of a dataclass's."""
+
+    def __missing__(self, key: object) -> int:
+        return -1
+
+
+_topic_of = attrgetter("topic.namespace", "topic.name")
+_name_of = attrgetter("name.namespace", "name.name")
 
 
 def _ints(values: Iterable[int]) -> Ints:

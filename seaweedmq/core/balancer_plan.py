@@ -15,14 +15,17 @@ IDLE_COST = 0.002
 beside real load."""
 
 UNKNOWN_SHARE = 0.5
-"""Of its target, what a segment is taken to carry that was opened just now and has no older siblings."""
+"""Of its target, what a segment is taken to carry that nobody knows, nor its siblings."""
 
 CHANGES_AT_ONCE_MAX = 10_000
 """Changes of one decision that somebody asked for, which is not held back."""
 
 
 class Plan:
-    """One decision in the making. Costs are in units of a segment at the cluster's target."""
+    """One decision in the making, for a cluster with a usable broker at least.
+
+    Costs are in units of a segment at the cluster's target.
+    """
 
     def __init__(
         self, cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
@@ -42,10 +45,12 @@ class Plan:
         """(S,) Segments that nothing more may be planned for."""
         self.short: Floats = _cost(loads.bytes_per_s, loads.records_per_s, settings)
         self.long: Floats = _cost(loads.long_bytes_per_s, loads.long_records_per_s, settings)
-        if self.young.any():
-            expected = self._expected_of_young()
-            self.short[self.young] = np.maximum(self.short[self.young], expected)
-            self.long[self.young] = np.maximum(self.long[self.young], expected)
+        untold = ~loads.reported[cluster.primary] | (cluster.primary < 0)
+        unknown = self.young | (untold & (loads.bytes_per_s == 0))
+        if unknown.any():
+            expected = self._expected_of(unknown)
+            self.short[unknown] = np.maximum(self.short[unknown], expected)
+            self.long[unknown] = np.maximum(self.long[unknown], expected)
         self.weight: Floats = (self.short + self.long) / 2
         """(S,) what the primary costs its broker."""
         self.costs: Floats = self.costs_of(self.weight)
@@ -58,7 +63,7 @@ class Plan:
         self.left: Ints = of_topic - np.bincount(cluster.topic[cluster.changing], minlength=len(cluster.topics))
         """(T,) changes of each topic that may still be begun."""
         self.usable_count = int(cluster.usable.sum())
-        self.mean = float(self.costs[cluster.usable].mean()) if self.usable_count else 0.0
+        self.mean = float(self.costs[cluster.usable].mean())
 
     def costs_of(self, weight: Floats) -> Floats:
         """(B,) the sum of what replicas cost their brokers, for one weight a segment."""
@@ -69,17 +74,17 @@ class Plan:
             total += np.bincount(replica[there], share, minlength=len(total))
         return total
 
-    def _expected_of_young(self) -> Floats:
-        """(young,) the mean of the topic's older segments: a broker does not look empty because its load just came."""
-        cluster, old = self.cluster, ~self.young
+    def _expected_of(self, unknown: Bools) -> Floats:
+        """(unknown,) the mean of the topic's other segments: no broker looks empty because its load came just now."""
+        cluster, old = self.cluster, ~unknown
         topics = len(cluster.topics)
         count = np.bincount(cluster.topic[old], minlength=topics)
         total = np.bincount(cluster.topic[old], self.short[old], minlength=topics)
-        unknown = UNKNOWN_SHARE * np.minimum(
+        alone = UNKNOWN_SHARE * np.minimum(
             cluster.topic_target_bytes_per_s / self.settings.segment_target_bytes_per_s,
             cluster.topic_target_records_per_s / self.settings.segment_target_records_per_s,
         )
-        expected: Floats = np.where(count > 0, total / np.maximum(count, 1), unknown)[cluster.topic[self.young]]
+        expected: Floats = np.where(count > 0, total / np.maximum(count, 1), alone)[cluster.topic[unknown]]
         return expected
 
     def replicas_of(self, row: int) -> list[int]:
@@ -122,16 +127,8 @@ class Plan:
 
 def healthy(cluster: Cluster) -> Bools:
     """(S,) whether every recorded replica lives, is usable, and hears the others."""
-    good = usable_replicas(cluster).sum(axis=1)
+    good = ((cluster.replicas >= 0) & cluster.usable[cluster.replicas]).sum(axis=1)
     result: Bools = (good == cluster.replica_count) & ~cluster.broken
-    return result
-
-
-def usable_replicas(cluster: Cluster) -> Bools:
-    """(S, R) whether there is a replica whose broker is usable."""
-    if not len(cluster.brokers):
-        return np.zeros(cluster.replicas.shape, np.bool_)
-    result: Bools = (cluster.replicas >= 0) & cluster.usable[cluster.replicas]
     return result
 
 

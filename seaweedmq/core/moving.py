@@ -12,11 +12,14 @@ from seaweedmq.core.balancer_plan import FOLLOWER_COST, Plan
 UNEVEN_SHARE = 0.15
 """Of the mean: a broker that is farther from it, by the short and by the long average, takes part in moves ..."""
 
-EVEN_SHARE = 0.1
+EVEN_SHARE = 0.05
 """... which bring it to within so much of the mean, so that noise does not call for the next move."""
 
 GAIN_MIN_SHARE = 0.05
 """Of the mean, by which the larger of the two brokers' loads must fall where no segment fits into the gap."""
+
+GAIN_MIN_PART = 0.25
+"""Of what is moved, by which the larger of the two must fall: else noise would move it back."""
 
 UNEVEN_COST_MIN = 0.05
 """In segments at their target: smaller differences are not worth a move."""
@@ -69,8 +72,8 @@ class Evening:
         off = plan.costs - plan.mean
         worth = max(EVEN_SHARE * plan.mean, UNEVEN_COST_MIN)
         off = np.where((self._heavy & (off > worth)) | (self._light & (-off > worth)), np.abs(off), 0.0)
-        most = int(np.argmax(off)) if len(off) else 0
-        return most if len(off) and off[most] > 0 else None
+        most = int(np.argmax(off))
+        return most if off[most] > 0 else None
 
     def _relieve(self, source: int) -> bool:
         """Shift something from ``source`` to one of the cheapest brokers, if there is something."""
@@ -122,12 +125,13 @@ class Evening:
         room = min(higher - (1 - EVEN_SHARE) * mean, (1 + EVEN_SHARE) * mean - lower)
         gain = np.minimum(costs, higher - lower - costs)
         enough = max(GAIN_MIN_SHARE * mean, UNEVEN_COST_MIN / 2)
-        fits = (costs > 0) & (costs <= room) & (gain > 0)
+        worth = (costs > 0) & (gain >= GAIN_MIN_PART * costs)
+        fits = worth & (costs <= room)
         if fits.any():
             best = int(np.argmax(np.where(fits, costs, -1.0)))
         else:
-            best = int(np.argmax(gain))
-            if costs[best] <= 0 or gain[best] < enough:
+            best = int(np.argmax(np.where(worth, gain, -1.0)))
+            if not worth[best] or gain[best] < enough:
                 return None
         row = int(rows[best])
         return _Relief(row, float(costs[best]), _exchanged(plan.replicas_of(row), source, target))
@@ -144,7 +148,7 @@ class Evening:
 
 def _beyond(costs: Floats, usable: Bools, sign: int) -> Bools:
     """(B,) usable brokers that are farther above (``sign`` 1) or below (-1) the mean than is even."""
-    mean = float(costs[usable].mean()) if usable.any() else 0.0
+    mean = float(costs[usable].mean())
     far: Bools = usable & (sign * (costs - mean) > max(UNEVEN_SHARE * mean, UNEVEN_COST_MIN))
     return far
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from seaweedmq.core.balancer_actions import Move
 from seaweedmq.core.balancer_input import Bools, Ints
-from seaweedmq.core.balancer_plan import Plan, usable_replicas
+from seaweedmq.core.balancer_plan import Plan
 
 REPAIRS_MAX = 1_000
 """Urgent moves of one decision; the others come with the next."""
@@ -48,7 +48,7 @@ def _thin(plan: Plan, healthy: Bools) -> Ints:
 def _repair(plan: Plan, row: int) -> None:
     cluster = plan.cluster
     present = plan.replicas_of(row)
-    good = [int(b) for b in cluster.replicas[row][usable_replicas(cluster)[row]]]
+    good = [b for b in present if cluster.usable[b]]
     if not good or good[0] != int(cluster.primary[row]):
         good.sort(key=lambda broker: (plan.costs[broker], broker))
     gone = int(cluster.replica_count[row]) - len(present)
@@ -70,9 +70,6 @@ def _move(plan: Plan, row: int, kept: list[int], reason: str) -> None:
     cluster, weight = plan.cluster, float(plan.weight[row])
     plan.add(plan.replicas_of(row), -weight)
     replicas = plan.cheapest(plan.wanted(row), kept)
-    if not replicas:
-        plan.add(plan.replicas_of(row), weight)
-        return  # nowhere to go: it stays where it is until a broker comes
     plan.add(replicas, weight)
     plan.taken[row] = True
     number = int(cluster.id[row])

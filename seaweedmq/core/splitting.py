@@ -50,22 +50,16 @@ def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
     of_broker: Counter[int] = Counter()
     segments = np.bincount(cluster.topic, minlength=len(cluster.topics))
     for row in heaviest_first(rows, pressure[rows]).tolist():
-        number, topic, primary = int(cluster.id[row]), int(cluster.topic[row]), int(cluster.primary[row])
+        topic, primary = int(cluster.topic[row]), int(cluster.primary[row])
         lo, hi, histogram = int(cluster.lo[row]), int(cluster.hi[row]), plan.loads.histograms[row]
         at = split_slot(lo, hi, histogram)
-        words = f"segment {number} {load_beside_target(cluster, plan.loads, row)}"
-        if pressure[row] <= SPLIT_ABOVE:
-            words += f" and {plan.short[row] / plan.mean:.1f} times what an average broker carries"
-        if at is None:
+        if at is None or segments[topic] >= SEGMENTS_PER_TOPIC_MAX:
             if len(held) < HOLDS_MAX:
-                held.append(Hold(cluster.topics[topic], number, f"{words}: it is one hot key, which can not be split"))
-        elif segments[topic] >= SEGMENTS_PER_TOPIC_MAX:
-            if len(held) < HOLDS_MAX:
-                held.append(Hold(cluster.topics[topic], number, f"{words}: the topic has {segments[topic]} segments"))
+                held.append(_hold(plan, row, float(pressure[row]), int(segments[topic]) if at else None))
         elif plan.may_begin(row) and (plan.at_once or of_broker[primary] < PER_BROKER_MAX):
             segments[topic] += 1
             of_broker[primary] += 1
-            _split(plan, row, at, share_below(lo, hi, histogram, at), words)
+            _split(plan, row, at, share_below(lo, hi, histogram, at), float(pressure[row]))
     return held
 
 
@@ -129,7 +123,24 @@ def _edge(lo: int, hi: int, bucket: int) -> int:
     return lo - -(bucket * (hi - lo)) // HISTOGRAM_BUCKETS
 
 
-def _split(plan: Plan, row: int, at: int, below: float, words: str) -> None:
+def _hold(plan: Plan, row: int, pressure: float, segments: int | None) -> Hold:
+    why = (
+        "it is one hot key, which can not be split"
+        if segments is None
+        else f"its topic has {segments} segments, the most there may be"
+    )
+    cluster = plan.cluster
+    return Hold(cluster.topics[cluster.topic[row]], int(cluster.id[row]), f"{_too_much(plan, row, pressure)}: {why}")
+
+
+def _too_much(plan: Plan, row: int, pressure: float) -> str:
+    words = f"segment {plan.cluster.id[row]} {load_beside_target(plan.cluster, plan.loads, row)}"
+    if pressure > SPLIT_ABOVE:
+        return words
+    return f"{words} and {plan.short[row] / plan.mean:.1f} times what an average broker carries"
+
+
+def _split(plan: Plan, row: int, at: int, below: float, pressure: float) -> None:
     """Both successors go to the cheapest brokers, the heavier first: nobody has anything of theirs yet."""
     cluster, weight = plan.cluster, float(plan.weight[row])
     plan.add(plan.replicas_of(row), -weight)
@@ -138,7 +149,7 @@ def _split(plan: Plan, row: int, at: int, below: float, words: str) -> None:
         replicas = plan.cheapest(plan.wanted(row))
         plan.add(replicas, share * weight)
         placement[child] = cluster.ids(replicas)
-    reason = f"{words}: split at slot {at}, {below:.0%} below"
+    reason = f"{_too_much(plan, row, pressure)}: split at slot {at}, {below:.0%} below"
     plan.begin(
         row,
         Split(cluster.topics[cluster.topic[row]], int(cluster.id[row]), at, (placement[0], placement[1]), reason),
