@@ -1,8 +1,8 @@
 """`make demo`: 336,776 real flights through a local cluster and back with Spark, every record verified.
 
-Each flight gets a row number. A subscriber reads while the publisher sends, and in the middle one of the three brokers
-is killed with SIGKILL. In the end the rows that arrived, sorted by number, must equal the rows that were sent, and
-along every tail number the row numbers must rise.
+Each flight gets a row number. The members of a group share the reading while the publisher sends, and in the middle
+one of the three brokers is killed with SIGKILL. In the end the rows that all members got, sorted by number, must equal
+the rows that were sent, and along every tail number the row numbers must rise.
 """
 
 import asyncio
@@ -32,12 +32,14 @@ TOPIC = "demo/flights"
 SEGMENTS = 6
 REPLICAS = 2
 BROKERS = 3
+GROUP = "demo"
+MEMBERS = 3
 SLICE_ROWS = 4_096
 START_TIMEOUT_S = 60.0
 STREAM_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 TABLES_TIMEOUT_S = 30.0
-STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, 2 replicas", "subscribe, live", "Spark: read, group, mean"
+STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, 2 replicas", f"group of {MEMBERS}, live", "Spark: read, group, mean"
 
 BROKER_SETTINGS = """
 # Small and young files, so that a minute's demo shows them all: logs, and the Parquet they become.
@@ -143,10 +145,10 @@ def free_ports(count: int) -> int:
 
 
 async def stream(addresses: str, pids: list[int], flights: pa.Table, rates: Rates) -> list[pa.RecordBatch]:
-    """Publish while a subscriber reads and a broker is killed; return the batches as they came."""
+    """Publish while a group reads and a broker is killed; return the batches as they came."""
     say(
         f"publishing {flights.num_rows:,} flights to {TOPIC}, {SEGMENTS} segments with {REPLICAS} replicas each, "
-        f"keyed by {KEY}, read as they come"
+        f"keyed by {KEY}, read as they come by a group of {MEMBERS}"
     )
     async with seaweedmq.aio.connect(addresses) as client:
         await client.admin.create_topic(TOPIC, segments=SEGMENTS, replicas=REPLICAS, schema=flights.schema)
@@ -176,12 +178,26 @@ async def _publish(client: "seaweedmq.aio.Client", flights: pa.Table, victim: in
 
 async def _subscribe(client: "seaweedmq.aio.Client", flights: pa.Table, bar: Bar, rates: Rates) -> list[pa.RecordBatch]:
     began_s = time.monotonic()
-    batches, records = [], 0
-    async with client.subscriber(TOPIC, start="earliest", limit=flights.num_rows) as subscriber:
-        async for batch in subscriber.batches():
-            batches.append(batch)
-            records += batch.num_rows
-            bar.at(records)
+    batches: list[pa.RecordBatch] = []
+    records = 0
+    async with contextlib.AsyncExitStack() as stack:
+        joining = [client.subscriber(TOPIC, group=GROUP, start="earliest") for _ in range(MEMBERS)]
+        members = [await stack.enter_async_context(member) for member in joining]
+
+        async def read(member: "seaweedmq.aio.GroupSubscriber") -> None:
+            nonlocal records
+            async for batch in member.batches():
+                batches.append(batch)
+                member.ack(batch)
+                records += batch.num_rows
+                bar.at(records)
+                if records >= flights.num_rows:
+                    for each in members:
+                        each.end()
+
+        async with asyncio.TaskGroup() as group:
+            for member in members:
+                group.create_task(read(member))
     rates.add(SUBSCRIBE, flights, time.monotonic() - began_s)
     return batches
 
