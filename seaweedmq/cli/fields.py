@@ -76,7 +76,7 @@ def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decisi
 
 def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
     """In words: ``ok``, or what should change and can not."""
-    return "; ".join(f"segment {_ids(d.segments)}: {d.reason}" for d in holds(found, decisions)) or "ok"
+    return "; ".join(d.reason for d in holds(found, decisions)) or "ok"
 
 
 def description_fields(
@@ -130,10 +130,6 @@ def cluster_fields(status: ClusterStatus) -> Fields:
         "brokers": [broker_fields(broker) for broker in status.brokers],
         "decisions": [decision_fields(decision) for decision in status.decisions],
     }
-
-
-def _ids(segments: Iterable[int]) -> str:
-    return ", ".join(map(str, segments))
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------

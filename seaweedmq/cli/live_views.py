@@ -102,15 +102,18 @@ def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
 
 
 def ring_bar(open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
-    """One line of ``width`` cells for the whole ring. Each segment has as many as its share of the slots, begins with
-    a line and has its id in it where there is room; one of less than a cell may have none."""
+    """One line of ``width`` cells for the whole ring. Each segment begins with a line and has its id in it where there
+    is room. It has as many cells as its share of the slots, and one more, so that the narrowest, which may carry the
+    most, is seen; only of a ring with more segments than cells some are not."""
+    extra = 1 if len(open_segments) <= width else 0
+    shared = width - extra * len(open_segments)
 
     def cell(slot: int) -> int:
-        return round(slot * width / RING_SLOTS)
+        return round(slot * shared / RING_SLOTS)
 
     bar = Text(no_wrap=True, overflow="crop")
     for segment in open_segments:
-        cells = cell(segment.slots.hi) - cell(segment.slots.lo)
+        cells = cell(segment.slots.hi) - cell(segment.slots.lo) + extra
         label = str(segment.id)
         text = f"▏{label}" if cells > len(label) else "▏"
         bar.append(text[:cells].ljust(cells), style=f"black on {colours[segment.id]}")

@@ -105,8 +105,8 @@ def test_a_topic_shows_its_ring_rates_and_decisions() -> None:
 
 
 def test_a_hot_key_is_the_topics_status_until_its_segment_is_gone() -> None:
-    hot = decision(5, "hold", (3,), "one key carries 90 % of it")
-    assert "status  segment 3: one key carries 90 % of it" in view(hot)
+    hot = decision(5, "hold", (3,), "segment 3 carries a hot key")
+    assert "status  segment 3 carries a hot key" in view(hot)
     assert "status  ok" in view(replace(hot, segments=(0,)))  # sealed
     assert "status  ok" in view(hot, decision(1, "split", (3,), "the load has spread"))
     assert "status  ok" in view(replace(hot, topic=TopicName("shop", "others")))
@@ -135,11 +135,18 @@ def test_of_many_segments_the_busiest_are_named() -> None:
 
 @given(st.integers(1, 150), st.integers(1, 300))
 def test_the_bar_is_as_wide_as_asked_and_each_segment_as_wide_as_its_share(count: int, width: int) -> None:
+    """Even ranges: here the cell that each has at least changes nothing."""
     segments = [segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(count))]
     bar = ring_bar(segments, colours_of(segments), width)
     cells = [span.end - span.start for span in bar.spans]
     assert len(bar.plain) == sum(cells) == width
     assert all(abs(each - width / count) <= 1 for each in cells)
+
+
+def test_the_narrowest_segment_is_seen() -> None:
+    edges = [0, 1, 2, 40_000, 40_001, RING_SLOTS]
+    segments = [segment(n, lo, hi) for n, (lo, hi) in enumerate(pairwise(edges))]
+    assert ring_bar(segments, colours_of(segments), 20).plain == "▏▏▏2        ▏▏4     "
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=20, unique=True))

@@ -1,10 +1,13 @@
 """Segments changed by hand, on a real cluster: nothing is lost, and bad input says what is wrong."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+import seaweedmq
+from seaweedmq.model.ring import slot_of
 from tests.support.commands import Cluster
 
 pytestmark = pytest.mark.integration
@@ -123,3 +126,31 @@ def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluste
     assert _brokers(cluster, topic, 1) == wanted
     assert cluster.ok("segment", "move", topic, "1", *wanted) == "segment 1 is there already\n"
     assert changed(cluster, "move", topic, "1", *wanted) == []
+
+
+def test_a_quiet_cluster_has_nothing_to_rebalance(cluster: Cluster) -> None:
+    cluster.ok("topic", "create", "hand/quiet")
+    cluster.ok("cluster", "rebalance")  # a balancer that has just begun may want to spread what is there
+    assert isinstance(json.loads(cluster.ok("cluster", "rebalance", "--output", "json")), list)
+    status = json.loads(cluster.ok("cluster", "status", "--output", "json"))
+    assert isinstance(status["decisions"], list)
+
+
+def test_a_hot_key_that_can_not_be_split_is_the_topics_status(cluster: Cluster) -> None:
+    topic, key = "hand/hot", b"hot"
+    cluster.ok("topic", "create", topic, "--scaling", "auto", "--target-records", "5")
+    slot = slot_of(key)
+    [_, upper] = changed(cluster, "split", topic, "0", "--at", str(slot))
+    [narrow, _] = changed(cluster, "split", topic, str(upper), "--at", str(slot + 1))
+    with seaweedmq.connect(cluster.addresses) as client, client.publisher(topic) as publisher:
+        deadline = time.monotonic() + 60
+        status = "ok"
+        while status == "ok":
+            assert time.monotonic() < deadline, "nothing was said of the hot key"
+            for _ in range(1_000):
+                publisher.send(b"value", key=key)
+            status = json.loads(cluster.ok("topic", "describe", topic, "--output", "json"))["status"]
+    assert f"segment {narrow} " in status
+    assert "can not be split" in status
+    decisions = json.loads(cluster.ok("cluster", "status", "--output", "json"))["decisions"]
+    assert ("hold", topic, [narrow]) in [(d["kind"], d["topic"], d["segments"]) for d in decisions]
