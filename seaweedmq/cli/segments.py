@@ -102,7 +102,7 @@ def move(
     segment: SegmentArgument,
     brokers: Annotated[
         list[str],
-        typer.Argument(metavar="BROKER...", help="Ids or HOST:PORT, the primary first.", show_default=False),
+        typer.Argument(metavar="BROKER", help="Ids or HOST:PORT, the primary first.", show_default=False),
     ],
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,

@@ -8,12 +8,12 @@ import pytest
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.lag import Lags, lag_seconds
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import OutOfRange, Unavailable
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import NOW_US, QUICK, environment
-from tests.client.fake_broker import FakeCluster
+from tests.client.fake_broker import FakeBroker, FakeCluster, StoredSegment
 
 TOPIC = "shop/orders"
 AGES_S = [60.0, 30.0, 45.0]
@@ -89,6 +89,23 @@ async def test_sealed_segments_are_read_to_their_end(client: Client, cluster: Fa
     description = group(lag(2), lag(3, 3, successor), lag(0, 5, 99))
     found = await lag_seconds(asking, description)
     assert found == {TOPIC: {0: 45.0, successor: 0.0, 99: 0.0}}  # 99: retention removed it
+
+
+async def test_what_retention_removed_does_not_count(
+    client: Client, cluster: FakeCluster, asking: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker refuses an offset that is no longer kept; the age is that of the oldest record that is."""
+    await client.admin.create_topic(TOPIC)
+    await publish(client)
+    begin = FakeBroker._start
+
+    def start(self: FakeBroker, stored: StoredSegment, opening: SubscribeOpen) -> int:
+        if opening.start.kind is StartKind.OFFSET:
+            raise OutOfRange("retention removed it")
+        return begin(self, stored, opening)
+
+    monkeypatch.setattr(FakeBroker, "_start", start)
+    assert await lag_seconds(asking, group(lag(2))) == {TOPIC: {0: 60.0}}
 
 
 async def test_many_segments_of_a_topic_with_a_schema(client: Client, asking: Cluster) -> None:
