@@ -195,7 +195,8 @@ class Loads:
         by = _ints(chain.from_iterable(repeat(broker_of[r.broker], len(r.segments)) for r in known))
         topic = _ints(map(topic_of.__getitem__, map(_topic_of, loads)))
         rows = cluster.rows(topic, _ints(map(attrgetter("segment"), loads)))
-        kept = np.flatnonzero((rows >= 0) & (cluster.primary[rows] == by)) if len(loads) else rows
+        kept = np.flatnonzero(rows >= 0)
+        kept = kept[cluster.primary[rows[kept]] == by[kept]]
         rows = rows[kept]
         histograms: list[Sequence[float]] = [()] * len(cluster.id)
         for row, at in zip(rows.tolist(), kept.tolist(), strict=True):

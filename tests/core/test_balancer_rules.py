@@ -348,3 +348,11 @@ def test_what_is_not_known_does_not_count() -> None:
 def test_an_empty_cluster_has_nothing_to_decide() -> None:
     cluster = Cluster.of([], [], [], SETTINGS)
     assert decide(cluster, Loads.of(cluster, []), 0, SETTINGS) == []
+
+
+def test_reports_of_segments_that_are_gone_do_not_count_even_if_none_is_left() -> None:
+    world = world_of(1, (1, 200))
+    cluster = Cluster.of([], [], world.brokers.values(), SETTINGS)
+    loads = Loads.of(cluster, world.reports())
+    assert loads.bytes_per_s.tolist() == []
+    assert decide(cluster, loads, 0, SETTINGS) == []
