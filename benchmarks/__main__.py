@@ -22,6 +22,7 @@ SUITES = (
     "latency",
     "replicas",
     "failures",
+    "flood",
     "catchup",
     "spark",
     "idle",

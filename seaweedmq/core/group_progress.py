@@ -1,6 +1,6 @@
 """How far a group is in a topic: what it has finished, what is due, and where a segment is begun.
 
-A segment is *finished* once it is sealed and the group has committed its end, and *due* once all its predecessors are
+A segment is *finished* once it is sealed and the group has committed its end, and *due* once all that came before it is
 finished, or gone with retention, and it is not finished itself.
 """
 
@@ -81,9 +81,15 @@ class Progress:
 
     def due(self) -> list[int]:
         """What should have an owner, by id."""
-        done = {s for s in self.segments if self.finished(s)}
-        return [
-            number
-            for number, segment in sorted(self.segments.items())
-            if number not in done and all(p in done or p not in self.segments for p in segment.predecessors)
-        ]
+        found: list[int] = []
+        # Finished, and so is all that came before: a segment without records is finished as soon as it is sealed, and
+        # what comes after it would overtake what came before it.
+        passed: set[int] = set()
+        for number, segment in sorted(self.segments.items()):  # ids rise along the lineage
+            if any(p in self.segments and p not in passed for p in segment.predecessors):
+                continue
+            if self.finished(number):
+                passed.add(number)
+            else:
+                found.append(number)
+        return found

@@ -203,6 +203,15 @@ def test_a_segment_sealed_where_the_group_is_already_is_finished() -> None:
     assert tale.succeeds({0: 10}, 1, 2) == ["a/1: owns 1@2 from earliest, 2@2 from earliest"]
 
 
+def test_an_empty_segment_does_not_hide_that_its_predecessor_is_not_finished() -> None:
+    tale = Tale(1)
+    tale.opens("a")
+    tale.waits(1)
+    assert tale.succeeds({0: 10}, 1) == []
+    assert tale.succeeds({1: 10}, 2) == [], "1 has nothing to read, and 2 would overtake 0"
+    assert tale.commits("a", 0, 10, 1) == ["a/1: #1 kept", "a/1: owns 2@2 from earliest"]
+
+
 def test_an_empty_segment_needs_no_reader() -> None:
     tale = Tale(0, segment(0, end=0), segment(1, 0))
     tale.opens("a")

@@ -27,9 +27,8 @@ SETTINGS = {
     "log_roll_age_s": 4.0,
     "maintenance_interval_s": 1.0,
     "log_grace_s": 5.0,
-    "group_session_timeout_s": 2.0,
 }
-"""Files are rolled, made into tables and deleted, and dead readers replaced, while the faults go on."""
+"""Files are rolled, made into tables and deleted while the faults go on."""
 
 
 class Node:

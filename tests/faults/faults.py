@@ -10,9 +10,10 @@ from pathlib import Path
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.config import BrokerConfig
 from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
-from tests.faults.cluster import SETTINGS, Cluster, Node
+from tests.faults.cluster import Cluster, Node
 from tests.faults.quota_broker import FILLER
 
 BEYOND_LEASE_S = 1.5
@@ -257,7 +258,7 @@ async def freeze_member(arena: Arena) -> None:
     """SIGSTOP of a member for longer than its session."""
     member = arena.rng.choice(arena.group.members)
     arena.say(f"SIGSTOP of member {member.name}")
-    await arena.group.freeze(member, SETTINGS["group_session_timeout_s"] + KEEPALIVE_S + BEYOND_LEASE_S)
+    await arena.group.freeze(member, BrokerConfig().group_session_timeout_s + KEEPALIVE_S + BEYOND_LEASE_S)
     arena.say(f"SIGCONT of member {member.name}")
 
 
