@@ -113,6 +113,11 @@ class OpenSegment:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
         return self.commit.failure or self._write_failure or self.files.failure
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether nobody can have ended the segment yet, so that its high watermark is that of the topic's range."""
+        return self.closed is None and not self.commit.fenced and self._context.lease_alive()
+
     # --- followers ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

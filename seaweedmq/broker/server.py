@@ -117,6 +117,9 @@ class Broker(LeaderCalls, GroupCalls):
         self._tasks: set[asyncio.Task[None]] = set()
         self._term: Term | None = None
         self._draining = False
+        self._stopping = False
+        self._ending_term = False
+        """The duties of the term are being cancelled."""
 
     @property
     def id(self) -> str:
@@ -149,6 +152,7 @@ class Broker(LeaderCalls, GroupCalls):
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
         await self._ownership.drain(DRAIN_TIMEOUT_S)
+        self._stopping = True
         if self._term:
             await self._term.end()
         for task in self._tasks:
@@ -187,7 +191,9 @@ class Broker(LeaderCalls, GroupCalls):
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
             await self._ownership.drop(gone)
             await term.followers.close()
+            self._ending_term = True
             await term.end()
+            self._ending_term = False
             rejoining = AsyncRetrying(
                 retry=retry_if_exception(_is_retryable),
                 wait=wait_random_exponential(multiplier=0.1, max=self._config.lease_ttl_s),
@@ -209,7 +215,7 @@ class Broker(LeaderCalls, GroupCalls):
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, *, may_end: bool = False) -> asyncio.Task[None]:
-        """Run for the life of the broker. An end other than cancellation ends the broker: ``failed`` says why.
+        """Run for the life of the broker or of its term. An earlier end ends the broker: ``failed`` says why.
 
         With ``may_end`` only an error does.
         """
@@ -220,10 +226,14 @@ class Broker(LeaderCalls, GroupCalls):
 
     def _ended(self, may_end: bool, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if task.cancelled() or (may_end and task.exception() is None):
-            return
-        if not self.failed.done():
+        error: BaseException | None
+        if task.cancelled():
+            in_order = may_end or self._stopping or self._ending_term
+            error = AssertionError(f"{task.get_name()} was cancelled before its time")
+        else:
+            in_order = may_end and task.exception() is None
             error = task.exception() or AssertionError(f"{task.get_name()} ended by itself")
+        if not in_order and not self.failed.done():
             log.critical("%s failed", task.get_name(), exc_info=error)
             self.failed.set_exception(error)
 
@@ -357,7 +367,7 @@ class Broker(LeaderCalls, GroupCalls):
                 records_per_s=owned.meter.records_per_s,
             )
             for (topic, number), owned in sorted(self._owned.items())
-            if topic == name
+            if topic == name and owned.is_sure
         )
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
+from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
@@ -384,3 +385,33 @@ async def test_what_is_assigned_to_a_broker_before_it_knows_that_it_is_registere
     assigned = {(NAME, s.id) for s in description.segments if s.primary not in (leader.broker.id, other.broker.id)}
     assert assigned
     await bed.until(lambda: assigned <= other.broker._owned.keys())
+
+
+@pytest.mark.parametrize("duty", ["view", "fsync", "segments", "leader", "load", "maintenance"])
+@story
+async def test_a_duty_that_is_cancelled_by_accident_ends_the_broker(bed: Bed, duty: str) -> None:
+    (host,) = await bed.cluster(1)
+    (task,) = (t for t in host.broker._tasks if t.get_name() == f"{duty} of {host.address}")
+    task.cancel()
+    with pytest.raises(AssertionError, match=f"{duty} of {host.address} was cancelled before its time"):
+        await host.broker.failed
+    host.kill()
+
+
+@story
+async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=2)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    assert [(s.segment, s.high_watermark) for s in await host.api.local_stats(NAME)] == [(0, 3), (1, 0)]
+    assert host.broker._term is not None
+    alive = host.broker._term.session.alive
+    bed.etcd.server.stop()
+    await bed.until(lambda: not alive())
+    assert await host.api.local_stats(NAME) == ()
+    bed.etcd.server.start()
+    await bed.until(alive)
+    segment = host.broker._view.segments[NAME][1]
+    await host.api.seal(SegmentRef(topic=NAME, segment=1, epoch=segment.epoch))
+    assert [s.segment for s in await host.api.local_stats(NAME)] == [0]
