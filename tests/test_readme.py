@@ -61,15 +61,21 @@ def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
     assert len(outputs) >= 6, "the README's commands were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
     assert outputs["seaweedmq subscribe test/numbers --format raw | tail -n 1"] == "1000000\n"
+    group = "seaweedmq subscribe test/numbers --group adders --format raw | wc -l"
+    assert outputs[group].strip() == "1000000"
+    assert "lag_records  0" in outputs["seaweedmq group describe adders"]
+    assert "split 0 into 1" in outputs["seaweedmq segment split test/numbers 0"]
     assert "1000000" in outputs["seaweedmq topic describe test/numbers"]
 
 
 @pytest.mark.integration
 def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
-    publish_and_read, plain, source = PYTHON
+    publish_and_read, group, plain, source = PYTHON
     printed = _python(publish_and_read.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
+    mails = _python(group.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
+    assert mails.count("mail to b'customer ") == 1000
 
     spark = (
         "from pyspark.sql import SparkSession\n"
