@@ -75,7 +75,7 @@ def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Pat
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
     mails = _python(group.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
-    assert mails.count("mail to b'customer ") == 1000
+    assert mails.count("mail to") == 1000  # handlers print at the same time, so lines may mix
 
     spark = (
         "from pyspark.sql import SparkSession\n"
