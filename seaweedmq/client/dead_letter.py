@@ -11,9 +11,9 @@ from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.messages import Arrived, record_batch_of
 from seaweedmq.client.publisher import Publisher
-from seaweedmq.client.retry import is_retryable, retrying
+from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.codec.batch import PLAIN_SCHEMA
-from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
+from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
 
@@ -81,21 +81,14 @@ class DeadLetters:
         self._opening: asyncio.Task[Publisher] | None = None
 
     async def keep(self, letter: DeadLetter) -> None:
-        """Return when the record is kept there. What may succeed later is tried until cancelled.
+        """Return when the record is kept there.
 
         Raises:
-            SeaweedMQError: it can not be kept, such as for want of a column in a topic the user gave.
+            SeaweedMQError: it can not be kept, such as for want of a column in a topic the user gave, or for want of
+                brokers for ``read_retry_timeout_s`` and ``delivery_timeout_s``.
         """
-        table = letter.table()
-        async for attempt in retrying(self._config, self._cluster.env.rng, lambda: False):
-            with attempt:
-                try:
-                    publisher = await self._publisher()
-                    await (await publisher.send_table(table))
-                except SeaweedMQError as error:
-                    level = logging.WARNING if is_retryable(error) else logging.ERROR
-                    log.log(level, "%s can not take a dead letter: %s", self._name, error)
-                    raise
+        publisher = await self._publisher()
+        await (await publisher.send_table(letter.table()))
 
     async def _publisher(self) -> Publisher:
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
@@ -103,13 +96,16 @@ class DeadLetters:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> Publisher:
-        try:
-            await self._cluster.describe(self._name)
-        except NotFound:
-            await self._create()
-        post = asyncio.get_running_loop().call_soon
-        publisher = Publisher(self._cluster, self._name, self._config, post, lambda _: None)
-        await publisher.start()
+        publisher = Publisher(
+            self._cluster, self._name, self._config, asyncio.get_running_loop().call_soon, lambda _: None
+        )
+        async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
+            with attempt:
+                try:
+                    await self._cluster.describe(self._name)
+                except NotFound:
+                    await self._create()
+                await publisher.start()
         return publisher
 
     async def _create(self) -> None:

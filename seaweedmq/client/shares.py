@@ -213,6 +213,9 @@ class Shares:
         with self._unsettled.lock:
             owned.watched = False
             del self.owned[owned.segment]
+        given = self._assigned.get(owned.segment)
+        if given is not None and given.generation == owned.generation:  # refused before the assignment said so
+            del self._assigned[owned.segment]
         member.commits.forget(owned.segment)
         member.release(owned.segment, owned.generation)
         self._begin_assigned()
