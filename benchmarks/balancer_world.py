@@ -176,6 +176,7 @@ class World:
     def measure(self, seconds: float, noise: float = 0.0) -> None:
         """Bring the averages up to date, as after ``seconds`` of traffic at the present rates."""
         keep_short, keep_long = np.exp(-seconds / SHORT_S), np.exp(-seconds / LONG_S)
+        noise /= max(1.0, seconds) ** 0.5  # it is that of one second, and averages out over more
         off = self._rng.uniform(1 - noise, 1 + noise, len(self.segments)).tolist()
         for measured, rate, factor in zip(self.segments.values(), self.rates(), off, strict=True):
             seen = rate * factor
@@ -204,21 +205,24 @@ class World:
 
     def _report(self, measured: Measured, short: float) -> SegmentLoad:
         segment = measured.segment
-        traffic = self.traffic[segment.topic]
-        records_per_s = short / traffic.record_bytes
-        edges = segment.slots.lo - (-np.arange(HISTOGRAM_BUCKETS + 1) * segment.slots.width // HISTOGRAM_BUCKETS)
-        load = np.diff(traffic.profile[edges])
-        total = load.sum()
+        record_bytes = self.traffic[segment.topic].record_bytes
+        target = self.topics[segment.topic].target_bytes_per_s or self.settings.segment_target_bytes_per_s
+        presses = short > min(target, record_bytes * self.settings.segment_target_records_per_s)
         return SegmentLoad(
             topic=segment.topic,
             segment=segment.id,
             bytes_per_s=short,
-            records_per_s=records_per_s,
+            records_per_s=short / record_bytes,
             unflushed_bytes=0,
             long_bytes_per_s=measured.long,
-            long_records_per_s=measured.long / traffic.record_bytes,
-            histogram=tuple((load / total * records_per_s).tolist()) if total > 0 else (),
+            long_records_per_s=measured.long / record_bytes,
+            histogram=self._histogram(segment, short / record_bytes) if presses else (),  # nobody looks at it
         )
+
+    def _histogram(self, segment: Segment, records_per_s: float) -> tuple[float, ...]:
+        edges = segment.slots.lo - (-np.arange(HISTOGRAM_BUCKETS + 1) * segment.slots.width // HISTOGRAM_BUCKETS)
+        load = np.diff(self.traffic[segment.topic].profile[edges])
+        return tuple((load / load.sum() * records_per_s).tolist())
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 

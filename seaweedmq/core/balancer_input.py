@@ -96,9 +96,10 @@ class Cluster:
         broken: Collection[SegmentKey] = (),
         changing: Collection[SegmentKey] = (),
     ) -> "Cluster":
-        """From the values of the metadata. ``segments``: the open ones in any order; of unknown topics they are left out.
+        """From the values of the metadata.
 
         Args:
+            segments: the open ones, in any order; those of other topics are left out.
             brokers: those whose lease lives, draining ones included.
             suspected: ids of brokers that get nothing new, and whose segments move.
             broken: open segments whose replicas lost each other.

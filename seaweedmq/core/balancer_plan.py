@@ -36,6 +36,7 @@ class Plan:
         self.actions: list[Action] = []
         self.at_once = at_once
         age_s = (now_us - cluster.opened_us) / 1e6
+        age_s[age_s < -settings.merge_after_s] = np.inf  # another leader's clock was wrong: no reason to wait for it
         self.young: Bools = age_s < settings.split_after_s
         """(S,) Its averages are not its own yet."""
         self.may_split: Bools = ~self.young | at_once

@@ -55,6 +55,9 @@ class Evening:
         self._moves_of: Counter[int] = Counter()
         self._rows_on: dict[int, Ints] = {}
         short, long = plan.costs_of(plan.short), plan.costs_of(plan.long)
+        self._mean = float(long[cluster.usable].mean())
+        self._costs: Floats = long + plan.costs - plan.costs_of(plan.weight)
+        """(B,) by the long averages, which noise hardly moves, with what is planned already."""
         self._heavy = calm & _beyond(short, cluster.usable, 1) & _beyond(long, cluster.usable, 1)
         self._light = calm & _beyond(short, cluster.usable, -1) & _beyond(long, cluster.usable, -1)
 
@@ -68,20 +71,19 @@ class Evening:
                 self._heavy[uneven] = self._light[uneven] = False
 
     def _most_uneven(self) -> int | None:
-        plan = self._plan
-        off = plan.costs - plan.mean
-        worth = max(EVEN_SHARE * plan.mean, UNEVEN_COST_MIN)
+        off = self._costs - self._mean
+        worth = max(EVEN_SHARE * self._mean, UNEVEN_COST_MIN)
         off = np.where((self._heavy & (off > worth)) | (self._light & (-off > worth)), np.abs(off), 0.0)
         most = int(np.argmax(off))
         return most if off[most] > 0 else None
 
     def _relieve(self, source: int) -> bool:
         """Shift something from ``source`` to one of the cheapest brokers, if there is something."""
-        return any(self._shift(source, target) for target in self._partners(source, self._plan.costs))
+        return any(self._shift(source, target) for target in self._partners(source, self._costs))
 
     def _fill(self, target: int) -> bool:
         """Shift something to ``target`` from one of the most expensive brokers."""
-        return any(self._shift(source, target) for source in self._partners(target, -self._plan.costs))
+        return any(self._shift(source, target) for source in self._partners(target, -self._costs))
 
     def _partners(self, broker: int, order: Floats) -> list[int]:
         if self._spent(broker):
@@ -98,8 +100,7 @@ class Evening:
         if relief is None:
             return False
         plan, cluster = self._plan, self._plan.cluster
-        weight = float(plan.weight[relief.row])
-        times = plan.costs / max(plan.mean, UNEVEN_COST_MIN)
+        times = self._costs / max(self._mean, UNEVEN_COST_MIN)
         number = int(cluster.id[relief.row])
         role = "segment" if relief.replicas[0] == target else "a replica of segment"
         there, here = cluster.brokers[source], cluster.brokers[target]
@@ -107,8 +108,10 @@ class Evening:
             f"{there} carries {times[source]:.2f} times the mean, {here} {times[target]:.2f} times: "
             f"{role} {number} goes over"
         )
-        plan.add(plan.replicas_of(relief.row), -weight)
-        plan.add(relief.replicas, weight)
+        plan.add(plan.replicas_of(relief.row), -float(plan.weight[relief.row]))
+        plan.add(relief.replicas, float(plan.weight[relief.row]))
+        self._costs[source] -= relief.cost
+        self._costs[target] += relief.cost
         self._moves_of.update((source, target))
         topic = cluster.topics[cluster.topic[relief.row]]
         plan.begin(relief.row, Move(topic, number, cluster.ids(relief.replicas), reason, urgent=False))
@@ -120,14 +123,16 @@ class Evening:
         rows = self._movable(source)
         if not len(rows):
             return None
-        costs = plan.weight[rows] * _factor(plan.cluster.replicas[rows], source, target)
-        higher, lower, mean = float(plan.costs[source]), float(plan.costs[target]), plan.mean
+        costs = plan.long[rows] * _factor(plan.cluster.replicas[rows], source, target)
+        higher, lower, mean = float(self._costs[source]), float(self._costs[target]), self._mean
         room = min(higher - (1 - EVEN_SHARE) * mean, (1 + EVEN_SHARE) * mean - lower)
+        if room <= 0 and higher - lower < 2 * UNEVEN_SHARE * mean:
+            return None
         gain = np.minimum(costs, higher - lower - costs)
         enough = max(GAIN_MIN_SHARE * mean, UNEVEN_COST_MIN / 2)
         worth = (costs > 0) & (gain >= GAIN_MIN_PART * costs)
         fits = worth & (costs <= room)
-        if fits.any():
+        if costs[fits].sum() >= enough:
             best = int(np.argmax(np.where(fits, costs, -1.0)))
         else:
             best = int(np.argmax(np.where(worth, gain, -1.0)))

@@ -89,6 +89,16 @@ def test_a_young_segment_is_not_split() -> None:
     assert [type(a) for a in world.step(0.1)] == [Split]
 
 
+def test_a_segment_that_a_wrong_clock_opened_in_the_future_is_not_waited_for() -> None:
+    world = World(SETTINGS, 2)
+    world.add_topic("t/0", Traffic(1000 * MB, EVEN))
+    world.measure(5)
+    world.now_s -= 1
+    assert world.decide() == []
+    world.now_s -= 3600
+    assert [type(a) for a in world.decide()] == [Split]
+
+
 def test_a_short_burst_does_not_merge_and_a_short_pause_does_not_either() -> None:
     world = world_of(2, (2, 100))
     world.traffic[TopicName("t", "0")].bytes_per_s = 0
