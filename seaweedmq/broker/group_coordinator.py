@@ -153,6 +153,7 @@ class Coordinator:
     async def read(self, seat: Seat, requests: AsyncIterator[GroupRequest]) -> None:
         """Take what the member says, until it leaves or its stream ends."""
         end: SeaweedMQError | None = None
+        left = False
         try:
             async for request in requests:
                 match request:
@@ -165,13 +166,16 @@ class Coordinator:
                         self.handle(Released(seat.stream, segments))
                     case GroupLeave():
                         self.handle(Left(seat.stream))
+                        left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
                         raise InvalidArgument("a member's stream is opened once: open another stream")
         except SeaweedMQError as error:
             end = error
-        self.handle(Broke(seat.stream))
-        seat.end(end)
+        finally:
+            if not left:
+                self.handle(Broke(seat.stream))
+                seat.end(end)
 
     def close(self, seat: Seat) -> None:
         """The stream is over, whoever ended it."""
@@ -268,6 +272,7 @@ class Coordinator:
             pending, self._pending = self._pending, Outcome()
             if pending.record is not None or pending.committed:
                 await self._store.write(pending.record, pending.committed)
+            self._store.check_leading()
             if pending.record is not None:
                 self._written(pending.record)
         for reply in pending.replies:

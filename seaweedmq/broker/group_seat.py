@@ -51,8 +51,18 @@ class Seat:
             self._over, self._error = True, error
         self._changed.fire()
 
-    async def replies(self) -> AsyncGenerator[GroupReply, None]:
-        """What is said, as it comes; raises the error the stream ends with."""
+    async def replies(self, reading: "asyncio.Task[None]") -> AsyncGenerator[GroupReply, None]:
+        """What is said, as it comes, while ``reading`` takes what the member says; raises what the stream ends with."""
+        try:
+            async for reply in self._replies():
+                yield reply
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+        if not reading.cancelled():
+            reading.result()  # a fault in it is no quiet end
+
+    async def _replies(self) -> AsyncGenerator[GroupReply, None]:
         while True:
             if self._answers:
                 answer = self._answers.popleft()
@@ -68,13 +78,3 @@ class Seat:
                 return
             else:
                 await self._changed.wait()
-
-
-async def replies_while_reading(seat: Seat, reading: "asyncio.Task[None]") -> AsyncGenerator[GroupReply, None]:
-    """The replies, as long as the stream lasts; ``reading`` takes in the requests meanwhile."""
-    try:
-        async for reply in seat.replies():
-            yield reply
-    finally:
-        reading.cancel()
-        await asyncio.wait({reading})

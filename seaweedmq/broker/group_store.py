@@ -101,6 +101,11 @@ class GroupStore:
         for chunk in chunks:
             await self._write(chunk)
 
+    def check_leading(self) -> None:
+        """Raise StaleMetadata unless this broker surely leads: what is said without being written needs that, too."""
+        if self._election.revision is None:
+            raise StaleMetadata(f"{self._name} goes on at another leader")
+
     async def delete(self) -> None:
         """Remove the group. Errors as for :meth:`write`."""
         gone = dict.fromkeys(self._revisions)

@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from seaweedmq.broker.group_coordinator import Coordinator
-from seaweedmq.broker.group_seat import replies_while_reading
 from seaweedmq.broker.group_store import GroupName, GroupStore
 from seaweedmq.broker.metadata import Conflict
 from seaweedmq.broker.watermarks import Watermarks
@@ -104,7 +103,7 @@ class Groups:
         seat = await coordinator.open(opening)
         reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
         try:
-            async for reply in replies_while_reading(seat, reading):
+            async for reply in seat.replies(reading):
                 yield reply
         finally:
             coordinator.close(seat)

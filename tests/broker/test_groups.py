@@ -454,3 +454,52 @@ async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_ans
     now = await committed(hosts[0])
     assert len(kept) == 4
     assert all((now[s] or 0) >= offset > 20 for s, offset in kept.items())
+
+
+# --- segments split and merge
+
+
+@story
+async def test_both_halves_of_a_split_segment_come_once_it_is_finished(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=1)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+    await settled([one, two], 1)
+    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    await asyncio.sleep(2)
+    assert one.owns | two.owns == {0}
+    reader = one if one.owns else two
+    assert await reader.commit({0: 10}) == {}
+    await settled([one, two], 2)
+    assert one.owns | two.owns == {1, 2}
+    assert {o.start for m in (one, two) for o in m.held.values()} == {EARLIEST}
+
+
+@story
+async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+    await settled([one, two], 2)
+    await hosts[0].api.merge_segments(NAME, 0, 1)
+    assert await one.commit(dict.fromkeys(one.held, 10)) == {}
+    await asyncio.sleep(2)
+    assert one.owns == set()
+    assert await two.commit(dict.fromkeys(two.held, 10)) == {}
+    await settled([one, two], 1)
+    assert one.owns | two.owns == {2}
+    description = await hosts[0].api.describe_group(GROUP)
+    assert description.topics[0].finished == (0, 1)
+
+
+@story
+async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=1)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0)
+    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    assert await member.commit({0: 10}) == {}
+    await member.until_owns(1, 2)
+    await hosts[0].api.reset_group(GROUP, NAME, EARLIEST, True)
+    await member.until_owns(0)
+    assert member.held[0].start == EARLIEST
+    assert await member.commit({0: 10}) == {}
+    await member.until_owns(1, 2)

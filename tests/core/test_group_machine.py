@@ -82,6 +82,8 @@ class Members(RuleBasedStateMachine):
         self.actors: list[Actor] = []
         self.speakers: dict[int, Actor] = {}
         self.grants: list[Grant] = []
+        self.void: set[tuple[int, int]] = set()
+        """Segments and generations from before a reset."""
         self.incarnations = 0
         self.leader_since = 0.0
         self.dying = False
@@ -110,6 +112,8 @@ class Members(RuleBasedStateMachine):
         return outcome
 
     def persist(self, outcome: Outcome, event: Event) -> None:
+        if isinstance(event, Reset):
+            self.void |= {(number, owner.generation) for number, owner in self.record.owners.items()}
         if outcome.record is not None:
             assert outcome.record.generation >= self.record.generation
             self.record = outcome.record
@@ -295,6 +299,7 @@ class Members(RuleBasedStateMachine):
         position = Position(segment=number, generation=generation, offset=offset, deliveries={})
         outcome = self.handle(Committing(stream, GroupCommit(1, (position,)), at_us=1))
         rightful = owner is not None and (owner.member, owner.generation) == (actor.name, generation)
+        rightful = rightful and (number, generation) not in self.void
         answers = [r.message for r in outcome.replies if isinstance(r, Reply) and isinstance(r.message, GroupCommitted)]
         for answer in answers:
             assert (number in answer.refused) == (not rightful or offset > self.ends[number])

@@ -46,7 +46,7 @@ class SimEtcd:
     def note_transaction(self, owner: Owner, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
         """Section 4: every write of the leader compares the creation revision of its lock."""
         guarded = any(c.key == keys.LEADER and c.create_revision for c in compares)
-        touched = [w.key for w in then if w.key.startswith((keys.TOPICS, keys.SEGMENTS))]
+        touched = [w.key for w in then if w.key.startswith((keys.TOPICS, keys.SEGMENTS, keys.GROUPS_ROOT))]
         if touched and not guarded:
             self.unguarded.append(f"{owner.name} wrote {touched[0]} without comparing {keys.LEADER}")
 
