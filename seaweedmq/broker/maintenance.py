@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from xxhash import xxh3_64_intdigest
@@ -75,15 +76,24 @@ class Maintenance:
         if topic is None:
             return
         segments = list(self._view.segments.get(name, {}).values())
-        for segment in segments:
-            if not segment.is_open and (topic.uid, segment.id) not in self._converted and self._is_mine(segment):
-                await self._convert_sealed(topic, segment)
+        sealed = [s for s in segments if not s.is_open and (topic.uid, s.id) not in self._converted]
+        mine = [s for s in sealed if self._is_mine(s)]
+        if mine:
+            listed = await self._files_of(name)
+            for segment in mine:
+                await self._convert_sealed(topic, segment, listed[segment.id])
         # The whole topic's files are one broker's business, since retention by size counts them together.
         if segments and self._is_mine(segments[0]) and self._files_due.get(name, 0) <= self._wall_us():
             await self._expire(topic, segments)
 
-    async def _convert_sealed(self, topic: Topic, segment: Segment) -> None:
-        files = await self._store.list_files(topic.name, segment.id)
+    async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
+        """By segment. Listing each segment apart would go through the folder of all their tables every time."""
+        files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
+        for file in await self._store.list_topic_files(name):
+            files[file.segment].append(file)
+        return files
+
+    async def _convert_sealed(self, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> None:
         logs = [f for f in files if f.kind is FileKind.LOG]
         tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
         if segment.end_offset != segment.start_offset and logs and tables_end != segment.end_offset:
@@ -108,7 +118,8 @@ class Maintenance:
         return True
 
     async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
-        listed = [(s.end_offset, await self._store.list_files(topic.name, s.id)) for s in segments]
+        files = await self._files_of(topic.name)
+        listed = [(s.end_offset, files[s.id]) for s in segments]
         policy = RetentionPolicy(
             log_grace_us=int(self._config.log_grace_s * US_PER_S),
             retention_us=None if topic.retention_s is None else int(topic.retention_s * US_PER_S),

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.core.producers import ProducerState
 from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
@@ -32,6 +34,9 @@ from seaweedmq.storage.recovery import recover_segment
 
 log = logging.getLogger(__name__)
 
+RECOVERED_PRODUCERS_MAX = 4_000
+"""Of sealed segments, kept in memory: some 2 KB each."""
+
 
 class PublishService:
     """Serves publish streams."""
@@ -40,6 +45,7 @@ class PublishService:
         self._config = config
         self._lookup = lookup
         self._store = store
+        self._recovered = _Recovered(store)
         self._readers: dict[tuple[OpenSegment, int], asyncio.Task[None]] = {}
         """The stream that appends for a producer to a segment: the latest. Bounded by the streams there are."""
 
@@ -111,9 +117,9 @@ class PublishService:
         next_sequence = recorded.next_sequence if recorded else 0
         recent: tuple[FrameAck, ...] = ()
         try:
-            for state in (await recover_segment(self._store, topic, segment)).producers:
-                if (state.producer_id, state.producer_epoch) == me:
-                    next_sequence, recent = state.next_sequence, state.recent
+            state = (await self._recovered.producers(topic, segment)).get(me)
+            if state is not None:
+                next_sequence, recent = state.next_sequence, state.recent
         except (Corrupt, NotFound) as error:
             if recorded is None:
                 raise
@@ -124,6 +130,30 @@ class PublishService:
             recent=recent,
             successors=segment.successors,
         )
+
+
+class _Recovered:
+    """Producers of sealed segments as the log files have them: all publishers of a segment come back at once when it
+    is sealed, and reading the files for each of them costs."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._known: OrderedDict[tuple[int, int], dict[tuple[int, int], ProducerState]] = OrderedDict()
+        """(topic uid, segment), the longest unused first -> (producer id, epoch) -> state."""
+        self._turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
+
+    async def producers(self, topic: Topic, segment: Segment) -> dict[tuple[int, int], ProducerState]:
+        """By (producer id, epoch); raises as ``recover_segment``."""
+        key = topic.uid, segment.id
+        turn = self._turns.setdefault(key, asyncio.Lock())
+        async with turn:
+            if key not in self._known:
+                recovered = await recover_segment(self._store, topic, segment)
+                self._known[key] = {(p.producer_id, p.producer_epoch): p for p in recovered.producers}
+                while len(self._known) > 1 and sum(1 + len(p) for p in self._known.values()) > RECOVERED_PRODUCERS_MAX:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(key)
+            return self._known[key]
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

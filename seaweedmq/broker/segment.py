@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.commit import Committer
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.meter import Meter
 from seaweedmq.broker.replicate import FollowerLink
-from seaweedmq.broker.segment_files import RETRY_S_MAX, SegmentFiles
+from seaweedmq.broker.segment_files import SegmentFiles
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import Frame, stamp
 from seaweedmq.core.producers import ProducerTable
@@ -245,6 +245,8 @@ class OpenSegment:
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         async for attempt in self._persistently():
             with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    await self.files.probe()
                 retired = await self.files.append(chunks, size, end)
         self._write_failure = None
         self.log.on_written(end, size)
@@ -269,7 +271,7 @@ class OpenSegment:
 
         return AsyncRetrying(
             retry=retry_if_exception_type(StorageFailed),
-            wait=wait_random_exponential(multiplier=0.1, max=RETRY_S_MAX),
+            wait=lambda state: self.files.pause_s(state.attempt_number),
             stop=lambda _: self.closed_hard,
             before_sleep=note,
             reraise=True,

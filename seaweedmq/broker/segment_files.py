@@ -86,6 +86,8 @@ class SegmentFiles:
         self._leftovers: list[tuple[int, SegmentFile]] = []
         """Files of failed writes, with the end of what they may hold in part."""
         self._failed_rewrites = 0
+        self._unusable = False
+        """The last probe failed."""
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -109,6 +111,21 @@ class SegmentFiles:
         file.written = end
         self.unsynced_bytes += size_bytes
         return file is not self._active
+
+    async def probe(self) -> None:
+        """After a failure, see whether anything can be written at all, before another file is begun.
+
+        Raises:
+            StorageFailed: it can not.
+        """
+        self._unusable = True
+        await self._store.check()
+        self._unusable = False
+
+    def pause_s(self, failed: int) -> float:
+        """How long to wait after so many failures in a row, and whatever the last probe said."""
+        limit_s = PROBE_S_MAX if self._unusable else RETRY_S_MAX
+        return random.uniform(0, min(0.1 * 2 ** min(failed, 10), limit_s))
 
     async def close(self) -> None:
         """Close every file as it is; one whose storage hangs is left open."""
@@ -201,6 +218,8 @@ class SegmentFiles:
         base = max(self._log.flushed, self._log.cache_start)
         entries = self._log.written_entries(base)
         try:
+            if self._failed_rewrites:
+                await self.probe()
             if entries:
                 await self._write_copy(base, entries)
             if failed.base < base:
@@ -216,9 +235,8 @@ class SegmentFiles:
         except StorageFailed as again:
             self.failure = again
             self._on_failure()
-            pause_s = random.uniform(0, min(0.5 * 2**self._failed_rewrites, RETRY_S_MAX))
-            self._failed_rewrites = min(self._failed_rewrites + 1, 10)
-            self._loop.call_later(pause_s, self._ask_sync)
+            self._failed_rewrites += 1
+            self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
 
     async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
         copy = await self._create_file(base)

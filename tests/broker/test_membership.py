@@ -178,6 +178,32 @@ async def test_a_killed_broker_is_replaced_within_its_lease_and_publishers_learn
 
 
 @story
+async def test_all_publishers_of_a_sealed_segment_come_back_and_its_files_are_read_once(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    for producer in (1, 2, 3):
+        await (await primary.publisher(producer)).store(frames=producer)
+    primary.kill()
+    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    gate = bed.faults.hold(StorageOp.OPEN)
+    opened_before = bed.faults.counts[StorageOp.OPEN]
+    streams = [other.publish_stream() for _ in range(6)]
+    for number, stream in enumerate(streams):
+        await stream.send(replace(OPEN, producer_id=1 + number % 3))
+    gate.set()
+    told = [await stream.receive() for stream in streams]
+    assert [sealed.next_sequence for sealed in told] == [1, 2, 3, 1, 2, 3]
+    assert [len(sealed.recent) for sealed in told] == [1, 2, 3, 1, 2, 3]
+    late = other.publish_stream()
+    await late.send(replace(OPEN, producer_id=2))
+    assert (await late.receive()).next_sequence == 2
+    (_,) = bed.files(FileKind.LOG)
+    assert bed.faults.counts[StorageOp.OPEN] - opened_before == 2, "its preamble and its frames"
+
+
+@story
 async def test_storage_that_fails_while_a_segment_is_recovered_delays_its_successor_and_nothing_else(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0])

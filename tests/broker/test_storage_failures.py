@@ -139,6 +139,26 @@ async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_work
     assert await stored_values(bed, 8) == values(1, 8)
 
 
+@pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
+@story
+async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
+    bed: Bed, op: StorageOp
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    bed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
+    await publisher.send(2)
+    assert isinstance(await publisher.stream.failure(), StorageFailed)
+    await asyncio.sleep(300)
+    assert len(bed.files(FileKind.LOG)) <= 3
+    bed.faults.failing.clear()
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure, patience_s=2.1)
+    await (await host.publisher()).store(frames=3)
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
 @story
 async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(bed: Bed) -> None:
     """The kernel may have dropped the pages: what was not fsynced is written to another file from memory."""
