@@ -38,13 +38,19 @@ NS_PER_MS = 1e6
 
 def run(scale: Scale) -> list[Measure]:
     """One broker, one replica."""
-    return delivery_times(scale, brokers=1, replicas=1, p50_ms_max=P50_MS_MAX, p99_ms_max=P99_MS_MAX)
+    with (
+        scratch(scale.directory) as folder,
+        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        raw_stream() as raw,
+    ):
+        return delivery_times(cluster, raw, scale, replicas=1, p50_ms_max=P50_MS_MAX, p99_ms_max=P99_MS_MAX)
 
 
 def delivery_times(
+    cluster: BenchCluster,
+    raw: RawStream,
     scale: Scale,
     *,
-    brokers: int,
     replicas: int,
     p50_ms_max: float,
     p99_ms_max: float,
@@ -59,16 +65,10 @@ def delivery_times(
     """
     rounds = min(scale.rounds, ROUNDS_MAX)
     found: dict[str, list[float]] = {}
-    with (
-        scratch(scale.directory) as folder,
-        running_cluster(folder / "data", brokers=brokers, settings=SETTINGS) as cluster,
-        raw_stream() as raw,
-    ):
-        for number in range(rounds):
-            for name, sample in _round(
-                cluster, raw, f"bench/latency-{number}", replicas, scale.latency_s / rounds
-            ).items():
-                found.setdefault(name, []).append(sample)
+    for number in range(rounds):
+        samples = _round(cluster, raw, f"bench/latency-{number}", replicas, scale.latency_s / rounds)
+        for name, sample in samples.items():
+            found.setdefault(name, []).append(sample)
     late = {"schedule_late_ms_p99": statistics.median(found["late p99"])}
     measures = [yardstick(f"raw round trip {share}{beside}", found[f"raw {share}"], "ms") for share in ("p50", "p99")]
     targets = {"deliver p50": p50_ms_max, "deliver p99": p99_ms_max, "ack p50": None, "ack p99": None}

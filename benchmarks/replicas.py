@@ -1,11 +1,11 @@
 """Claims: with two replicas, tables are published at 0.30 of a raw gRPC stream, and 10,000 records/s arrive in time."""
 
 import seaweedmq
-from benchmarks.cluster import running_cluster, scratch
+from benchmarks.cluster import BenchCluster, running_cluster, scratch
 from benchmarks.latency import delivery_times
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.publish import MB, RECORD_BYTES, SETTINGS, publishing, streaming
-from benchmarks.raw_stream import raw_stream
+from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
 
 RATIO_MIN = 0.30
@@ -20,29 +20,29 @@ LEVEL = {"replicated": "replicated"}
 
 def run(scale: Scale) -> list[Measure]:
     """What the suites ``publish`` and ``latency`` measure with one replica, on three brokers with two."""
-    return [
-        *_publish(scale),
-        *delivery_times(
-            scale,
-            brokers=BROKERS,
-            replicas=REPLICAS,
-            p50_ms_max=P50_MS_MAX,
-            p99_ms_max=P99_MS_MAX,
-            suffix=SUFFIX,
-            beside=BESIDE,
-        ),
-    ]
-
-
-def _publish(scale: Scale) -> list[Measure]:
-    """Tables of 100 B and 1 KB records. MB are 1,000,000 bytes of values."""
     with (
         scratch(scale.directory) as folder,
         running_cluster(folder / "data", brokers=BROKERS, settings=SETTINGS) as cluster,
         raw_stream() as raw,
         raw_stream(tuned=False) as untuned,
-        seaweedmq.connect(cluster.bootstrap) as client,
     ):
+        published = _publish(cluster, raw, untuned, scale)
+        delivered = delivery_times(
+            cluster,
+            raw,
+            scale,
+            replicas=REPLICAS,
+            p50_ms_max=P50_MS_MAX,
+            p99_ms_max=P99_MS_MAX,
+            suffix=SUFFIX,
+            beside=BESIDE,
+        )
+    return published + delivered
+
+
+def _publish(cluster: BenchCluster, raw: RawStream, untuned: RawStream, scale: Scale) -> list[Measure]:
+    """Tables of 100 B and 1 KB records. MB are 1,000,000 bytes of values."""
+    with seaweedmq.connect(cluster.bootstrap) as client:
         contestants = streaming(raw, untuned, scale) | publishing(client, scale, LEVEL, replicas=REPLICAS)
         samples = {name: [s / MB for s in found] for name, found in interleaved(contestants, scale.rounds).items()}
     of, of_untuned = f"raw stream{BESIDE}", f"raw stream, untuned{BESIDE}"

@@ -9,8 +9,10 @@ import pytest
 
 from benchmarks.__main__ import SUITES
 from benchmarks.data import RECORD, random_table, text_table
+from benchmarks.failures import QUICK, STRIKES
 from benchmarks.measure import compared, interleaved, percentile, yardstick
 from benchmarks.report import to_json
+from tests.faults.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,6 +100,11 @@ def test_a_quick_suite_measures_and_reports(tmp_path: Path) -> None:
         assert measure["of"] in found, "every yardstick is measured in the same run"
         assert measure["value"] > 0
     assert [p.name for p in tmp_path.iterdir()] == ["report.json"], "nothing is left behind"
+
+
+def test_every_strike_is_a_fault_of_the_fault_tests() -> None:
+    assert {strike.fault for strike in STRIKES} <= FAULTS.keys()
+    assert {strike.fault for strike in STRIKES if strike.fault in QUICK} == set(QUICK)
 
 
 def test_every_suite_can_be_named() -> None:
