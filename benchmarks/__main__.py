@@ -27,6 +27,7 @@ SUITES = (
     "spark",
     "idle",
     "memory",
+    "balancer",
 )
 
 
@@ -35,7 +36,8 @@ def main() -> int:
     options = _options()
     names = options.suite or SUITES
     console = Console(width=None if sys.stdout.isatty() else 180)
-    sizes = (scale.quick if options.quick else scale.full)(options.directory)
+    pictures = options.directory if options.json is None else options.json.parent
+    sizes = (scale.quick if options.quick else scale.full)(options.directory, pictures)
     measures: list[Measure] = []
     console.print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the start")
     for name in names:

@@ -13,6 +13,8 @@ class Scale:
     quick: bool
     directory: Path
     """Where clusters keep their data: the disk that is measured."""
+    pictures: Path
+    """Where pictures go: beside the report."""
     rounds: int
     table_bytes: int
     """Values of one published table."""
@@ -24,11 +26,12 @@ class Scale:
     memory_s: float
 
 
-def full(directory: Path) -> Scale:
+def full(directory: Path, pictures: Path) -> Scale:
     """The sizes that the targets are meant for."""
     return Scale(
         quick=False,
         directory=directory,
+        pictures=pictures,
         rounds=7,
         table_bytes=256 * MIB,
         send_records=1_000_000,
@@ -40,11 +43,12 @@ def full(directory: Path) -> Scale:
     )
 
 
-def quick(directory: Path) -> Scale:
+def quick(directory: Path, pictures: Path) -> Scale:
     """Enough to see whether something broke."""
     return Scale(
         quick=True,
         directory=directory,
+        pictures=pictures,
         rounds=2,
         table_bytes=48 * MIB,
         send_records=300_000,
