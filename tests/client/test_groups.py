@@ -12,7 +12,9 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.messages import Message
+from seaweedmq.core.group_events import Reset
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.protocol import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 
@@ -439,3 +441,129 @@ async def test_nobody_to_join(client: Client, cluster: FakeCluster) -> None:
 async def _unavailable(requests: object) -> object:
     raise Unavailable("no leader")
     yield
+
+
+async def test_a_limit_ends_handling_when_all_have_returned(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 20, keys=3)
+    handled = []
+
+    async def handler(message: Message) -> None:
+        await asyncio.sleep(0.001)
+        handled.append(number(message))
+
+    async with member(client, limit=8) as subscriber:
+        await subscriber.handle(handler, concurrency=3)
+    assert len(handled) == 8
+    async with member(client, stop_at="latest") as subscriber:
+        await subscriber.handle(handler)
+    assert sorted(handled) == list(range(20))
+
+
+async def test_more_members_than_segments(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, stop_at="latest") as one, member(client, stop_at="latest") as two:
+        idle = asyncio.create_task(_collect(two))
+        got = []
+        async for message in one:
+            got.append(number(message))
+            message.ack()
+        assert got == list(range(10))
+        assert await idle == []
+
+
+async def test_a_reset_under_way_begins_anew(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+        reading = aiter(subscriber)
+        for _ in range(5):
+            (await anext(reading)).ack()
+        await subscriber.commit()
+        coordinator = cluster.coordinator(GROUP, TOPIC)
+        coordinator.handle(Reset(start=EARLIEST, horizon=1, offsets={0: 2}, at_us=0))
+        got = [4]
+        while got[-1] != 2:
+            message = await asyncio.wait_for(anext(reading), 5)
+            message.ack()
+            got.append(message.offset)
+        assert got[:-1] == list(range(4, 3 + len(got)))
+        assert [(await anext(reading)).offset for _ in range(3)] == [3, 4, 5]
+
+
+async def test_a_record_that_kills_its_readers_is_given_up(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    for _ in range(2):  # twins that are fenced in the middle of the first record, like processes that die of it
+        async with member(client, member="me") as victim:
+            assert (await anext(aiter(victim))).offset == 0
+            async with member(client, member="me") as last:
+                pass
+            assert last.is_closed
+    coordinator = cluster.coordinator(GROUP, TOPIC)
+    crashes = coordinator.group.record.crashes[0]
+    async with member(client, max_deliveries=crashes, stop_at="latest") as subscriber:
+        got = []
+        async for message in subscriber:
+            got.append(message.offset)
+            message.ack()
+    assert got == [1, 2]
+    async with client.subscriber(f"{TOPIC}.{GROUP}.dead-letter", start="earliest", stop_at="latest") as letters:
+        (letter,) = [message async for message in letters]
+    assert letter.headers["dead-letter-reason"] == b"delivered %d times and not acknowledged" % crashes
+
+
+async def test_a_sealed_segment_that_is_finished_is_committed_at_once(cluster: FakeCluster) -> None:
+    config = ClientConfig(group_commit_interval_s=1_000.0)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC)
+        await publish(client, 0, 10)
+        async with member(client) as subscriber:
+            reading = aiter(subscriber)
+            (await anext(reading)).ack()
+            await subscriber.commit()
+            cluster.seal(TOPIC, 0)
+            await publish(client, 10, 1)
+            for _ in range(9):
+                (await anext(reading)).ack()
+            message = await asyncio.wait_for(anext(reading), 5)
+            assert (message.segment, number(message)) == (1, 10)
+
+
+async def test_delivery_waits_for_bytes_too(cluster: FakeCluster) -> None:
+    config = ClientConfig(group_unacked_bytes_max=50_000, batch_bytes=10_000)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC)
+        async with client.publisher(TOPIC) as publisher:
+            for _ in range(200):
+                await publisher.send(bytes(1_000))
+        async with member(client, timeout=0.05) as subscriber:
+            out = await _collect(subscriber)
+        assert 40 <= len(out) <= 80
+
+
+async def test_retention_that_overtakes_a_member_does_not_end_it(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+        reading = aiter(subscriber)
+        for _ in range(10):
+            (await anext(reading)).ack()
+        stored = cluster.stored(TOPIC)
+        stored.frames, stored.headers, stored.ends, stored.end = [], [], [], 20
+        cluster.drop_connections()
+        await publish(client, 20, 1)
+        message = await asyncio.wait_for(anext(reading), 5)
+        assert (message.offset, number(message)) == (20, 20)
+        message.ack()
+        await subscriber.commit()
+        assert cluster.coordinator(GROUP, TOPIC).committed == {0: 21}
+
+
+async def test_a_deleted_topic_ends_in_not_found(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with member(client) as subscriber:
+        await client.admin.delete_topic(TOPIC)
+        with pytest.raises(NotFound, match="there is no topic"):
+            await _collect(subscriber)
