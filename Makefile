@@ -1,7 +1,7 @@
 # Everything a user or a developer does begins here: `make help` lists it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast test-integration check format proto bench bench-quick sim clean
+.PHONY: help setup java demo test test-fast test-integration check format proto bench bench-quick sim sim-long clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -73,6 +73,9 @@ bench-quick: setup  ## the benchmark suite in under two minutes
 
 sim: setup  ## replay one seeded cluster simulation: make sim SEED=7
 	$(BIN)/python -m tests.sim --seed $(SEED)
+
+sim-long: setup  ## 10,000 seeded cluster simulations, in two processes (more than an hour)
+	@$(BIN)/python -m tests.sim --seeds 0-9999 --processes 2 --keep-going
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

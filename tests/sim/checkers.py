@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import segment_from_json, topic_from_json
+from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -25,6 +25,8 @@ class ClusterState:
     leader: Entry | None = None
     brokers: dict[str, Entry] = field(default_factory=dict)
     """Registrations by broker id."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """By broker id, of all that ever were registered."""
     topics: dict[TopicName, Topic] = field(default_factory=dict)
     segments: dict[TopicName, dict[int, Segment]] = field(default_factory=dict)
 
@@ -36,11 +38,17 @@ class ClusterState:
         for entry in changes.puts:
             self._put(entry)
 
+    def brokers_at(self, address: str) -> set[str]:
+        """Ids of all brokers that ever were registered with this address."""
+        return {broker for broker, at in self.addresses.items() if at == address}
+
     def _put(self, entry: Entry) -> None:
         if entry.key == keys.LEADER:
             self.leader = entry
         elif entry.key.startswith(keys.BROKERS):
-            self.brokers[keys.parse_broker_key(entry.key)] = entry
+            broker = keys.parse_broker_key(entry.key)
+            self.brokers[broker] = entry
+            self.addresses[broker] = broker_from_json(entry.value).address
         elif entry.key.startswith(keys.TOPICS):
             self.topics[keys.parse_topic_key(entry.key)] = topic_from_json(entry.value)
         elif entry.key.startswith(keys.SEGMENTS):

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Durability, TopicName
+from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
     from tests.sim.world import World
+
+MADE_GOOD_S_MAX = 60.0
+"""Once all is well, a segment whose primary's machine was lost is sealed within this time."""
 
 PARTED_S = (0.2, 1.0, 4.0)
 
@@ -25,6 +28,7 @@ class Nemesis:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng: random.Random = world.rng("nemesis")
+        self.losses = Losses(world)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -36,6 +40,7 @@ class Nemesis:
             (self.kill_broker, 6),
             (self.kill_leader, 3),
             (self.kill_all, 1),
+            (self.lose_a_machine, 5),
             (self.stop_broker, 2),
             (self.rolling_restart, 1),
             (self.freeze_broker, 3),
@@ -56,9 +61,6 @@ class Nemesis:
         ]
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))
-            if self.world.scenario.a_machine_fails and self.rng.random() < 0.1:
-                await self.lose_a_machine()
-                continue
             (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
             self.blows += 1
             self._pending.append(loop.create_task(blow(), name=blow.__name__))
@@ -87,12 +89,16 @@ class Nemesis:
             if not process.is_running:
                 process.start()
         world.note("nemesis", "healed everything")
+        async with asyncio.timeout(MADE_GOOD_S_MAX):
+            while self.losses.spared:  # noqa: ASYNC110 - time is virtual
+                await asyncio.sleep(0.1)
 
     def _note(self, what: str) -> None:
         self.world.note("nemesis", what)
 
     def _some_broker(self) -> BrokerProcess | None:
-        running = [p for p in self.world.processes if p.is_running]
+        spared = self.losses.spared
+        running = [p for p in self.world.processes if p.is_running and p.name not in spared]
         return self.rng.choice(running) if running else None
 
     def _leader(self) -> BrokerProcess | None:
@@ -111,11 +117,12 @@ class Nemesis:
 
     async def kill_leader(self) -> None:
         leader = self._leader()
-        if leader is not None:
+        if leader is not None and leader.name not in self.losses.spared:
             await self._kill([leader])
 
     async def kill_all(self) -> None:
-        await self._kill([p for p in self.world.processes if p.is_running])
+        if not self.losses.spared:
+            await self._kill([p for p in self.world.processes if p.is_running])
 
     async def _kill(self, processes: list[BrokerProcess]) -> None:
         machine = self.world.scenario.machines_fail and self.rng.random() < 0.5
@@ -148,45 +155,25 @@ class Nemesis:
     async def rolling_restart(self) -> None:
         """One broker after another is asked to stop; its supervisor starts it again."""
         for process in self.world.processes:
-            if process.is_running and not process.is_frozen:
+            if process.is_running and not process.is_frozen and process.name not in self.losses.spared:
                 process.request_stop()
                 await process.wait_stopping()
                 await asyncio.sleep(1.0)
 
     async def lose_a_machine(self) -> None:
-        """What one broker wrote and did not fsync is gone with it. ``replicated`` survives that while the other
-        replicas are well, until the segments have new ones: the blow waits for the one and the other."""
-        await self.heal()
-        if not await self._until(self._is_whole):
+        """What a broker wrote and did not fsync is gone with it, while the last blows still hurt."""
+        covered = [p for p in self.world.processes if p.is_running and self.losses.is_covered(p)]
+        if not covered:
             return
-        process = self._some_broker()
-        if process is None or process.broker is None:
-            return
-        gone = process.broker.id
-        process.kill(machine=True)
-        await self._until(lambda: not any(gone in s.replicas for s in self._open_segments()))
+        process = self.rng.choice([p for p in covered if self.losses.at_stake(p)] or covered)
+        self.losses.lose(process)
+        await asyncio.sleep(self.rng.choice((0.0, 0.3, 1.0, 3.0)))
         if not process.is_running:
             process.start()
-
-    async def _until(self, is_so: Callable[[], bool]) -> bool:
-        """Whether it became so in time."""
-        for _ in range(100):
-            if is_so():
-                return True
-            await asyncio.sleep(0.1)
-        return False
 
     def _open_segments(self) -> list[Segment]:
         segments = self.world.cluster.state.segments.values()
         return [s for numbered in segments for s in numbered.values() if s.is_open]
-
-    def _is_whole(self) -> bool:
-        """Every open segment has a follower, or needs none, and all replicas run."""
-        live = {p.broker.id for p in self.world.processes if p.is_running and p.broker}
-        stored = {TopicName.parse(t.name) for t in self.world.scenario.topics if t.durability is Durability.STORED}
-        return all(
-            live.issuperset(s.replicas) and (len(s.replicas) > 1 or s.topic in stored) for s in self._open_segments()
-        )
 
     # --- network ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +188,8 @@ class Nemesis:
     async def drain_behind_the_leaders_back(self) -> None:
         """The leader has to move segments whose primaries it can not talk to, though their followers can."""
         leader = self._leader()
-        others = [p for p in self.world.processes if p.is_running and not p.is_frozen and p is not leader]
+        spared = self.losses.spared
+        others = [p for p in self.world.processes if p.is_well and p is not leader and p.name not in spared]
         if leader is None or len(others) < 2:
             return
         primary, leaving = self.rng.sample(others, 2)
@@ -229,7 +217,9 @@ class Nemesis:
     def _can_be_sealed_unseen(self, segment: Segment, leader: BrokerProcess | None) -> bool:
         """Whether it has followers, none of its replicas is the leader, all are well, and it is in use."""
         replicas = [self._process_of(replica) for replica in segment.replicas]
-        if len(replicas) < 2 or not all(p is not None and p is not leader and not p.is_frozen for p in replicas):
+        if len(replicas) < 2 or not all(p is not None and p is not leader and p.is_well for p in replicas):
+            return False
+        if replicas[0] is None or replicas[0].name in self.losses.spared:
             return False
         owned = replicas[0] and replicas[0].broker and replicas[0].broker._owned.get((segment.topic, segment.id))
         return bool(owned) and owned.log.end > segment.start_offset
@@ -279,7 +269,7 @@ class Nemesis:
 
     async def stop_etcd(self) -> None:
         etcd = self.world.etcd
-        if etcd.server.is_running and not etcd.server.is_frozen:
+        if etcd.server.is_running and not etcd.server.is_frozen and not self.losses.spared:
             self._note("stops etcd")
             etcd.run(etcd.server.stop)
             await asyncio.sleep(self.rng.uniform(0.2, 4))
@@ -287,7 +277,7 @@ class Nemesis:
 
     async def freeze_etcd(self) -> None:
         etcd = self.world.etcd
-        if etcd.server.is_running and not etcd.server.is_frozen:
+        if etcd.server.is_running and not etcd.server.is_frozen and not self.losses.spared:
             self._note("freezes etcd")
             etcd.run(etcd.server.freeze)
             await asyncio.sleep(self.rng.uniform(0.2, 4))
@@ -303,6 +293,8 @@ class Nemesis:
             etcd.run(etcd.server.start)
 
     async def lossy_etcd(self) -> None:
+        if self.losses.spared:
+            return
         self._note("loses requests to etcd and its answers")
         self.world.etcd.lost_share = self.rng.choice((0.05, 0.3))
         await asyncio.sleep(self.rng.uniform(0.5, 3))
@@ -315,6 +307,8 @@ class Nemesis:
 
     async def _cut_off(self, process: BrokerProcess, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
+        if process.name in self.losses.spared:
+            return
         self._note(f"cuts {process.owner.name} off from etcd")
         meta = process.meta
         meta.is_cut_off = True

@@ -47,6 +47,11 @@ class BrokerProcess:
     def is_frozen(self) -> bool:
         return self.owner.state is OwnerState.FROZEN
 
+    @property
+    def is_well(self) -> bool:
+        """Runs, is not about to stop, and reaches etcd."""
+        return self.owner.state is OwnerState.RUNNING and not self._stop_requested.is_set() and not self.meta.is_cut_off
+
     def start(self) -> None:
         """Start the next life."""
         assert not self.is_running, f"{self.name} runs already"
@@ -132,6 +137,6 @@ class BrokerProcess:
         world.network.break_owner(owner, silently=machine)
         self._ended.set()
         torn = self.store.kill()
-        if machine and self.broker is not None:
-            world.disk.lose_power(self.broker.id)
+        if machine:
+            world.disk.lose_power(world.cluster.state.brokers_at(self.address))
         world.note(owner.name, f"{'loses power' if machine else 'is killed'}, {torn} torn writes")

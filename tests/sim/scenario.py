@@ -43,10 +43,8 @@ class Scenario:
     pause_s: tuple[float, float]
     """Between two blows of the nemesis."""
     machines_fail: bool
-    """Whether power may fail at any time, everywhere at once too: only where every topic is ``stored``."""
-    a_machine_fails: bool
-    """Whether power may fail at one machine at a time, while the others are well: where every topic is ``stored`` or
-    has followers."""
+    """Whether power may fail at any time, everywhere at once too: only where every topic is ``stored``. (At one machine
+    it may fail whenever the promise covers that: see ``losses``.)"""
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
 
@@ -85,7 +83,6 @@ class Scenario:
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
             machines_fail=all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7,
-            a_machine_fails=all(t.durability is Durability.STORED or t.replicas > 1 for t in topics),
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
         )
 

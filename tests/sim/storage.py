@@ -6,9 +6,10 @@ way when the process died is known.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+from seaweedmq.core.retention import broker_of
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentFile
@@ -45,9 +46,11 @@ class SimDisk:
         """The store as one process sees it."""
         return SimStore(self)
 
-    def lose_power(self, broker_id: str | None) -> None:
-        """What a broker's machine wrote and did not fsync is gone, or a part of it is. None: every machine."""
-        writers = {f.writer for f in self.store.files.values() if broker_id in (None, f.writer.partition(".")[0])}
+    def lose_power(self, broker_ids: Container[str] | None) -> None:
+        """What these brokers wrote and did not fsync is gone, or a part of it is. None: whoever wrote."""
+        writers = {f.writer for f in self.store.files.values()}
+        if broker_ids is not None:
+            writers = {writer for writer in writers if broker_of(writer) in broker_ids}
         for writer in sorted(writers):
             self.store.crash(writer=writer, rng=self.rng if self.rng.random() < 0.5 else None)
 

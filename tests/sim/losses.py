@@ -1,0 +1,77 @@
+"""Loss of a machine, and with it of everything its processes wrote and did not fsync: when the promise covers that.
+
+``stored`` is promised to survive it at any time. ``replicated`` survives it as long as another broker holds what is not
+fsynced yet: that one is spared further blows until the segment is sealed, since by then it has written all of it out.
+Nothing else is: the network, the storage, the leader and other brokers may fail meanwhile.
+"""
+
+from typing import TYPE_CHECKING
+
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Durability, TopicName
+from tests.sim.process import BrokerProcess
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Losses:
+    """Machines that were lost, and the brokers that now hold the only copy of something."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._stored = {TopicName.parse(t.name) for t in world.scenario.topics if t.durability is Durability.STORED}
+        self._holders: dict[tuple[TopicName, int], BrokerProcess] = {}
+        """Of every segment whose primary's machine was lost: a follower that holds what was acknowledged."""
+
+    @property
+    def spared(self) -> set[str]:
+        """Names of machines to which nothing may happen now."""
+        self._holders = {key: holder for key, holder in self._holders.items() if self._is_open(*key)}
+        return {holder.name for holder in self._holders.values()}
+
+    def is_covered(self, process: BrokerProcess) -> bool:
+        """Whether everything that was acknowledged survives the loss of this machine now."""
+        etcd = self._world.etcd
+        if self.spared or not etcd.server.is_running or etcd.server.is_frozen or etcd.lost_share:
+            return False
+        return all(self._holder(segment, process) for segment in self.at_stake(process))
+
+    def lose(self, process: BrokerProcess) -> None:
+        """The power goes at one machine."""
+        for segment in self.at_stake(process):
+            holder = self._holder(segment, process)
+            assert holder is not None
+            self._holders[segment.topic, segment.id] = holder
+        process.kill(machine=True)
+        if self._holders:
+            self._world.note("nemesis", f"spares {sorted(self.spared)} until what they hold is in the files")
+
+    def at_stake(self, process: BrokerProcess) -> list[Segment]:
+        """Open segments that a broker on that machine wrote, in whichever of its lives, and may not have fsynced."""
+        lives = self._world.cluster.state.brokers_at(process.address)
+        segments = self._world.cluster.state.segments.values()
+        opened = (s for numbered in segments for s in numbered.values() if s.is_open)
+        return [s for s in opened if s.primary in lives and s.topic not in self._stored]
+
+    def _holder(self, segment: Segment, lost: BrokerProcess) -> BrokerProcess | None:
+        """A follower elsewhere that is well and has its copy."""
+        return next(
+            (
+                process
+                for process in self._world.processes
+                if process is not lost and process.is_well and _holds(process, segment)
+            ),
+            None,
+        )
+
+    def _is_open(self, topic: TopicName, segment: int) -> bool:
+        return self._world.cluster.state.segments[topic][segment].is_open
+
+
+def _holds(process: BrokerProcess, segment: Segment) -> bool:
+    broker = process.broker
+    if broker is None or broker._term is None or not broker._term.session.alive():
+        return False
+    is_follower = broker.id in segment.replicas[1:]
+    return is_follower and (segment.topic, segment.id) in broker._term.followers._replicas
