@@ -72,6 +72,8 @@ class Forwarding:
                     if not coming.done():
                         coming.cancel()
                         await asyncio.wait({coming})
+                    if not coming.cancelled():
+                        coming.exception()  # retrieved, or asyncio complains of it when the caller is gone
                 if coming.cancelled():
                     raise StaleMetadata(f"broker {info.id} does not lead any more: come back to find the new leader")
                 news = coming.result()
