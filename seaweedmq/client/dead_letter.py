@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.messages import Arrived, record_batch_of
+from seaweedmq.client.messages import Arrived, Message, record_batch_of
+from seaweedmq.client.ownership import Handed
 from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.codec.batch import PLAIN_SCHEMA
@@ -61,6 +62,16 @@ class DeadLetter:
         columns = {name: row.column(name) for name in row.schema.names if name not in ("_segment", "_offset")}
         columns["_headers"] = pa.array([headers], type=_HEADERS.type)
         return pa.RecordBatch.from_pydict(columns)
+
+
+def letter_of(message: Message, group: str, deliveries: int, reason: str) -> DeadLetter:
+    """A record that a group gives up. Requires that it is out."""
+    handed: Handed = message[0]
+    rows = handed.span.rows
+    if rows is None:
+        raise AssertionError("a record that is out has no rows")
+    row = rows.slice(message.offset - handed.first, 1)
+    return DeadLetter(rows=row, group=group, deliveries=deliveries, reason=reason)
 
 
 class DeadLetters:

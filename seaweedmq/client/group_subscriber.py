@@ -14,18 +14,18 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.dead_letter import DeadLetter, DeadLetters, default_topic
+from seaweedmq.client.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
 from seaweedmq.client.handlers import Handler, Handling
 from seaweedmq.client.handout import Handout
 from seaweedmq.client.intake import Intake
 from seaweedmq.client.member import Member
 from seaweedmq.client.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.notice import Notice
-from seaweedmq.client.ownership import Handed, Owned
+from seaweedmq.client.ownership import Owned
 from seaweedmq.client.reader import SegmentReader
 from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.client.shares import Shares
-from seaweedmq.client.stop import is_finished
+from seaweedmq.client.stop import until_finished
 from seaweedmq.client.subscriber import StartAt, start_of
 from seaweedmq.client.unsettled import Unsettled
 from seaweedmq.core.redelivery import NEVER
@@ -38,8 +38,6 @@ from seaweedmq.model.topic import TopicName, check_name
 log = logging.getLogger(__name__)
 
 MAX_UNACKED = 100_000
-STOP_POLL_S = 0.2
-"""How often the coordinator is asked whether all members together have reached the stop."""
 
 
 class GroupSubscriber(Intake):
@@ -367,24 +365,15 @@ class GroupSubscriber(Intake):
 
     async def _watch_stop(self, stops: Mapping[int, int]) -> None:
         """End when the group has read all there was."""
-        while True:
-            if all(owned.is_finished for owned in self._owned.values() if owned.segment in stops):
-                description = await self._cluster.call(
-                    f"describe group {self.group}", lambda api: api.describe_group(self.group)
-                )
-                known = {s.id for s in (await self.description(False)).segments}
-                if is_finished(description, self._topic, stops, known):
-                    self._end()
-                    return
-            await asyncio.sleep(STOP_POLL_S)
+
+        def is_done_here() -> bool:
+            return all(owned.is_finished for owned in self._owned.values() if owned.segment in stops)
+
+        await until_finished(self._cluster, self.group, self.description, stops, is_done_here)
+        self._end()
 
     def _give_up(self, owned: Owned, message: Message, deliveries: int, reason: str) -> None:
-        handed: Handed = message[0]
-        rows = handed.span.rows
-        if rows is None:
-            raise AssertionError("a record that is out has no rows")
-        row = rows.slice(message.offset - handed.first, 1)
-        letter = DeadLetter(rows=row, group=self.group, deliveries=deliveries, reason=reason)
+        letter = letter_of(message, self.group, deliveries, reason)
         self._loop.call_soon_threadsafe(self._begin_burial, owned, message, letter)
 
     def _begin_burial(self, owned: Owned, message: Message, letter: DeadLetter) -> None:

@@ -50,7 +50,6 @@ class Intake:
         self._topic = topic
         self._config = config
         self._on_close = on_close
-        self._left = limit
         self._stop_at_latest = stop_at is not None
         self._timeout = timeout
         self._columns = columns
@@ -64,7 +63,6 @@ class Intake:
         self._news = asyncio.Event()
         self._ended = False
         self._closed = False
-        self._rest: Arrived | None = None
 
     @property
     def topic(self) -> str:

@@ -1,9 +1,36 @@
 """When a group has read everything that was there: asked of the coordinator, which knows what all members did."""
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from seaweedmq.client.cluster import Cluster
 from seaweedmq.model.groups import GroupDescription
+from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import TopicName
+
+STOP_POLL_S = 0.2
+
+
+async def until_finished(
+    cluster: Cluster,
+    group: str,
+    description: Callable[[bool], Awaitable[TopicDescription]],
+    stops: Mapping[int, int],
+    is_done_here: Callable[[], bool],
+) -> None:
+    """Return when all members together have reached the stops (segment -> offset).
+
+    Args:
+        description: of the topic, refreshed or not.
+        is_done_here: whether this member has nothing left to do; else the coordinator need not be asked.
+    """
+    while True:
+        if is_done_here():
+            reading = await cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+            topic = await description(False)
+            if is_finished(reading, topic.topic.name, stops, {segment.id for segment in topic.segments}):
+                return
+        await asyncio.sleep(STOP_POLL_S)
 
 
 def is_finished(

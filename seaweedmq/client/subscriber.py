@@ -67,8 +67,10 @@ class Subscriber(Intake):
             cluster, topic, config, on_close, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
         )
         self._start = start_of(start)
+        self._left = limit
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
+        self._rest: Arrived | None = None
         self._part: Arrived | None = None
         self._messages: Iterator[Message] = iter(())
 
