@@ -193,6 +193,21 @@ async def test_etcd_frozen_for_longer_than_the_lease(cluster: Cluster, client: a
     await cluster.until_ready()
 
 
+async def test_a_topic_with_followers_goes_on_while_etcd_is_frozen_for_longer_than_the_lease(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    await client.admin.create_topic("it/followed", replicas=2)
+    async with Load(client, "it/followed") as load:
+        cluster.etcd.freeze()
+        await asyncio.sleep(TTL_S + 0.3)
+        reached = load.acknowledged
+        await asyncio.sleep(TTL_S)
+        await load.reach(reached + 100)
+        cluster.etcd.thaw()
+        await load.reach(load.acknowledged + 100)
+    await cluster.until_ready()
+
+
 async def test_a_frozen_broker_that_wakes_up_spoils_nothing(cluster: Cluster, client: aio.Client) -> None:
     await client.admin.create_topic("it/asleep")
     async with Load(client, "it/asleep") as load:
