@@ -198,6 +198,7 @@ class TopicView:
             return self._description
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
+            self._refreshing.add_done_callback(_retrieve)
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> TopicDescription:
@@ -226,3 +227,9 @@ class TopicView:
         """Ask no more."""
         if self._refreshing is not None:
             self._refreshing.cancel()
+
+
+def _retrieve(done: "asyncio.Task[TopicDescription]") -> None:
+    """Look at its error, or asyncio complains of it when everybody who waited is gone."""
+    if not done.cancelled():
+        done.exception()

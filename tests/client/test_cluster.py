@@ -2,9 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
+from types import SimpleNamespace
+from typing import Any, cast
 
-from seaweedmq.client.cluster import AVOID_S, Cluster
-from seaweedmq.errors import Unavailable
+from seaweedmq.client.cluster import AVOID_S, Cluster, TopicView
+from seaweedmq.errors import Closed, Unavailable
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
 
@@ -41,3 +46,26 @@ async def test_one_failure_that_many_streams_notice_counts_once() -> None:
 
     await asyncio.gather(*(stream() for _ in range(10)))
     assert cluster.answer_timeout_s("b:1") == 0.5
+
+
+async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint() -> None:
+    closing = asyncio.Event()
+
+    async def describe(_: TopicName, __: float) -> TopicDescription:
+        await closing.wait()
+        raise Closed("the client was closed")
+
+    cluster = SimpleNamespace(describe=describe, config=QUICK)
+    view = TopicView(cast(Any, cluster), TopicName("shop", "orders"), lambda _: None)
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    waiting = asyncio.create_task(view.description(refresh=True))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    closing.set()
+    assert view._refreshing is not None
+    await asyncio.wait({view._refreshing})
+    del view, waiting
+    gc.collect()
+    assert not complaints
