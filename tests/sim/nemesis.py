@@ -9,6 +9,7 @@ from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
 from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
+from tests.sim.operator import Operator
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Nemesis:
         self.world = world
         self.rng: random.Random = world.rng("nemesis")
         self.losses = Losses(world)
+        self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -47,6 +49,7 @@ class Nemesis:
             (self.part_brokers, 4),
             (self.drain_behind_the_leaders_back, 2),
             (self.seal_behind_the_primarys_back, 8 if self.world.scenario.fences_matter else 0),
+            (self.operator.reshape, 6),
             (self.break_streams, 4),
             (self.slow_network, 2),
             (self.lossy_network, 3),
