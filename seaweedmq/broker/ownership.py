@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from seaweedmq.broker.segment import OpenSegment, SegmentContext
 from seaweedmq.broker.term import Term
@@ -55,26 +55,43 @@ class Ownership:
         if term is None or not self._may_own(term):
             return
         term.followers.forget_sealed()
+        ended = self._take_ended(term)
+        self._open_new(term, but=ended)
+        if not ended:
+            return
+        # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
+        await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
+        now = self._term()
+        if now is not None and self._may_own(now):
+            self._open_new(now, but=())
+
+    def _open_new(self, term: Term, but: Container[tuple[TopicName, int]]) -> None:
+        before = len(self.segments)
+        for name, segments in self._view.segments.items():
+            topic = self._view.topics.get(name)
+            for segment in segments.values() if topic else ():
+                key = name, segment.id
+                if segment.is_open and segment.primary == term.id and key not in self.segments and key not in but:
+                    assert topic is not None
+                    self._own(topic, segment, term)
+        if len(self.segments) > before:
+            self._view.look_again()  # clients may have come before, and wait for what is served here to change
+
+    def _take_ended(self, term: Term) -> dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]]:
+        """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
+        settings as they are now."""
+        ended: dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]] = {}
         for key, owned in list(self.segments.items()):
             segment = self._view.segments.get(key[0], {}).get(key[1])
             topic = self._view.topics.get(key[0])
             if topic is None or segment is None or topic.uid != owned.topic.uid:
-                self.segments.pop(key, None)  # the loss of the lease may drop everything while one is closed
-                await owned.close(NotFound(f"topic {key[0]} was deleted"))
+                ended[key] = self.segments.pop(key), NotFound(f"topic {key[0]} was deleted")
             elif not segment.is_open or segment.primary != term.id:
-                self.segments.pop(key, None)
-                await owned.close(StaleMetadata(f"segment {segment} was sealed: go on in its successors"))
+                reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
+                ended[key] = self.segments.pop(key), reason
             elif owned.topic is not topic:
                 owned.update(topic)
-        term = self._term()
-        if term is None or not self._may_own(term):
-            return
-        for name, segments in self._view.segments.items():
-            topic = self._view.topics.get(name)
-            for segment in segments.values() if topic else ():
-                if segment.is_open and segment.primary == term.id and (name, segment.id) not in self.segments:
-                    assert topic is not None
-                    self._own(topic, segment, term)
+        return ended
 
     def _may_own(self, term: Term) -> bool:
         """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
