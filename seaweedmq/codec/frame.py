@@ -124,6 +124,13 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
     if fields[0] != MAGIC:
         raise Corrupt(f"frame at byte {position}: begins with {fields[0]!r} instead of {MAGIC!r}; not a frame")
     if fields[1] != VERSION:
+        as_ours = bytearray(data[position : position + _CHECKSUM_AT])
+        as_ours[len(MAGIC)] = VERSION
+        if xxh3_64_intdigest(as_ours) == fields[31]:
+            raise Corrupt(
+                f"frame at byte {position}: says format version {fields[1]}, but is one of version {VERSION}; "
+                "the header was damaged, send or fetch it again"
+            )
         raise Unsupported(
             f"frame at byte {position}: format version {fields[1]}, this build reads {VERSION}; upgrade the older side"
         )

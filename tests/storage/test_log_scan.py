@@ -80,6 +80,15 @@ def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> No
         assert scanner.torn is not None
 
 
+@pytest.mark.parametrize("start", STARTS[:3])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
+    damaged = bytearray(LOG)
+    damaged[start + 4] ^= 1 << bit
+    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*says format version"):
+        scan(bytes(damaged))
+
+
 def test_frames_before_the_damage_are_given_and_its_place_is_named() -> None:
     damaged = bytearray(LOG)
     damaged[STARTS[2] + 200] ^= 1
