@@ -29,7 +29,7 @@ BURST_RECORDS = 10
 WARM_UP_S = 0.5
 P50_MS_MAX = 4.0
 P99_MS_MAX = 15.0
-ROUNDS_MAX = 3
+ROUNDS = 3
 RAW_MESSAGE_BYTES = 2_400
 """What the records of one linger make."""
 STAMP_BYTES = 8
@@ -57,13 +57,13 @@ def delivery_times(
     suffix: str = "",
     beside: str = "",
 ) -> list[Measure]:
-    """The time is split over at most ``ROUNDS_MAX`` rounds, each beside raw round trips; percentiles are of a round.
+    """Rounds of as long as each other, or one in a hurry, each beside raw round trips; percentiles are of a round.
 
     Args:
         p50_ms_max, p99_ms_max: targets, from due to delivered.
         suffix, beside: of the names of measures and of yardsticks, which are unique in a report.
     """
-    rounds = min(scale.rounds, ROUNDS_MAX)
+    rounds = 1 if scale.quick else ROUNDS
     found: dict[str, list[float]] = {}
     for number in range(rounds):
         samples = _round(cluster, raw, f"bench/latency-{number}", replicas, scale.latency_s / rounds)
