@@ -1,6 +1,7 @@
 """Topics by hand: the leader creates, alters and deletes them."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,13 +11,15 @@ from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Conflict, Metadata, segment_put
 from seaweedmq.broker.placement import Placement
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic
-from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, Unavailable
+from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
-from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put, SegmentStore
+
+log = logging.getLogger(__name__)
 
 PUTS_PER_TRANSACTION = 100
 
@@ -64,21 +67,35 @@ class Administration:
         self._check_room(spec, placement)
         change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
-        absent = Compare(key, create_revision=0)
-        transact = self._metadata.transact
+        # The view may lag behind: neither such a topic, nor files of an earlier one.
+        free = [Compare(key, create_revision=0), Compare(keys.deletion_key(spec.name), create_revision=0)]
         # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last. A
         # leader that died in between may have left some, which would not fit ours.
-        if await transact([absent], [Delete(keys.segments_prefix(spec.name), prefix=True)]) is None:
-            raise _taken(spec.name)
+        await self._while(free, spec.name, [Delete(keys.segments_prefix(spec.name), prefix=True)])
         for start in range(0, len(change.segments), PUTS_PER_TRANSACTION):
             chunk = change.segments[start : start + PUTS_PER_TRANSACTION]
-            puts: list[Put | Delete] = [segment_put(s) for s in chunk]
-            if await transact([absent], puts) is None:
-                raise _taken(spec.name)
-        revision = await transact([absent], [Put(key, topic_to_json(change.topic))])
-        if revision is None:
-            raise _taken(spec.name)
+            await self._while(free, spec.name, [segment_put(s) for s in chunk])
+        revision = await self._while(free, spec.name, [Put(key, topic_to_json(change.topic))])
         return await self._changed(spec.name, revision)
+
+    async def _while(self, free: Sequence[Compare], name: TopicName, then: Sequence[Put | Delete]) -> int:
+        """Write while the name is free; the revision."""
+        revision = await self._metadata.transact(free, then)
+        if revision is None:
+            raise Conflict(f"{name} was created or deleted by somebody else at the same time: try again")
+        return revision
+
+    async def sweep(self) -> None:
+        """Delete segments of topics that an earlier leader did not finish creating. What fails is left: it does no
+        harm, and the next leader sweeps again."""
+        async with self._creating:
+            view = self._metadata.view
+            for name in sorted(view.segments.keys() - view.topics.keys()):
+                absent = Compare(keys.topic_key(name), create_revision=0)
+                try:
+                    await self._metadata.transact([absent], [Delete(keys.segments_prefix(name), prefix=True)])
+                except SeaweedMQError as error:
+                    log.warning("segments of %s, which was never quite created, stay: %s", name, error)
 
     def _check_room(self, spec: TopicSpec, placement: Sequence[tuple[str, ...]]) -> None:
         counts = Counter(self._placement.open_segments())
@@ -102,6 +119,7 @@ class Administration:
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [
                         Delete(keys.topic_key(name)),
+                        Put(keys.deletion_key(name), deletion_to_json(Deletion(name=name, uid=topic.uid))),
                         Delete(keys.segments_prefix(name), prefix=True),
                         Delete(keys.topic_groups_prefix(name), prefix=True),
                         Delete(keys.topic_offsets_prefix(name), prefix=True),
@@ -109,8 +127,8 @@ class Administration:
                 )
                 if revision is None:
                     raise Conflict(f"{name} was changed by somebody else at the same time: try again")
-        self._documents.expect_deletion(name, topic.uid)
         await self._metadata.view.wait_revision(revision or 0)
+        self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:

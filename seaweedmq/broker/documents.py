@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from seaweedmq.broker.complaints import Complaints
 from seaweedmq.broker.metadata import Metadata
+from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import Delete, SegmentStore
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ class Documents:
         """One at a time changes documents and folders: an older document must not overtake a newer one."""
         self._due: set[TopicName] = set()
         """Topics whose documents are not known to be up to date."""
-        self._deletions_due: dict[TopicName, int] = {}
-        """Deleted topics, and their uid, whose files could not be deleted yet."""
         self._expected = asyncio.Event()
         self._complaints = Complaints(log)
 
@@ -72,26 +71,25 @@ class Documents:
         await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
         await self._store.put_document(name, LINEAGE_DOCUMENT, lineage_document(name, segments))
 
-    def expect_deletion(self, name: TopicName, uid: int) -> None:
-        """This topic was deleted; :meth:`delete_due` sees to its files."""
-        self._deletions_due[name] = uid
-        self._expected.set()
-
-    def forget_deletions(self) -> None:
-        """The next leader may give a name away that we would still delete."""
-        self._deletions_due.clear()
-
     async def delete(self, name: TopicName) -> None:
-        """Delete what a deleted topic left in the storage, if that was not done yet. StorageFailed."""
+        """Delete what a deleted topic of this name left in the storage, if anything.
+
+        Raises:
+            StorageFailed: it stays to be done.
+            SeaweedMQError: it is done, but will be done again: etcd does not know.
+        """
         async with self._writing:
-            uid = self._deletions_due.get(name)
-            if uid is not None:
-                await self._store.delete_topic(name, uid)
-                del self._deletions_due[name]
+            deletion = self._metadata.view.deletions.get(name)
+            if deletion is None:
+                return
+            await self._store.delete_topic(name, deletion.uid)
+            key = keys.deletion_key(name)
+            revision = await self._metadata.transact([], [Delete(key)])
+            await self._metadata.view.wait_revision(revision or 0)
 
     async def delete_due(self) -> bool:
         """Delete what deleted topics left. Whether nothing is left; what failed stays due, and is logged."""
-        for name in sorted(self._deletions_due):
+        for name in sorted(self._metadata.view.deletions):
             try:
                 await self.delete(name)
             except SeaweedMQError as error:

@@ -99,7 +99,6 @@ class Leader:
                 await asyncio.wait({duties, deposed})
             await self.changes.stop()
             self.placement.forget()
-            self._documents.forget_deletions()
             if not duties.cancelled():
                 duties.result()
             log.info("no longer leading")
@@ -108,6 +107,7 @@ class Leader:
         self._documents.expect(self._view.topics)
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
+            duties.create_task(self.administration.sweep(), name="sweep")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
 

@@ -7,6 +7,7 @@
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
 | ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
 | ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
+| ``/seaweedmq/deletions/<namespace>/<name>`` | Deletion, until the files are gone | - |
 | ``/seaweedmq-groups/state/<namespace>/<name>/<group>`` | GroupRecord | - |
 | ``/seaweedmq-groups/offsets/<namespace>/<name>/<group>/<id, 10 digits>`` | committed offset | - |
 
@@ -22,6 +23,7 @@ BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"
 TOPICS = ROOT + "topics/"
 SEGMENTS = ROOT + "segments/"
+DELETIONS = ROOT + "deletions/"
 GROUPS_ROOT = "/seaweedmq-groups/"
 GROUPS = GROUPS_ROOT + "state/"
 OFFSETS = GROUPS_ROOT + "offsets/"
@@ -52,6 +54,11 @@ def segments_prefix(name: TopicName) -> str:
 def segment_key(name: TopicName, segment: int) -> str:
     """Key of a segment; the keys of a topic sort by segment id."""
     return f"{segments_prefix(name)}{segment:0{SEGMENT_DIGITS}d}"
+
+
+def deletion_key(name: TopicName) -> str:
+    """Key of a deleted topic's leftovers."""
+    return f"{DELETIONS}{name.namespace}/{name.name}"
 
 
 def topic_groups_prefix(name: TopicName) -> str:
@@ -91,10 +98,12 @@ def parse_address_key(key: str) -> str:
 
 def parse_topic_key(key: str) -> TopicName:
     """Topic name. Corrupt: not a topic key."""
-    parts = _after(key, TOPICS, "topic").split("/")
-    if len(parts) != 2:
-        raise _not(key, "topic")
-    return _topic_name(key, parts[0], parts[1])
+    return _two_parts(key, TOPICS, "topic")
+
+
+def parse_deletion_key(key: str) -> TopicName:
+    """Name of the deleted topic. Corrupt: not a deletion key."""
+    return _two_parts(key, DELETIONS, "deletion")
 
 
 def parse_segment_key(key: str) -> tuple[TopicName, int]:
@@ -125,6 +134,13 @@ def parse_offset_key(key: str) -> tuple[TopicName, str, int]:
     if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise _not(key, "offset")
     return _topic_name(key, parts[0], parts[1]), parts[2], int(digits)
+
+
+def _two_parts(key: str, prefix: str, kind: str) -> TopicName:
+    parts = _after(key, prefix, kind).split("/")
+    if len(parts) != 2:
+        raise _not(key, kind)
+    return _topic_name(key, parts[0], parts[1])
 
 
 def _one_part(key: str, prefix: str, kind: str) -> str:

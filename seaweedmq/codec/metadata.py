@@ -9,7 +9,7 @@ import base64
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic
+from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
@@ -78,6 +78,11 @@ def broker_to_json(info: BrokerInfo) -> bytes:
     return to_json(broker_fields(info))
 
 
+def deletion_to_json(deletion: Deletion) -> bytes:
+    """Inverse of :func:`deletion_from_json`."""
+    return to_json({"v": METADATA_VERSION, "name": str(deletion.name), "uid": deletion.uid})
+
+
 def topic_from_json(data: bytes) -> Topic:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
     fields = Fields("topic", data)
@@ -121,6 +126,12 @@ def segment_from_json(data: bytes) -> Segment:
     if segment.end_offset is not None and segment.end_offset < segment.start_offset:
         raise fields.corrupt("end_offset", f"it is below start_offset {segment.start_offset}")
     return segment
+
+
+def deletion_from_json(data: bytes) -> Deletion:
+    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    fields = Fields("deletion", data)
+    return Deletion(name=fields.topic_name("name"), uid=fields.uint("uid"))
 
 
 def broker_from_json(data: bytes) -> BrokerInfo:

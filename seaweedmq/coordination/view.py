@@ -10,13 +10,13 @@ from typing import TypeAlias
 import tenacity
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
 from seaweedmq.coordination.retry import jittered
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Deletion, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class _Leader:
     broker_id: str
 
 
-_Value: TypeAlias = _Leader | BrokerInfo | Topic | Segment | None
+_Value: TypeAlias = _Leader | BrokerInfo | Topic | Segment | Deletion | None
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
@@ -52,10 +52,13 @@ class ClusterView:
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
+        self._deletions: dict[TopicName, Deletion] = {}
         self.brokers: Mapping[str, BrokerInfo] = self._brokers
         self.topics: Mapping[TopicName, Topic] = self._topics
         self.segments: Mapping[TopicName, Mapping[int, Segment]] = self._segments
         """By topic and id, open and sealed. A topic without segments is not in it."""
+        self.deletions: Mapping[TopicName, Deletion] = self._deletions
+        """Deleted topics whose files may still be there. None of them is in ``topics``."""
         self._store = store
         self._rng = rng or random.Random()
         self._mod_revisions: dict[str, int] = {}
@@ -151,6 +154,8 @@ class ClusterView:
                 self._segments.setdefault(value.topic, {})[value.id] = value
             case Topic():
                 self._topics[value.name] = value
+            case Deletion():
+                self._deletions[value.name] = value
             case BrokerInfo():
                 self._brokers[value.id] = value
             case _Leader():
@@ -172,6 +177,8 @@ class ClusterView:
                     self._segments.pop(name, None)
             elif key.startswith(keys.TOPICS):
                 self._topics.pop(keys.parse_topic_key(key), None)
+            elif key.startswith(keys.DELETIONS):
+                self._deletions.pop(keys.parse_deletion_key(key), None)
             elif key.startswith(keys.BROKERS):
                 self._brokers.pop(keys.parse_broker_key(key), None)
             elif key == keys.LEADER:
@@ -192,6 +199,10 @@ def _read(entry: Entry) -> _Value:
             topic = topic_from_json(entry.value)
             _check(key, keys.topic_key(topic.name))
             return topic
+        if key.startswith(keys.DELETIONS):
+            deletion = deletion_from_json(entry.value)
+            _check(key, keys.deletion_key(deletion.name))
+            return deletion
         if key.startswith(keys.BROKERS):
             info = broker_from_json(entry.value)
             _check(key, keys.broker_key(info.id))

@@ -102,6 +102,14 @@ class TopicChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """A topic that was deleted, and whose files may still be there."""
+
+    name: TopicName
+    uid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic as recorded in etcd."""
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import segment_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.errors import (
@@ -17,6 +18,7 @@ from seaweedmq.errors import (
     SeaweedMQError,
     StorageFailed,
 )
+from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
@@ -245,6 +247,44 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
     assert not [p for p in bed.store.files if "/log/" in p or "/table/" in p]
     await (await host.publisher(2)).store(frames=2)
     assert await (await host.subscriber()).until(2) == values(2, 2)
+
+
+@story
+async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    leader, primary = bed.leader(), await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=9)
+    bed.faults.failing[StorageOp.DELETE] = "input/output error"
+    with pytest.raises(StorageFailed):
+        await leader.api.delete_topic(NAME)
+    leader.kill()
+    other = next(h for h in hosts if h.lives)
+    await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+    assert [p for p in bed.store.files if "/log/" in p]
+    assert other.broker._view.deletions
+    bed.faults.failing.clear()
+    await bed.until(lambda: not [p for p in bed.store.files if "/log/" in p])
+    await bed.until(lambda: not other.broker._view.deletions)
+    await bed.topic(other)
+    await asyncio.sleep(5)
+    assert whole(await other.api.describe_topic(NAME))
+
+
+@story
+async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the_next_leader(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    leftover = (await bed.topic(hosts[0], segments=4)).segments
+    await hosts[0].api.delete_topic(NAME)
+    await bed.topic(hosts[0], OTHER)
+    for segment in leftover:
+        bed.etcd.server.transact([], [Put(keys.segment_key(NAME, segment.id), segment_to_json(segment))])
+    status = await patiently(hosts[0], "cluster_status")
+    assert isinstance(status, ClusterStatus)
+    assert sum(b.open_segments for b in status.brokers) == 1, "they load nobody"
+    bed.leader().kill()
+    await bed.until(lambda: not bed.etcd.server.list(keys.segments_prefix(NAME)).entries)
+    assert bed.etcd.server.list(keys.segments_prefix(OTHER)).entries
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import (
     broker_from_json,
     broker_to_json,
+    deletion_from_json,
+    deletion_to_json,
     segment_from_json,
     segment_to_json,
     topic_from_json,
@@ -20,7 +22,7 @@ from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.ring import RING_SLOTS, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
 
 UINTS = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -116,6 +118,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]],'
         b'"opened_us":1700000000000001}'
     )
+    assert deletion_to_json(Deletion(name=ORDERS, uid=77)) == b'{"v":1,"name":"shop/orders","uid":77}'
     assert broker_to_json(GOLDEN_BROKER) == (
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
     )
@@ -127,6 +130,7 @@ def test_the_keys_are_these() -> None:
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
     assert keys.topic_key(ORDERS) == "/seaweedmq/topics/shop/orders"
     assert keys.segment_key(ORDERS, 4) == "/seaweedmq/segments/shop/orders/0000000004"
+    assert keys.deletion_key(ORDERS) == "/seaweedmq/deletions/shop/orders"
     assert keys.segments_prefix(ORDERS) == "/seaweedmq/segments/shop/orders/"
 
 
@@ -140,6 +144,12 @@ def test_a_segment_comes_back(segment: Segment) -> None:
     assert segment_from_json(segment_to_json(segment)) == segment
 
 
+@given(TOPIC_NAMES, UINTS)
+def test_a_deletion_comes_back(name: TopicName, uid: int) -> None:
+    deletion = Deletion(name=name, uid=uid)
+    assert deletion_from_json(deletion_to_json(deletion)) == deletion
+
+
 @given(BROKERS)
 def test_a_broker_comes_back(info: BrokerInfo) -> None:
     assert broker_from_json(broker_to_json(info)) == info
@@ -148,6 +158,7 @@ def test_a_broker_comes_back(info: BrokerInfo) -> None:
 @given(TOPIC_NAMES, st.integers(0, 10**10 - 1))
 def test_keys_come_back(name: TopicName, segment: int) -> None:
     assert keys.parse_topic_key(keys.topic_key(name)) == name
+    assert keys.parse_deletion_key(keys.deletion_key(name)) == name
     assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
     assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
     assert keys.parse_address_key(keys.address_key(f"[::1]:{segment}")) == f"[::1]:{segment}"
@@ -247,7 +258,7 @@ def test_a_missing_field_is_named(missing: str) -> None:
     | st.sampled_from([b"", b"[]", b"null", b"\xff", b'"', b"[" * 100_000, b"1" * 10_000, b"NaN"])
 )
 def test_foreign_bytes_are_corrupt_and_nothing_else(data: bytes) -> None:
-    for read in (topic_from_json, segment_from_json, broker_from_json):
+    for read in (topic_from_json, segment_from_json, broker_from_json, deletion_from_json):
         with pytest.raises(Corrupt):
             read(data)
 
@@ -274,12 +285,19 @@ def test_damaged_bytes_are_read_or_refused(segment: Segment, data: st.DataObject
         "/seaweedmq/segments/a/b/1",
         "/seaweedmq/segments/a/b/00000000\u06611",
         "/seaweedmq/segments/a/b/000000000x",
+        "/seaweedmq/deletions/a",
         "/seaweedmq/brokers/",
         "/seaweedmq/brokers/a/b",
         "/seaweedmq/addresses/",
     ],
 )
 def test_foreign_keys_are_corrupt(key: str) -> None:
-    for parse in (keys.parse_topic_key, keys.parse_segment_key, keys.parse_broker_key, keys.parse_address_key):
+    for parse in (
+        keys.parse_topic_key,
+        keys.parse_deletion_key,
+        keys.parse_segment_key,
+        keys.parse_broker_key,
+        keys.parse_address_key,
+    ):
         with pytest.raises(Corrupt):
             parse(key)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.codec.metadata import deletion_to_json, segment_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.session import Session
@@ -18,7 +18,7 @@ from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
 from seaweedmq.ports import Changes, Delete, Put
 
 ORDERS = TopicName("shop", "orders")
@@ -185,6 +185,14 @@ async def test_what_can_not_be_read_is_named_and_left_out(
     assert last is not None
     await view.wait_revision(last)
     assert view.segments == {}
+
+
+async def test_a_deleted_topic_is_known_until_its_files_are_gone(store: MemoryMetaStore, view: ClusterView) -> None:
+    deletion = Deletion(name=ORDERS, uid=7)
+    await store.transact([], [Put(keys.deletion_key(ORDERS), deletion_to_json(deletion))])
+    await until(lambda: dict(view.deletions) == {ORDERS: deletion}, view)
+    await store.transact([], [Delete(keys.deletion_key(ORDERS))])
+    await until(lambda: not view.deletions, view)
 
 
 async def test_the_changes_of_one_transaction_show_up_together(store: MemoryMetaStore, view: ClusterView) -> None:
