@@ -1,6 +1,8 @@
 """Groups from threads: handlers, acknowledgements from anywhere, segments that move under an iterating thread."""
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections import defaultdict
@@ -153,3 +155,41 @@ def test_segments_move_under_iterating_and_acknowledging_threads(
             each.result(60)
     assert seen == set(range(count))
     assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(8)}
+
+
+def test_an_interrupt_of_handlers_gives_their_records_back(client: seaweedmq.Client, cluster: FakeCluster) -> None:
+    publish(client, 3, segments=1)
+    handled = []
+
+    def handler(message: Message) -> None:
+        handled.append(message.offset)
+        if len(handled) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+
+    with client.subscriber(TOPIC, group=GROUP, start="earliest") as subscriber:
+        with pytest.raises(KeyboardInterrupt):
+            subscriber.handle(handler)
+        subscriber.commit()
+        assert cluster.coordinator(GROUP, TOPIC).committed == {0: 1}
+    with client.subscriber(TOPIC, group=GROUP, start="earliest", limit=2) as subscriber:
+        assert [(message.offset, message.deliveries) for message in subscriber] == [(1, 2), (2, 1)]
+
+
+def test_auto_ack_while_threads_pause_and_resume_it(client: seaweedmq.Client, cluster: FakeCluster) -> None:
+    publish(client, 2_000, segments=2)
+    with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest", auto_ack=True) as subscriber:
+        ended = threading.Event()
+
+        def disturb() -> None:
+            while not ended.wait(0.005):
+                subscriber.pause()
+                subscriber.resume()
+
+        disturbing = threading.Thread(target=disturb)
+        disturbing.start()
+        got = [int(message.value) for message in subscriber]
+        ended.set()
+        disturbing.join()
+    assert sorted(got) == list(range(2_000))
+    assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(2)}
