@@ -57,9 +57,12 @@ def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
             if len(held) < HOLDS_MAX:
                 held.append(_hold(plan, row, float(pressure[row]), int(segments[topic]) if at else None))
         elif plan.may_begin(row) and (plan.at_once or of_broker[primary] < PER_BROKER_MAX):
+            below = share_below(lo, hi, histogram, at)
+            if pressure[row] <= SPLIT_ABOVE and min(below, 1 - below) < GAIN_MIN:
+                continue  # fair shares are not worth narrowing a hot key down for
             segments[topic] += 1
             of_broker[primary] += 1
-            _split(plan, row, at, share_below(lo, hi, histogram, at), float(pressure[row]))
+            _split(plan, row, at, below, float(pressure[row]))
     return held
 
 
