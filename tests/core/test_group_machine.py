@@ -145,11 +145,16 @@ class Members(RuleBasedStateMachine):
     def grant(self, actor: Actor, number: int, generation: int) -> None:
         if any(g.actor is actor and (g.segment, g.generation) == (number, generation) for g in self.grants):
             return
-        assert all(self.group.progress.finished(p) for p in self.segments[number].predecessors)
+        before = self.ancestors(number)
+        assert all(self.group.progress.finished(p) for p in before), f"{number} overtakes what came before it"
         self.forget_what_is_over()
         rivals = [g for g in self.grants if g.segment == number]
         assert not rivals, f"{actor.name} gets {number} while {rivals[0].actor.name} may read it"
         self.grants.append(Grant(actor, number, generation))
+
+    def ancestors(self, number: int) -> set[int]:
+        parents = self.segments[number].predecessors
+        return {*parents, *(a for p in parents for a in self.ancestors(p))}
 
     def forget_what_is_over(self) -> None:
         self.grants = [g for g in self.grants if not self.is_over(g)]
