@@ -58,6 +58,9 @@ class Publisher:
         self._schema: pa.Schema | None = None
         self._routes: Routes | None = None
         self._lanes: dict[int, Lane] = {}
+        self._left: dict[int, tuple[int, ...]] = {}
+        """Segments whose lane was handed over -> to whom. None of them gets a lane again: it would number from 0 on,
+        and what the segment has of the first lane would pass for what the second one sent."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
@@ -261,6 +264,7 @@ class Publisher:
 
     def _hand_over(self, lane: Lane, heirs: list[Segment]) -> None:
         self._routes = self._current_routes().replace(lane.segment.id, heirs)
+        self._left[lane.segment.id] = tuple(heir.id for heir in heirs)
         del self._lanes[lane.segment.id]
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
 
@@ -269,10 +273,11 @@ class Publisher:
             self._enqueue(piece_of(frame.data, self._schema, frame.rows, frame.outcome))
 
     async def _successors(self, ids: Iterable[int]) -> list[Segment]:
-        wanted = set(ids)
+        """Where to go on. After a merge the other side may have been there, and gone on, already."""
         description = await self.description(False)
         async for attempt in retrying(self._config, self._cluster.env.rng, lambda: not self._unsettled):
             with attempt:
+                wanted = self._not_left(ids)  # anew each time: lanes end meanwhile
                 found = [s for s in description.segments if s.id in wanted]
                 if wanted and len(found) == len(wanted):
                     return found
@@ -281,6 +286,18 @@ class Publisher:
                     f"the successors {sorted(wanted)} of a sealed segment of {self._topic} are not known yet"
                 )
         raise AssertionError("retrying ended without a result")
+
+    def _not_left(self, ids: Iterable[int]) -> set[int]:
+        """These segments, and in place of those that were left the ones that came after them."""
+        found: set[int] = set()
+        waiting = list(ids)
+        while waiting:
+            number = waiting.pop()
+            if number in self._left:
+                waiting += self._left[number]
+            else:
+                found.add(number)
+        return found
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

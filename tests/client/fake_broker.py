@@ -90,6 +90,8 @@ class FakeCluster:
         self.segments: dict[TopicName, dict[int, StoredSegment]] = {}
         self.dead: set[str] = set()
         self.holds_acks = False
+        self.silent: set[int] = set()
+        """Segments whose publish streams say nothing, not even that they are sealed."""
         """Keep what comes and say nothing."""
         self.lose_acks = 0
         """So many acknowledgements are not sent; the stream breaks instead."""
@@ -404,6 +406,9 @@ class FakeBroker:
         while True:
             if stream.is_broken:
                 raise Unavailable(f"connection to {self.address} was reset")
+            if stored.meta.id in self.cluster.silent:
+                await stream.news()
+                continue
             if not stored.meta.is_open:
                 return None
             if acks and not self.cluster.holds_acks:

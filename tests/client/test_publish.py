@@ -141,6 +141,26 @@ async def test_order_and_exactly_once_through_splits_merges_and_dead_brokers(
     check_story(cluster, await receipts(sent))
 
 
+async def test_the_slower_side_of_a_merge_follows_the_faster_one_past_segments_that_are_sealed_since(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    async with client.publisher(TOPIC, batch_bytes=1) as publisher:  # every record in a frame of its own
+        sent = await send_all(publisher, 0, 10)
+        await publisher.flush()
+        cluster.silent.add(1)
+        merged = cluster.merge(TOPIC, 0, 1)
+        more = await send_all(publisher, 10, 100)
+        faster = sum(slot_of(key) in cluster.segments[TopicName.parse(TOPIC)][0].meta.slots for key, _, _ in more)
+        await cluster.until_stored(TOPIC, cluster.stored(TOPIC, merged).meta.start_offset + faster, merged)
+        (moved,) = cluster.seal(TOPIC, merged)
+        again = await send_all(publisher, 110, 100)
+        await cluster.until_stored(TOPIC, cluster.stored(TOPIC, moved).meta.start_offset + 1, moved)
+        cluster.silent.clear()
+        cluster.wake()
+    check_story(cluster, await receipts(sent + more + again))
+
+
 async def test_a_dead_primary_is_left_for_the_successor_of_its_segment(cluster: FakeCluster, client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
