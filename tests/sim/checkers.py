@@ -4,12 +4,15 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
 from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
+from seaweedmq.model.group_record import GroupRecord
+from seaweedmq.model.group_record import Owner as GroupOwner
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -29,6 +32,9 @@ class ClusterState:
     """By broker id, of all that ever were registered."""
     topics: dict[TopicName, Topic] = field(default_factory=dict)
     segments: dict[TopicName, dict[int, Segment]] = field(default_factory=dict)
+    groups: dict[tuple[TopicName, str], GroupRecord] = field(default_factory=dict)
+    committed: dict[str, int] = field(default_factory=dict)
+    """Offsets of groups, by key."""
 
     def apply(self, changes: Changes) -> None:
         """Move on by one revision."""
@@ -42,6 +48,11 @@ class ClusterState:
         """Ids of all brokers that ever were registered with this address."""
         return {broker for broker, at in self.addresses.items() if at == address}
 
+    def owners(self, topic: TopicName, group: str) -> Mapping[int, GroupOwner]:
+        """Who of the group owns which segment."""
+        record = self.groups.get((topic, group))
+        return {} if record is None else record.owners
+
     def _put(self, entry: Entry) -> None:
         if entry.key == keys.LEADER:
             self.leader = entry
@@ -54,6 +65,10 @@ class ClusterState:
         elif entry.key.startswith(keys.SEGMENTS):
             segment = segment_from_json(entry.value)
             self.segments.setdefault(segment.topic, {})[segment.id] = segment
+        elif entry.key.startswith(keys.GROUPS):
+            self.groups[keys.parse_group_key(entry.key)] = group_from_json(entry.value)
+        elif entry.key.startswith(keys.OFFSETS):
+            self.committed[entry.key] = committed_from_json(entry.value).offset
 
     def _delete(self, key: str) -> None:
         if key == keys.LEADER:
@@ -65,6 +80,10 @@ class ClusterState:
         elif key.startswith(keys.SEGMENTS):
             name, segment = keys.parse_segment_key(key)
             del self.segments[name][segment]
+        elif key.startswith(keys.GROUPS):
+            del self.groups[keys.parse_group_key(key)]
+        elif key.startswith(keys.OFFSETS):
+            del self.committed[key]
 
 
 class Checker(Protocol):
@@ -134,6 +153,15 @@ class LeaderLockIsExclusive:
                 yield f"the leader's lock went from {before.leader.value!r} to {now.leader.value!r} without a release"
 
 
+class GroupOffsetsNeverFall:
+    """What a group has committed stays committed: nobody resets a group here, and segments stay (invariant 7)."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for key, offset in before.committed.items():
+            if now.committed.get(key, -1) < offset:
+                yield f"{key} fell from {offset} to {now.committed.get(key)}"
+
+
 class ClusterHistory:
     """Applies changes revision by revision and collects what the checkers say."""
 
@@ -143,11 +171,13 @@ class ClusterHistory:
         self.leaders = 0
         self.seals = 0
         self.on_sealed: Callable[[Segment, int], None] = lambda segment, epoch_before: None
+        self.on_group: Callable[[GroupRecord], None] = lambda record: None
         self._checkers: tuple[Checker, ...] = (
             RingIsPartitioned(),
             SegmentsNeverChange(),
             LineageRises(),
             LeaderLockIsExclusive(),
+            GroupOffsetsNeverFall(),
         )
 
     def on_change(self, changes: Changes) -> None:
@@ -158,6 +188,8 @@ class ClusterHistory:
             brokers=dict(self.state.brokers),
             topics=dict(self.state.topics),
             segments={name: dict(segments) for name, segments in self.state.segments.items()},
+            groups=dict(self.state.groups),
+            committed=dict(self.state.committed),
         )
         self.state.apply(changes)
         self.leaders += self.state.leader is not None and before.leader is None
@@ -167,6 +199,9 @@ class ClusterHistory:
                 if old is not None and old.is_open and not segment.is_open:
                     self.seals += 1
                     self.on_sealed(segment, old.epoch)
+        for group, record in self.state.groups.items():
+            if before.groups.get(group) is not record:
+                self.on_group(record)
         for checker in self._checkers:
             for sentence in checker.check(before, self.state, changes):
                 self.violations.append(Violation(type(checker).__name__, f"revision {changes.revision}: {sentence}"))

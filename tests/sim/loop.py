@@ -11,6 +11,7 @@ import contextvars
 import heapq
 import itertools
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
@@ -256,13 +257,15 @@ class SimLoop(asyncio.BaseEventLoop):
             if task.done() and task._log_traceback:
                 self.unhandled.append(f"{task.get_name()}: {task.exception()!r}")
         super().close()
-        for task in self._all_tasks:
-            for _ in range(CLOSE_ATTEMPTS):
-                try:
-                    task.get_coro().close()
-                except BaseException:  # noqa: BLE001 - a ``finally`` that waits or calls the closed loop
-                    continue
-                break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what a ``finally`` would have awaited
+            for task in self._all_tasks:
+                for _ in range(CLOSE_ATTEMPTS):
+                    try:
+                        task.get_coro().close()
+                    except BaseException:  # noqa: BLE001 - a ``finally`` that waits or calls the closed loop
+                        continue
+                    break
 
 
 _NOBODY = contextvars.Context()

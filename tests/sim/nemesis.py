@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
+from tests.sim.group import GroupNemesis
 from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.operator import Operator
@@ -29,6 +30,7 @@ class Nemesis:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng: random.Random = world.rng("nemesis")
+        self.groups = GroupNemesis(world.group, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
@@ -49,7 +51,8 @@ class Nemesis:
             (self.part_brokers, 4),
             (self.drain_behind_the_leaders_back, 2),
             (self.seal_behind_the_primarys_back, 8 if self.world.scenario.fences_matter else 0),
-            (self.operator.reshape, 6),
+            (self.operator.reshape, 10),
+            (self.groups.trouble_member, 6 if self.world.group.members else 0),
             (self.break_streams, 4),
             (self.slow_network, 2),
             (self.lossy_network, 3),
@@ -80,6 +83,7 @@ class Nemesis:
         world = self.world
         world.network.faults.calm()
         world.network.join()
+        self.groups.heal()
         world.disk.faults.calm()
         world.etcd.lost_share = 0.0
         self._end_etcd_outage()

@@ -164,6 +164,8 @@ class Network:
         self.unexpected: list[str] = []
         """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
         self.breaks = 0
+        self.tap: Callable[[Owner | None, object], None] = lambda owner, message: None
+        """Told of every message of a stream, when its client sends or receives it."""
         self._rng = rng
         self._context = contextvars.Context()
         self._hosts: dict[str, _Host] = {}
@@ -415,6 +417,7 @@ class _Remote:
                     reply = await stream.down.receive()
                 except EndOfStream:
                     return
+                self._network.tap(self._owner, reply)
                 yield reply
         finally:
             pump.cancel()
@@ -425,6 +428,7 @@ class _Remote:
             async for request in requests:
                 if self._network.breaks_on(request):
                     self._network.break_stream(stream)
+                self._network.tap(self._owner, request)
                 await stream.up.send(_copied(request))
             stream.up.end()
         except Unavailable:

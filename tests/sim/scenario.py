@@ -1,7 +1,7 @@
 """What one seed plays: the size of the cluster, its settings, its users and its bad luck. Values only."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB, BrokerConfig
@@ -39,6 +39,8 @@ class Scenario:
     subscribers: int
     """That follow each topic from the beginning while things go wrong."""
     subscriber: ClientConfig
+    group_members: int
+    """Of a group that reads the first topic; 0: there is none."""
     chaos_s: float
     pause_s: tuple[float, float]
     """Between two blows of the nemesis."""
@@ -70,6 +72,8 @@ class Scenario:
         chaos_s = rng.uniform(3, 8)
         lively = rng.uniform(0.3, 2.5)
         broker = _broker_config(rng)
+        group_rng = random.Random(f"group {seed}")
+        broker = replace(broker, group_session_timeout_s=group_rng.choice((2.0, 6.0)), group_rebalance_delay_s=0.05)
         return cls(
             brokers=brokers,
             broker=broker,
@@ -80,6 +84,7 @@ class Scenario:
             ),
             subscribers=rng.choice((1, 1, 2)),
             subscriber=_client_config(rng),
+            group_members=group_rng.choice((0, 0, 1, 2, 3)),
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
             machines_fail=all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7,

@@ -18,6 +18,7 @@ from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic
 from tests.sim.files import Record, TopicFiles
+from tests.sim.group import Group
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
 from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
@@ -86,6 +87,8 @@ class World:
             for topic in scenario.topics
             for number in range(scenario.subscribers)
         ]
+        first = scenario.topics[0].name
+        self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
 
@@ -116,10 +119,17 @@ class World:
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
         following = [self.network.spawn(s.owner, s.run(), s.name) for s in self.subscribers]
+        grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
         await self._read_everything("reader")
         await self._settle("followers reach the end", self._followers_reach_the_end())
+        if grouped:
+            await self._settle("the group reads everything", self.group.finish())
+        for task in grouped:
+            task.cancel()
+        for member in self.group.members:
+            member.kill()
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
@@ -212,6 +222,8 @@ class World:
             for reader in complete:
                 self.violations += content_fits_lineage(history, segments, reader)
             self._judge_files(topic.name, history.polled_by(complete[-1]))
+        if self.group.members:
+            self.violations += self.group.violations()
         for publisher in self.publishers:
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 

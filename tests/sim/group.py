@@ -1,0 +1,212 @@
+"""A consumer group of the simulated cluster: members that are real clients, and die, freeze, leave and come back.
+
+Each life of a member has a name of its own, so that the group's record in etcd tells when the group went on without it.
+"""
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.group_record import GroupRecord
+from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupOpen
+from seaweedmq.model.topic import TopicName
+from tests.sim.loop import Owner, OwnerState
+from tests.sim.workload import connect
+from tests.support.group_history import Delivered, GroupHistory, check_group
+from tests.support.history import History, Outcome, Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+GROUP = "readers"
+LOOK_AGAIN_S = 0.1
+
+
+class Member:
+    """One place in the group, taken by one life after another."""
+
+    def __init__(self, world: "World", group: "Group", name: str) -> None:
+        self._world = world
+        self._group = group
+        self._name = name
+        self._rng = world.rng(name)
+        self._life = 0
+        self._ended = asyncio.Event()
+        self._leaving = False
+        self.owner = Owner(f"{name}-0")
+        self.owner.state = OwnerState.DEAD
+
+    async def run(self) -> None:
+        """Live, and live again, until cancelled."""
+        world = self._world
+        while True:
+            self._life += 1
+            self._leaving = False
+            self._ended = asyncio.Event()
+            self.owner = Owner(f"{self._name}-{self._life}")
+            self._group.lives.add(self.owner.name)
+            world.note(self.owner.name, "starts")
+            life = world.network.spawn(self.owner, self._live(self.owner.name), self.owner.name)
+            life.add_done_callback(lambda _, ended=self._ended: ended.set(), context=world.context)
+            await self._ended.wait()
+            await asyncio.sleep(self._rng.choice((0.0, 0.3, 1.0)))
+
+    async def _live(self, me: str) -> None:
+        world, group = self._world, self._group
+        client = await connect(world, self.owner, world.scenario.subscriber)
+        try:
+            async with (
+                client,
+                client.subscriber(str(group.topic), group=GROUP, start="earliest", member=me) as subscriber,
+            ):
+                async for message in subscriber:
+                    world.note(me, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
+                    group.history.delivered.append(
+                        Delivered(
+                            member=me,
+                            at_ns=int(world.loop.time() * 1e9),
+                            segment=message.segment,
+                            offset=message.offset,
+                            key=message.key,
+                            value=message.value,
+                        )
+                    )
+                    if self._rng.random() < 0.3:
+                        await asyncio.sleep(self._rng.uniform(0, 0.05))
+                    message.ack()
+                    if self._leaving:
+                        break
+            world.note(me, "left")
+        except SeaweedMQError as error:
+            world.note(me, f"is out of the group: {error!r}")
+            group.on_error(me, error)
+
+    # --- what the nemesis does --------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.owner.state is OwnerState.RUNNING
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._world.note(self.owner.name, "is killed")
+        self._group.history.deaths_ns.setdefault(self.owner.name, int(self._world.loop.time() * 1e9))
+        self.owner.state = OwnerState.DEAD
+        self._world.network.break_owner(self.owner, silently=self._rng.random() < 0.5)
+        self._ended.set()
+
+    def leave(self) -> None:
+        """After the next record."""
+        self._leaving = True
+
+    def freeze(self) -> Owner:
+        """SIGSTOP. Returns who was frozen."""
+        self._world.note(self.owner.name, "is frozen")
+        self.owner.state = OwnerState.FROZEN
+        return self.owner
+
+    def thaw(self, owner: Owner) -> None:
+        """SIGCONT, unless that life is over or thawed already."""
+        if owner.state is OwnerState.FROZEN:
+            self._world.note(owner.name, "is thawed")
+            self._world.loop.thaw(owner)
+
+
+class Group:
+    """The members of one group that reads one topic, and what they saw."""
+
+    def __init__(self, world: "World", topic: str, members: int, sent: History) -> None:
+        self.topic = TopicName.parse(topic)
+        self.history = GroupHistory(sent=sent.sent)
+        self.lives: set[str] = set()
+        """Names of all lives so far."""
+        self.members = [Member(world, self, f"member-{number}") for number in range(members)]
+        self._world = world
+        self._present: set[str] = set()
+        self._under_way: dict[str, dict[int, dict[int, tuple[int, int]]]] = {}
+        """Life -> number of the commit -> segment -> its generation, and the owner's generation when it was sent."""
+        self._violations: list[Violation] = []
+        world.network.tap = self.on_message
+        world.cluster.on_group = self.on_record
+
+    def on_record(self, record: GroupRecord) -> None:
+        """The group's record was written: whoever is not in it any more has lost what it owned."""
+        now = int(self._world.loop.time() * 1e9)
+        for gone in self._present - record.members.keys():
+            self.history.deaths_ns.setdefault(gone, now)
+        self._present = set(record.members)
+
+    def on_error(self, life: str, error: SeaweedMQError) -> None:
+        """A member gave up. It may, once the group has gone on without it."""
+        if life in self._present and life not in self.history.deaths_ns:
+            self._violations.append(Violation("member gave up", f"{life}, which is in the group: {error!r}"))
+
+    def on_message(self, owner: Owner | None, message: object) -> None:
+        """A member sent or received it: a commit of an ownership that was over by then must be refused."""
+        if owner is None or owner.name not in self.lives:
+            return
+        commits = self._under_way.setdefault(owner.name, {})
+        if isinstance(message, GroupOpen):
+            commits.clear()
+        elif isinstance(message, GroupCommit):
+            owners = self._world.cluster.state.owners(self.topic, GROUP)
+            commits[message.number] = {
+                p.segment: (p.generation, owners[p.segment].generation)
+                for p in message.positions
+                if p.segment in owners
+            }
+        elif isinstance(message, GroupCommitted):
+            for segment, (generation, current) in commits.pop(message.number, {}).items():
+                if generation < current and segment not in message.refused:
+                    self._violations.append(
+                        Violation(
+                            "zombie",
+                            f"{owner.name} committed segment {segment} of generation {generation}, it was {current}",
+                        )
+                    )
+
+    async def finish(self) -> None:
+        """Until the members were given everything that was acknowledged to publishers."""
+        while self._missing():  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _missing(self) -> set[bytes]:
+        acked = {s.value for s in self.history.sent if s.outcome is Outcome.ACKED}
+        return acked - {d.value for d in self.history.delivered}
+
+    def violations(self) -> list[Violation]:
+        """Once everything was delivered."""
+        return self._violations + [Violation(f"group {v.rule}", v.detail) for v in self._judged()]
+
+    def _judged(self) -> list[Violation]:
+        return check_group(self.history, complete=True)
+
+
+class GroupNemesis:
+    """What befalls members."""
+
+    def __init__(self, group: Group, rng: random.Random) -> None:
+        self._group = group
+        self._rng = rng
+
+    async def trouble_member(self) -> None:
+        """Kill one, freeze it for a short or a long time, or have it leave."""
+        running = [m for m in self._group.members if m.is_running]
+        if not running:
+            return
+        member = self._rng.choice(running)
+        kind = self._rng.choice(("kill", "freeze", "leave"))
+        if kind == "kill":
+            member.kill()
+        elif kind == "leave":
+            member.leave()
+        else:
+            owner = member.freeze()
+            await asyncio.sleep(self._rng.choice((0.3, 3.0, 8.0)))
+            member.thaw(owner)
+
+    def heal(self) -> None:
+        """Nobody stays frozen."""
+        for member in self._group.members:
+            member.thaw(member.owner)
