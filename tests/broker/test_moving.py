@@ -1,13 +1,18 @@
 """Segments with followers move: only those that have to, and a leader that dies half-way leaves nothing undone."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from seaweedmq.broker.sealer import Sealer
 from seaweedmq.errors import NotFound
+from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.replication import SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
-from tests.broker.bed import NAME, Bed, Host, story
+from seaweedmq.model.topic import Topic, TopicName
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
 
 def open_segments(host: Host) -> dict[int, Segment]:
@@ -92,6 +97,44 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
     await bed.until(lambda: all(len(s.replicas) == 2 for s in open_segments(leader).values()))
     for number in open_segments(leader):
         await store(bed, leader, number)
+
+
+@story
+async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = await replicated(bed, brokers=3, segments=2)
+    leader, seal, hanging = bed.leader(), Sealer.seal, asyncio.Event()
+    stuck, other = (open_segments(leader)[number] for number in (0, 1))
+
+    async def never(sealer: Sealer, topic: Topic, segment: Segment, *args: Any) -> Any:
+        if segment.id == stuck.id:
+            await hanging.wait()
+        return await seal(sealer, topic, segment, *args)
+
+    monkeypatch.setattr(Sealer, "seal", never)
+    for segment in (stuck, other):
+        await leader.broker.suspect(Suspicion(ref=ref_of(segment), suspect="", reason="a test says so"))
+        await asyncio.sleep(1)
+    assert set(open_segments(hosts[0])) == {stuck.id, 2}
+    hanging.set()
+    await bed.until(lambda: set(open_segments(hosts[0])) == {2, 3}, patience_s=5)
+
+
+@story
+async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(bed: Bed) -> None:
+    hosts = await bed.cluster(4, replace(CONFIG, load_report_interval_s=1_000.0))
+    await bed.topic(hosts[0], segments=8)
+    placement = bed.leader().broker._leader().placement
+    fresh, *busy = sorted(h.broker.id for h in hosts)
+    for broker, cpu_share in [(fresh, 0.0), *((b, 0.9) for b in busy)]:
+        load = BrokerLoad(broker=broker, cpu_share=cpu_share, memory_bytes=0, buffered_bytes=0)
+        placement.report(load)
+    placed: list[str] = []
+    for number in range(20):  # one call each: what was placed before is in no report
+        description = await bed.topic(hosts[0], TopicName("test", f"new-{number}"))
+        placed += [s.primary for s in description.segments]
+    assert 2 <= placed.count(fresh) <= 12
 
 
 @story

@@ -3,13 +3,14 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, maintainer, place
+from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, maintainer, place, typical_cost
 from seaweedmq.errors import InvalidArgument
 
 loads = st.floats(0, 4, allow_nan=False)
@@ -78,6 +79,25 @@ def test_a_busy_broker_gets_nothing_until_the_others_carry_as_much() -> None:
     busy = Candidate(broker="busy", cpu_share=3 * SEGMENT_COST)
     placed = place([busy, Candidate(broker="free")], segments=3, replicas=1, tie=ties())
     assert placed == [("free",)] * 3
+
+
+def test_a_fresh_broker_gets_what_it_can_carry_and_not_all_that_is_new() -> None:
+    busy = [Candidate(broker=f"b-{n}", segments=10, cpu_share=0.8) for n in range(3)]
+    candidates = [*busy, Candidate(broker="fresh")]
+    cost = typical_cost(candidates)
+    assert cost == pytest.approx(0.1)
+    counts = Counter(primary for (primary,) in place(candidates, segments=30, replicas=1, tie=ties(), cost=cost))
+    assert counts["fresh"] == pytest.approx(15, abs=2), "ten to be even, then every fourth"
+    given = replace(candidates[3], segments=15, expected=15 * cost)
+    ((next_one,),) = place([*busy, given], segments=1, replicas=1, tie=ties(), cost=cost)
+    assert next_one != "fresh", "what it was given counts though no report shows it"
+
+
+def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() -> None:
+    candidates = [Candidate(broker="a", segments=9), Candidate(broker="b", segments=1), Candidate(broker="c")]
+    assert place(candidates, segments=1, replicas=2, tie=ties(), wish=["a"]) == [("a", "c")]
+    assert place(candidates, segments=1, replicas=2, tie=ties(), wish=["gone", "b"]) == [("b", "c")]
+    assert place(candidates, segments=1, replicas=1, tie=ties(), wish=["a", "b"]) == [("a",)]
 
 
 def test_traffic_counts_even_where_the_processor_is_not_measured_yet() -> None:
