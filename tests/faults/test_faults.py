@@ -65,6 +65,10 @@ async def test_segments_are_split_merged_and_moved_without_a_gap(cluster: Cluste
     assert outcome.changes > 3, "of three kinds, all on a cluster that is well"
 
 
+async def test_segments_change_while_a_broker_does_not_hear_etcd(cluster: Cluster) -> None:
+    await hurt(cluster, "merge", "split", "cut_etcd_back")
+
+
 # --- a group reads ----------------------------------------------------------------------------------------------------
 
 
