@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import product
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.core.assignor import assign
@@ -63,6 +63,7 @@ def test_a_fifty_first_joins_and_takes_nine() -> None:
     assert moved(before, after, MEMBERS) == 9
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     st.integers(0, 500),
     st.lists(st.tuples(st.sampled_from(MEMBERS), st.booleans()), min_size=1, max_size=12),
@@ -88,6 +89,7 @@ def test_joins_and_leaves_move_no_more_than_they_must(
         owners = target
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", "c", "gone"])),
     st.integers(1, 6),
