@@ -55,7 +55,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, dial),
+            sealer=Sealer(view, store, dial, election.outlive_others),
             wall_us=wall_us,
             orphaned=self._orphans.add,
         )

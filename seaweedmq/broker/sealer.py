@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.sealing import longest_first, whom_to_ask
@@ -25,10 +25,18 @@ WRITE_OUT_TIMEOUT_S = 10.0
 class Sealer:
     """Brings the log of an open segment to its end, whoever is left to do it. Every step may be done twice."""
 
-    def __init__(self, view: ClusterView, store: SegmentStore, dial: Callable[[str], BrokerApi]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        store: SegmentStore,
+        dial: Callable[[str], BrokerApi],
+        outlive_others: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks."""
         self._view = view
         self._store = store
         self._dial = dial
+        self._outlive_others = outlive_others
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
         """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
@@ -40,6 +48,8 @@ class Sealer:
         if whom.files:
             # From here on no primary that is alive after all commits what the reading below may not see.
             await self._store.fence(topic.name, topic.uid, segment.id)
+            if segment.primary not in self._view.left:
+                await self._outlive_others()  # until then it may commit without a look at the fence
             recovered = await recover_segment(self._store, topic, segment)
             # Its writers may have died before they fsynced what was counted just now, and their machines may follow.
             files = await self._store.list_files(topic.name, segment.id)

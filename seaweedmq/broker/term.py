@@ -44,4 +44,5 @@ class Term:
             task.cancel()
         if self._duties:
             await asyncio.wait(self._duties)
+        await self.session.leave(self.id)
         await self.session.close()

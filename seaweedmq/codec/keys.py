@@ -5,6 +5,7 @@
 | ``/seaweedmq/leader`` | id of the leading broker | its own |
 | ``/seaweedmq/brokers/<id>`` | BrokerInfo | its own |
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
+| ``/seaweedmq/left/<id>`` | empty: the broker with this id acknowledges nothing any more | one of an hour |
 | ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
 | ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
 | ``/seaweedmq/deletions/<namespace>/<name>`` | Deletion, until the files are gone | - |
@@ -21,6 +22,7 @@ ROOT = "/seaweedmq/"
 LEADER = ROOT + "leader"
 BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"
+LEFT = ROOT + "left/"
 TOPICS = ROOT + "topics/"
 SEGMENTS = ROOT + "segments/"
 DELETIONS = ROOT + "deletions/"
@@ -39,6 +41,11 @@ def broker_key(broker_id: str) -> str:
 def address_key(address: str) -> str:
     """Key that one broker holds for its ``host:port``."""
     return ADDRESSES + address
+
+
+def left_key(broker_id: str) -> str:
+    """Key that a broker leaves behind when it has ended in good order."""
+    return LEFT + broker_id
 
 
 def topic_key(name: TopicName) -> str:
@@ -89,6 +96,11 @@ def offset_key(name: TopicName, group: str, segment: int) -> str:
 def parse_broker_key(key: str) -> str:
     """Broker id. Corrupt: not a broker key."""
     return _one_part(key, BROKERS, "broker")
+
+
+def parse_left_key(key: str) -> str:
+    """Broker id. Corrupt: not the key of a broker that left."""
+    return _one_part(key, LEFT, "left")
 
 
 def parse_address_key(key: str) -> str:

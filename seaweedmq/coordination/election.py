@@ -53,6 +53,10 @@ class Election:
         """Creation revision of the lock while this broker surely leads, else None."""
         return self._held if self._session.alive() else None
 
+    async def outlive_others(self) -> None:
+        """See ``Session.outlive_others``."""
+        await self._session.outlive_others()
+
     async def run(self) -> None:
         """Campaign until cancelled, resigned, or the session is lost. Call once."""
         loop = asyncio.get_running_loop()

@@ -86,6 +86,11 @@ class MemoryMetaServer:
         """End a lease at once, as if its time had passed."""
         self.revoke(lease)
 
+    def lose_leases(self) -> None:
+        """All leases end at once: the table of leases is gone, after a restore for example."""
+        for lease in list(self._leases):
+            self.revoke(lease)
+
     # --- what clients do ---
 
     @property

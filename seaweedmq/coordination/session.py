@@ -6,7 +6,7 @@ import random
 
 import tenacity
 
-from seaweedmq.codec.keys import address_key, broker_key
+from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination.retry import jittered
 from seaweedmq.coordination.waiting import until_deleted
@@ -20,6 +20,8 @@ ADDRESS_WAIT_EXTRA_S = 1.0
 """On top of the TTL: how late etcd may end a lease."""
 REGISTER_ATTEMPTS = 3
 CLOSE_TIMEOUT_S = 2.0
+LEFT_S = 3600.0
+"""How long a broker that has left is remembered. Later, its segments wait as if it had died."""
 
 
 class Session:
@@ -37,6 +39,7 @@ class Session:
         self._store = store
         self._rng = rng or random.Random()
         self._deadline = 0.0
+        self._opened_at = 0.0
         self._keeping: asyncio.Task[None] | None = None
 
     @property
@@ -63,6 +66,7 @@ class Session:
         sent = loop.time()
         self.lease = await self._store.grant_lease(self.ttl_s)
         self._deadline = sent + self.ttl_s
+        self._opened_at = loop.time()
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)
         try:
@@ -70,6 +74,29 @@ class Session:
         except BaseException:
             await self.close()
             raise
+
+    async def outlive_others(self) -> None:
+        """Return once every lease that ended before this one began has ended by its holder's clock, too.
+
+        Etcd ends a lease after its holder's clock did, unless it lost its table of leases. If it loses that later on,
+        this lease is gone as well, and with it whatever this broker is about to do under it. All brokers are taken to
+        have the same TTL.
+        """
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._opened_at + self.ttl_s - loop.time()))
+
+    async def leave(self, broker_id: str) -> None:
+        """Say that this broker acknowledges nothing any more, so that nobody waits for its lease; best effort."""
+        if not self.lease:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                lease = await self._store.grant_lease(LEFT_S)
+                await self._store.transact([], [Put(left_key(broker_id), b"", lease)])
+        except (TimeoutError, SeaweedMQError) as error:
+            _log.warning(
+                "could not say that %s has left, its segments may wait for %.1f s: %s", broker_id, self.ttl_s, error
+            )
 
     async def update(self, info: BrokerInfo) -> None:
         """Replace what is registered. Unavailable: it may or may not have happened."""

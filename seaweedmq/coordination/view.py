@@ -31,7 +31,12 @@ class _Leader:
     broker_id: str
 
 
-_Value: TypeAlias = _Leader | BrokerInfo | Topic | Segment | Deletion | None
+@dataclass(frozen=True, slots=True)
+class _Left:
+    broker_id: str
+
+
+_Value: TypeAlias = _Leader | _Left | BrokerInfo | Topic | Segment | Deletion | None
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
@@ -49,6 +54,8 @@ class ClusterView:
         """Counts what was applied; see :meth:`wait_change`."""
         self.leader: str | None = None
         """Broker id of the holder of the leader lock."""
+        self.left: set[str] = set()
+        """Ids of brokers that ended in good order of late: they acknowledge nothing any more."""
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
@@ -160,6 +167,8 @@ class ClusterView:
                 self._brokers[value.id] = value
             case _Leader():
                 self.leader = value.broker_id
+            case _Left():
+                self.left.add(value.broker_id)
             case None:
                 self._drop(entry.key)  # it may have been readable before
 
@@ -181,6 +190,8 @@ class ClusterView:
                 self._deletions.pop(keys.parse_deletion_key(key), None)
             elif key.startswith(keys.BROKERS):
                 self._brokers.pop(keys.parse_broker_key(key), None)
+            elif key.startswith(keys.LEFT):
+                self.left.discard(keys.parse_left_key(key))
             elif key == keys.LEADER:
                 self.leader = None
         except Corrupt as error:
@@ -207,6 +218,8 @@ def _read(entry: Entry) -> _Value:
             info = broker_from_json(entry.value)
             _check(key, keys.broker_key(info.id))
             return info
+        if key.startswith(keys.LEFT):
+            return _Left(keys.parse_left_key(key))
         if key == keys.LEADER:
             return _Leader(entry.value.decode())
     except (Corrupt, Unsupported, UnicodeDecodeError) as error:

@@ -1,10 +1,12 @@
-"""A follower that loses its lease drops what it holds, but not before that is in the storage."""
+"""Leases that end before their time: of a follower, which first stores what it holds, or of everybody at once."""
+
+import asyncio
 
 import pytest
 
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import NAME, Bed, Host, story, values
+from tests.broker.bed import NAME, TTL_S, Bed, Host, story, values
 from tests.broker.test_without_etcd import all_values, open_segment, replicated, store_two
 
 
@@ -82,3 +84,40 @@ async def test_what_everybody_has_fsynced_is_not_written_again(bed: Bed) -> None
     expire(bed, follower)
     await bed.until(lambda: follower.broker.id not in ("", old))
     assert {f.writer for f in bed.files(FileKind.LOG)} == {primary.broker.id}
+
+
+@story
+async def test_etcd_loses_all_leases_while_a_primary_still_trusts_its_own(bed: Bed) -> None:
+    one, other = await bed.cluster(2)
+    await bed.topic(one)
+    primary = await bed.primary(one)
+    successor = other if primary is one else one
+    await bed.until(lambda: NAME in successor.broker._view.topics)
+    publisher = await primary.publisher()
+    await publisher.store()
+    primary.meta.is_cut_off = True  # it does not hear of it until its lease has run out by its own clock
+    bed.etcd.server.lose_leases()
+    assert primary.broker._term is not None
+    stored = 1
+    while primary.broker._term.session.alive():
+        await publisher.store()
+        stored += 1
+        await asyncio.sleep(TTL_S / 50)
+    assert stored > 10, "the lease lived on for a while"
+    await bed.until(lambda: 1 in successor.broker._view.segments[NAME])
+    end_offset = successor.broker._view.segments[NAME][0].end_offset
+    assert end_offset is not None
+    assert end_offset >= stored, "acknowledged records lie beyond the end of the segment"
+
+
+@story
+async def test_who_left_in_good_order_is_not_waited_for(bed: Bed) -> None:
+    first = await bed.start()
+    await bed.topic(first)
+    await (await first.publisher()).store(frames=3)
+    await first.stop()
+    again = await bed.start(address="broker-9:7777")
+    began = bed.loop.time()
+    await bed.until(lambda: 1 in again.broker._view.segments.get(NAME, {}))
+    assert bed.loop.time() - began < TTL_S / 4
+    assert again.broker._view.segments[NAME][0].end_offset == 3

@@ -127,6 +127,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
 def test_the_keys_are_these() -> None:
     assert keys.LEADER == "/seaweedmq/leader"
     assert keys.broker_key("b-1") == "/seaweedmq/brokers/b-1"
+    assert keys.left_key("b-1") == "/seaweedmq/left/b-1"
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
     assert keys.topic_key(ORDERS) == "/seaweedmq/topics/shop/orders"
     assert keys.segment_key(ORDERS, 4) == "/seaweedmq/segments/shop/orders/0000000004"
@@ -161,6 +162,7 @@ def test_keys_come_back(name: TopicName, segment: int) -> None:
     assert keys.parse_deletion_key(keys.deletion_key(name)) == name
     assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
     assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
+    assert keys.parse_left_key(keys.left_key(name.name)) == name.name
     assert keys.parse_address_key(keys.address_key(f"[::1]:{segment}")) == f"[::1]:{segment}"
 
 
@@ -297,6 +299,7 @@ def test_foreign_keys_are_corrupt(key: str) -> None:
         keys.parse_deletion_key,
         keys.parse_segment_key,
         keys.parse_broker_key,
+        keys.parse_left_key,
         keys.parse_address_key,
     ):
         with pytest.raises(Corrupt):
