@@ -105,6 +105,7 @@ class World:
         scaling: Scaling = Scaling.AUTO,
         target_bytes_per_s: float | None = None,
         placement: Sequence[tuple[str, ...]] | None = None,
+        segments_min: int = 1,
     ) -> TopicName:
         """A topic with even segments, placed in turn on the brokers unless ``placement`` says where."""
         topic_name = TopicName.parse(name)
@@ -123,6 +124,7 @@ class World:
             next_segment=segments,
             created_us=0,
             target_bytes_per_s=target_bytes_per_s,
+            segments_min=segments_min,
         )
         for number, slots in enumerate(even_ranges(segments)):
             there = tuple(ids[(turn + number + place) % len(ids)] for place in range(replicas))

@@ -4,9 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
+
+settings.register_profile("untimed", deadline=None)  # how long an example takes says more about the machine
+settings.load_profile("untimed")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "created_us": topic.created_us,
         "target_bytes_per_s": topic.target_bytes_per_s,
         "target_records_per_s": topic.target_records_per_s,
+        "segments_min": topic.segments_min,
     }
 
 
@@ -99,6 +100,7 @@ def topic_from_json(data: bytes) -> Topic:
         created_us=fields.uint("created_us"),
         target_bytes_per_s=fields.optional_number("target_bytes_per_s"),
         target_records_per_s=fields.optional_number("target_records_per_s"),
+        segments_min=fields.optional_uint("segments_min") or 1,
     )
 
 

@@ -64,6 +64,8 @@ class Cluster:
     topic_target_bytes_per_s: Floats
     """(T,) of one segment: the topic's own, or the cluster's."""
     topic_target_records_per_s: Floats
+    topic_segments_min: Ints
+    """(T,) merging stops here."""
     brokers: Sequence[str]
     """B ids in ascending order. Those whose lease lives."""
     usable: Bools
@@ -127,6 +129,7 @@ class Cluster:
             topic_target_records_per_s=np.array(
                 [t.target_records_per_s or settings.segment_target_records_per_s for t in names], np.float64
             ),
+            topic_segments_min=_ints(t.segments_min for t in names),
             brokers=[b.id for b in members],
             usable=np.array([not b.draining and b.id not in suspected for b in members], np.bool_),
             draining=np.array([b.draining for b in members], np.bool_),

@@ -25,10 +25,14 @@ def plan_merges(plan: Plan, healthy: Bools) -> None:
     pressure = _pressure_of_pairs(cluster, plan.loads)
     neighbours = (cluster.topic[:-1] == cluster.topic[1:]) & (cluster.hi[:-1] == cluster.lo[1:])
     pairs: Ints = np.flatnonzero(fit[:-1] & fit[1:] & neighbours & (pressure < MERGE_BELOW))
+    settled = cluster.topic[~cluster.changing]  # those under way may be merges already
+    spare = np.bincount(settled, minlength=len(cluster.topics)) - cluster.topic_segments_min
     for lower in heaviest_first(pairs, -pressure[pairs]).tolist():
         if plan.budget <= 0:
             return
-        if plan.may_begin(lower) and not plan.taken[lower] and not plan.taken[lower + 1]:
+        topic = int(cluster.topic[lower])
+        if spare[topic] > 0 and plan.may_begin(lower) and not plan.taken[lower] and not plan.taken[lower + 1]:
+            spare[topic] -= 1
             _merge(plan, lower)
 
 

@@ -74,6 +74,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
         created_us=now_us,
         target_bytes_per_s=spec.target_bytes_per_s or None,
         target_records_per_s=spec.target_records_per_s or None,
+        segments_min=spec.segments,
     )
     segments = tuple(
         Segment(

@@ -129,6 +129,8 @@ class Topic:
     target_bytes_per_s: float | None = None
     """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
     target_records_per_s: float | None = None
+    segments_min: int = 1
+    """Merging by load stops here: as many as were asked for at the creation."""
 
     @property
     def schema_version(self) -> int:

@@ -157,6 +157,7 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         retention_bytes=topic.retention_bytes,
         target_bytes_per_s=topic.target_bytes_per_s,
         target_records_per_s=topic.target_records_per_s,
+        segments_min=topic.segments_min,
         next_segment=topic.next_segment,
         created_us=topic.created_us,
     )
@@ -176,6 +177,7 @@ def read_topic(message: types_pb2.Topic) -> Topic:
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
         target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
+        segments_min=max(1, message.segments_min),
         next_segment=message.next_segment,
         created_us=message.created_us,
     )

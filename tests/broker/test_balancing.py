@@ -138,7 +138,7 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts = await bed.cluster(3, QUICK)
-    await bed.topic(hosts[0], segments=6)
+    await bed.topic(hosts[0])
     mute = next(h for h in hosts if h is not bed.leader())
     report = Placement.report
 
@@ -147,8 +147,10 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
             report(placement, load)
 
     monkeypatch.setattr(Placement, "report", deaf)
+    for segment in range(3):
+        await hosts[0].api.split_segment(NAME, segment, None)
     await asyncio.sleep(30)
-    assert len(open_segments(bed)) == 6
+    assert len(open_segments(bed)) == 4
     with pytest.raises(Unavailable, match=f"broker {mute.address} did not report its load lately"):
         await hosts[0].api.rebalance()
     monkeypatch.undo()

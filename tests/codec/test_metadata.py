@@ -42,6 +42,7 @@ TOPICS = st.builds(
     created_us=UINTS,
     target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
     target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
+    segments_min=st.integers(1, 4096),
 )
 
 
@@ -89,6 +90,7 @@ GOLDEN_TOPIC = Topic(
     created_us=1_700_000_000_000_000,
     target_bytes_per_s=1e6,
     target_records_per_s=None,
+    segments_min=4,
 )
 GOLDEN_SEGMENT = Segment(
     topic=ORDERS,
@@ -111,7 +113,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
     assert topic_to_json(GOLDEN_TOPIC) == (
         b'{"v":1,"name":"shop/orders","uid":77,"replicas":2,"durability":"replicated","scaling":"auto","schema":"AP8=",'
         b'"retention_s":604800.0,"retention_bytes":null,"next_segment":5,"created_us":1700000000000000,'
-        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null}'
+        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null,"segments_min":4}'
     )
     assert segment_to_json(GOLDEN_SEGMENT) == (
         b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
@@ -184,8 +186,9 @@ def test_fields_that_a_newer_version_adds_are_ignored() -> None:
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
     topic = json.loads(topic_to_json(GOLDEN_TOPIC))
-    del topic["target_bytes_per_s"], topic["target_records_per_s"]
-    assert topic_from_json(json.dumps(topic).encode()) == replace(GOLDEN_TOPIC, target_bytes_per_s=None)
+    del topic["target_bytes_per_s"], topic["target_records_per_s"], topic["segments_min"]
+    older = replace(GOLDEN_TOPIC, target_bytes_per_s=None, segments_min=1)
+    assert topic_from_json(json.dumps(topic).encode()) == older
     segment = json.loads(segment_to_json(GOLDEN_SEGMENT))
     del segment["opened_us"]
     assert segment_from_json(json.dumps(segment).encode()) == replace(GOLDEN_SEGMENT, opened_us=0)

@@ -115,6 +115,15 @@ def test_neighbours_without_traffic_become_one_segment_and_no_fewer() -> None:
     assert "carry 0 B/s together, well below the target of 64 MB/s" in done[0].reason
 
 
+def test_a_topic_keeps_as_many_segments_as_it_was_made_with() -> None:
+    world = World(SETTINGS, 3)
+    world.add_topic("t/0", Traffic(0, EVEN), segments=8, segments_min=3)
+    world.age(120)
+    done = world.settle()
+    assert Counter(type(a) for a in done) == {Merge: 5}
+    assert len(world.of(TopicName("t", "0"))) == 3
+
+
 def test_young_neighbours_are_not_merged() -> None:
     world = World(SETTINGS, 3)
     world.add_topic("t/0", Traffic(0, EVEN), segments=2)

@@ -53,6 +53,7 @@ TOPICS = st.builds(
     scaling=st.sampled_from(Scaling),
     next_segment=U32,
     created_us=I64,
+    segments_min=st.integers(1, 4096),
     **OPTIONS,
 )
 RANGES = st.tuples(st.integers(0, 65_535), st.integers(1, 65_536)).filter(lambda r: r[0] < r[1])

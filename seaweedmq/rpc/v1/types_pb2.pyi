@@ -184,6 +184,7 @@ class Topic(_message.Message):
     CREATED_US_FIELD_NUMBER: _builtins.int
     TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    SEGMENTS_MIN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     uid: _builtins.int
@@ -204,6 +205,8 @@ class Topic(_message.Message):
     target_bytes_per_s: _builtins.float
     """What one segment should carry. Absent: as the cluster's settings say."""
     target_records_per_s: _builtins.float
+    segments_min: _builtins.int
+    """Merging by load stops here."""
     def __init__(
         self,
         *,
@@ -219,10 +222,11 @@ class Topic(_message.Message):
         created_us: _builtins.int = ...,
         target_bytes_per_s: _builtins.float | None = ...,
         target_records_per_s: _builtins.float | None = ...,
+        segments_min: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
