@@ -69,6 +69,8 @@ class Orphans:
         self._broken &= known
         self._not_before = {key: at for key, at in self._not_before.items() if key in known and at > now}
         self._limits = {b: limit for b, limit in self._limits.items() if not b or b in self._metadata.view.brokers}
+        if not self._placement.somebody_is_free:
+            return []  # the last brokers leave: what they had stays theirs until one comes
         orphans = self._orphans(segments)
         if not orphans and not self._replacing:
             # One repair at a time: the others stay readable and writable meanwhile.

@@ -80,9 +80,14 @@ class Placement:
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
+    @property
+    def somebody_is_free(self) -> bool:
+        """Whether there is a broker that is not being drained."""
+        return bool(self._view.brokers.keys() - self.draining)
+
     def check_somebody_is_free(self) -> None:
         """Unavailable: nobody could take a segment."""
-        if not self._view.brokers.keys() - self.draining:
+        if not self.somebody_is_free:
             raise Unavailable("every broker is being drained: it goes on when one is not")
 
     def of_successors(

@@ -63,10 +63,7 @@ class Session:
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
         loop = asyncio.get_running_loop()
-        sent = loop.time()
-        self.lease = await self._store.grant_lease(self.ttl_s)
-        self._deadline = sent + self.ttl_s
-        self._opened_at = loop.time()
+        await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)
         try:
@@ -137,14 +134,23 @@ class Session:
 
     async def _try_register(self, info: BrokerInfo) -> Entry | None:
         """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""
-        attempts = tenacity.AsyncRetrying(
+        return await self._attempts()(self._register_once, info)
+
+    def _attempts(self) -> tenacity.AsyncRetrying:
+        return tenacity.AsyncRetrying(
             sleep=asyncio.sleep,
             stop=tenacity.stop_after_attempt(REGISTER_ATTEMPTS),
             wait=jittered(self._rng, 0.05, self.ttl_s / 4),
             retry=tenacity.retry_if_exception_type(Unavailable),
             reraise=True,
         )
-        return await attempts(self._register_once, info)
+
+    async def _grant(self) -> None:
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        self.lease = await self._store.grant_lease(self.ttl_s)
+        self._deadline = sent + self.ttl_s
+        self._opened_at = loop.time()
 
     async def _register_once(self, info: BrokerInfo) -> Entry | None:
         address = address_key(info.address)
