@@ -23,7 +23,7 @@ def test_an_hour_passes_at_once() -> None:
     began = time.monotonic()
     with deterministic(1):
         assert loop.run_until_complete(sleep()) == 3_600
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 60, "an hour would be slept through"
     loop.close()
 
 
