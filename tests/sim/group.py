@@ -12,6 +12,7 @@ from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner, OwnerState
+from tests.sim.network import KEEPALIVE_TIMEOUT_S, Network
 from tests.sim.workload import connect
 from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import History, Outcome, Violation
@@ -186,8 +187,9 @@ class Group:
 class GroupNemesis:
     """What befalls members."""
 
-    def __init__(self, group: Group, rng: random.Random) -> None:
+    def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
         self._group = group
+        self._network = network
         self._rng = rng
 
     async def trouble_member(self) -> None:
@@ -203,7 +205,11 @@ class GroupNemesis:
             member.leave()
         else:
             owner = member.freeze()
-            await asyncio.sleep(self._rng.choice((0.3, 3.0, 8.0)))
+            pause_s = self._rng.choice((0.3, 3.0, 8.0))
+            await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
+            if pause_s > KEEPALIVE_TIMEOUT_S:
+                self._network.break_streams_of(owner)
+                await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
             member.thaw(owner)
 
     def heal(self) -> None:

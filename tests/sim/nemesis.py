@@ -30,7 +30,7 @@ class Nemesis:
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng: random.Random = world.rng("nemesis")
-        self.groups = GroupNemesis(world.group, world.rng("group nemesis"))
+        self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
