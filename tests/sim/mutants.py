@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import publish, sealer
+from seaweedmq.broker import changes, publish, sealer
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.core.group_progress import Progress
 from seaweedmq.core.replica import Replica
 from seaweedmq.core.sealing import Whom
 from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import SegmentState
 from seaweedmq.storage import tables
 from seaweedmq.storage.memory_converter import MemoryTableConverter
@@ -121,6 +123,44 @@ def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimStore, "sync_files", nothing)
 
 
+def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
+    """A follower keeps nothing that is committed, though only the page cache of the primary has it."""
+    on_progress = Replica.on_progress
+    patch.setattr(
+        Replica,
+        "on_progress",
+        lambda replica, epoch, committed, flushed: on_progress(replica, epoch, committed, committed),
+    )
+
+
+def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
+    """The upper one of two successors begins a slot too late."""
+    succeed = changes.succeed
+
+    def with_a_hole(*args: Any, **kwargs: Any) -> Any:
+        change = succeed(*args, **kwargs)
+        *before, last = change.segments
+        if len([s for s in change.segments if s.is_open]) < 2 or last.slots.width == 1:
+            return change
+        return replace(change, segments=(*before, replace(last, slots=KeyRange(last.slots.lo + 1, last.slots.hi))))
+
+    patch.setattr(changes, "succeed", with_a_hole)
+
+
+def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
+    """The successor of two goes on at the end of one of them, though the other got further."""
+    succeed = changes.succeed
+
+    def short(topic: Any, parents: Any, **kwargs: Any) -> Any:
+        change = succeed(topic, parents, **kwargs)
+        end = min(parent.end_offset for parent in parents)
+        return replace(
+            change, segments=tuple(replace(s, start_offset=end) if s.is_open else s for s in change.segments)
+        )
+
+    patch.setattr(changes, "succeed", short)
+
+
 def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
     """A table ends a frame before its name says."""
     add = tables._Run.add
@@ -144,6 +184,15 @@ def convert_beyond_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryTableConverter, "convert", convert_all)
 
 
+def assign_successors_early(patch: pytest.MonkeyPatch) -> None:
+    """A segment is given to a member though the group has not finished what came before it."""
+
+    def due(progress: Any) -> list[int]:
+        return [segment for segment in sorted(progress.segments) if not progress.finished(segment)]
+
+    patch.setattr(Progress, "due", due)
+
+
 MUTANTS: dict[str, Break] = {
     broken.__name__: broken
     for broken in (
@@ -157,8 +206,12 @@ MUTANTS: dict[str, Break] = {
         commit_before_fsync,
         believe_files_while_a_replica_lives,
         seal_from_files_without_fsync,
+        forget_what_is_not_fsynced,
+        forget_a_slot_at_a_split,
+        merge_where_the_shorter_one_ends,
         drop_the_last_frame_of_a_table,
         convert_beyond_the_end,
+        assign_successors_early,
     )
 }
 
@@ -178,5 +231,12 @@ DATA_RULES = {
     "sealed behind its back",
     "reader gave up",
     "files",
+    "RingIsPartitioned",
+    "LineageRises",
+    "GroupOffsetsNeverFall",
+    "group lost",
+    "group reordered",
+    "group duplicated",
+    "zombie",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""
