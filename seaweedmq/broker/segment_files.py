@@ -41,6 +41,8 @@ class OpenFile:
     """Event loop time, seconds."""
     appending: bool = False
     """A write is under way: even a complete file is not closed before it is done and fsynced."""
+    is_given_up: bool = False
+    """Its fsync failed: what was written so far is being copied elsewhere, and nothing more counts as written here."""
 
 
 class SegmentFiles:
@@ -101,7 +103,7 @@ class SegmentFiles:
         file.appending = True
         try:
             await file.writer.append(chunks)
-            if file not in self._files:
+            if file.is_given_up:
                 raise StorageFailed(f"{file.writer.path} was given up under a write: its fsync failed")
         except StorageFailed:
             await self._give_up(file, end)
@@ -211,6 +213,7 @@ class SegmentFiles:
     async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:
         """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
         file up and write what it held to another one, from memory."""
+        failed.is_given_up = True
         if self._active is failed:
             self._active = None
         if self.failure is None:

@@ -221,9 +221,10 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
     assert await stored_values(bed, 5) == values(1, 5)
 
 
+@pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
 @story
 async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
@@ -243,10 +244,16 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await asyncio.sleep(0.1)
     monkeypatch.undo()
     bed.faults.failing[StorageOp.SYNC] = "input/output error"
-    bed.faults.paths = bed.files(FileKind.LOG)[0].path
+    copying = bed.faults.hold(StorageOp.CREATE)
+    bed.faults.paths = "/log/"
+    if is_copied:
+        copying.set()
     held.set()
     await asyncio.sleep(0.1)
+    bed.faults.failing.clear()
     answered.set()
+    await asyncio.sleep(0.1)
+    copying.set()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
     again = await host.publisher()
