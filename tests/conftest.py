@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.support.etcd import running_etcd
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says more about the machine
 settings.load_profile("untimed")
+# A shell that starts us in the background has SIGINT ignored, here and in every process that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
