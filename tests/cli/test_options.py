@@ -1,5 +1,7 @@
 """How the values users type are read."""
 
+import tomllib
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -96,6 +98,7 @@ def test_settings_that_are_refused(tmp_path: Path, text: str, message: str) -> N
 def test_the_example_settings_are_the_defaults() -> None:
     example = Path(__file__).parents[2] / "deploy" / "broker.toml"
     assert read_config(example) == BrokerConfig()
+    assert tomllib.loads(example.read_text()).keys() == {field.name for field in fields(BrokerConfig)}
 
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("price", pa.decimal128(10, 2))])
