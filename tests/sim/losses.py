@@ -32,8 +32,7 @@ class Losses:
 
     def is_covered(self, process: BrokerProcess) -> bool:
         """Whether everything that was acknowledged survives the loss of this machine now."""
-        etcd = self._world.etcd
-        if self.spared or not etcd.server.is_running or etcd.server.is_frozen or etcd.lost_share:
+        if self.spared or not self._world.etcd.is_well:
             return False
         return all(self._holder(segment, process) for segment in self.at_stake(process))
 
@@ -60,7 +59,7 @@ class Losses:
             (
                 process
                 for process in self._world.processes
-                if process is not lost and process.is_well and _holds(process, segment)
+                if process is not lost and process.is_well and self._holds(process, segment)
             ),
             None,
         )
@@ -68,10 +67,9 @@ class Losses:
     def _is_open(self, topic: TopicName, segment: int) -> bool:
         return self._world.cluster.state.segments[topic][segment].is_open
 
-
-def _holds(process: BrokerProcess, segment: Segment) -> bool:
-    broker = process.broker
-    if broker is None or broker._term is None or not broker._term.session.alive():
-        return False
-    is_follower = broker.id in segment.replicas[1:]
-    return is_follower and (segment.topic, segment.id) in broker._term.followers._replicas
+    def _holds(self, process: BrokerProcess, segment: Segment) -> bool:
+        broker = process.broker
+        if broker is None or broker._term is None or not self._world.etcd.has_lease(broker._term.session.lease):
+            return False
+        is_follower = broker.id in segment.replicas[1:] and broker._term.session.alive()
+        return is_follower and (segment.topic, segment.id) in broker._term.followers._replicas

@@ -6,6 +6,7 @@ for them. A request may be lost before it is done, or its answer after.
 
 import asyncio
 import contextvars
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -29,6 +30,8 @@ class SimEtcd:
         self.latency_s_max = 0.003
         self.lost_share = 0.0
         """Requests that are lost on the way there or back."""
+        self.leases_lost_s = -math.inf
+        """When it last lost them all."""
         self.unguarded: list[str] = []
         """Writes of metadata that did not compare the leader's lock: a deposed leader could have made them."""
         self._context = contextvars.Context()
@@ -39,6 +42,20 @@ class SimEtcd:
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         """Do ``call`` as the server: the timers it starts belong to nobody."""
         return self._context.run(call, *args)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it answers every request."""
+        return self.server.is_running and not self.server.is_frozen and not self.lost_share
+
+    def has_lease(self, lease: int) -> bool:
+        """Whether the lease has not ended, whatever its holder has heard."""
+        return lease in self.server._leases
+
+    def lose_leases(self) -> None:
+        """All end now, and until they would have ended by their holders' clocks, these do not know."""
+        self.leases_lost_s = self.loop.time()
+        self.run(self.server.lose_leases)
 
     def latency_s(self) -> float:
         return self.rng.uniform(0.0001, self.latency_s_max)

@@ -9,12 +9,12 @@ import pytest
 from seaweedmq.broker import changes, publish, sealer
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.coordination.session import Session
 from seaweedmq.core.group_progress import Progress
 from seaweedmq.core.replica import Replica
 from seaweedmq.core.sealing import Whom
 from seaweedmq.core.segment_log import SegmentLog
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import SegmentState
 from seaweedmq.storage import tables
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.storage import SimStore
@@ -59,16 +59,6 @@ def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
         return replace(await sealed(service, topic, segment, opening), next_sequence=0, recent=())
 
     patch.setattr(publish.PublishService, "_sealed", forgetful)
-
-
-def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
-    """What files hold beyond the end of a sealed segment counts."""
-    recover = publish.recover_segment  # type: ignore[attr-defined]
-
-    async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
-        return await recover(store, topic, replace(segment, end_offset=None, state=SegmentState.OPEN))
-
-    patch.setattr(publish, "recover_segment", recover_all)
 
 
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
@@ -121,6 +111,24 @@ def seal_from_files_without_fsync(patch: pytest.MonkeyPatch) -> None:
         """Believe the page cache."""
 
     patch.setattr(SimStore, "sync_files", nothing)
+
+
+def do_not_look_for_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """A primary without a lease goes on though others believe its files."""
+
+    async def never(store: Any, topic: Any, uid: int, segment: int) -> bool:
+        return False
+
+    patch.setattr(SimStore, "is_fenced", never)
+
+
+def lead_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A new leader believes files though a primary may not know yet that etcd has lost its lease."""
+
+    async def at_once(session: Any) -> None:
+        """Wait for nobody's lease."""
+
+    patch.setattr(Session, "outlive_others", at_once)
 
 
 def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
@@ -199,13 +207,14 @@ MUTANTS: dict[str, Break] = {
         accept_old_epochs,
         acknowledge_before_the_follower,
         forget_sequences_at_the_seal,
-        ignore_the_end_offset,
         take_a_short_log,
         trust_a_lease_that_ran_out,
         commit_before_write,
         commit_before_fsync,
         believe_files_while_a_replica_lives,
         seal_from_files_without_fsync,
+        do_not_look_for_the_fence,
+        lead_at_once,
         forget_what_is_not_fsynced,
         forget_a_slot_at_a_split,
         merge_where_the_shorter_one_ends,

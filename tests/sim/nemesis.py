@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Durability
+from tests.sim.aimed import Aimed
 from tests.sim.group import GroupNemesis
 from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 MADE_GOOD_S_MAX = 60.0
 """Once all is well, a segment whose primary's machine was lost is sealed within this time."""
+
+FORGET_FIRST_SHARE = 0.4
+"""So many runs begin with replicas that lose etcd: it takes seconds, and publishers are to go on meanwhile."""
 
 PARTED_S = (0.2, 1.0, 4.0)
 
@@ -32,6 +37,7 @@ class Nemesis:
         self.rng: random.Random = world.rng("nemesis")
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
+        self.aimed = Aimed(world, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
@@ -40,6 +46,8 @@ class Nemesis:
         """Strike for a while, then heal everything."""
         loop = self.world.loop
         end_s = loop.time() + for_s
+        scenario = self.world.scenario
+        stored = any(topic.durability is Durability.STORED for topic in scenario.topics)
         blows: list[tuple[Blow, int]] = [
             (self.kill_broker, 6),
             (self.kill_leader, 3),
@@ -50,7 +58,11 @@ class Nemesis:
             (self.freeze_broker, 3),
             (self.part_brokers, 4),
             (self.drain_behind_the_leaders_back, 2),
-            (self.seal_behind_the_primarys_back, 8 if self.world.scenario.fences_matter else 0),
+            (self.seal_behind_the_primarys_back, 8 if scenario.fences_matter else 0),
+            (self.aimed.lose_a_writer, 12 if stored else 0),
+            (self.aimed.lose_a_writer_after_the_seal, 4),
+            (self.aimed.forget_replicas, 4 if scenario.fences_matter else 0),
+            (self.aimed.lose_all_leases, 3),
             (self.operator.reshape, 10),
             (self.groups.trouble_member, 6 if self.world.group.members else 0),
             (self.break_streams, 4),
@@ -65,12 +77,20 @@ class Nemesis:
             (self.late_news, 2),
             (self.compact_etcd, 1),
         ]
+        undisturbed = (  # they take seconds, and the next blow might spoil them
+            self.seal_behind_the_primarys_back,
+            self.aimed.lose_a_writer_after_the_seal,
+            self.aimed.forget_replicas,
+            self.aimed.lose_all_leases,
+        )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))
             (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
+            if not self.blows and scenario.fences_matter and self.rng.random() < FORGET_FIRST_SHARE:
+                blow = self.aimed.forget_replicas
             self.blows += 1
             self._pending.append(loop.create_task(blow(), name=blow.__name__))
-            if blow == self.seal_behind_the_primarys_back:  # it takes seconds, and the next blow might spoil it
+            if blow in undisturbed:
                 await asyncio.wait(self._pending[-1:])
         await self.heal()
 

@@ -47,22 +47,23 @@ def is_caught(name: str, seed: int) -> bool:
 
 
 CAUGHT_BY = {
-    "accept_old_epochs": 4,
+    "accept_old_epochs": 94,
     "acknowledge_before_the_follower": 1,
-    "forget_sequences_at_the_seal": 3,
-    "ignore_the_end_offset": 19,
-    "take_a_short_log": 6,
-    "trust_a_lease_that_ran_out": 19,
+    "forget_sequences_at_the_seal": 0,
+    "take_a_short_log": 4,
+    "trust_a_lease_that_ran_out": 3,
     "commit_before_write": 0,
-    "commit_before_fsync": 81,
+    "commit_before_fsync": 0,
     "believe_files_while_a_replica_lives": 0,
-    "seal_from_files_without_fsync": 386,
+    "seal_from_files_without_fsync": 6,
+    "do_not_look_for_the_fence": 3,
+    "lead_at_once": 3,
     "forget_what_is_not_fsynced": 164,
     "forget_a_slot_at_a_split": 1,
-    "merge_where_the_shorter_one_ends": 0,
+    "merge_where_the_shorter_one_ends": 28,
     "drop_the_last_frame_of_a_table": 0,
-    "convert_beyond_the_end": 19,
-    "assign_successors_early": 5,
+    "convert_beyond_the_end": 3,
+    "assign_successors_early": 17,
 }
 """The seed, of the first 500, that caught each variant last. When the code changes it may be another one: then the
 test looks for it, and says so."""

@@ -28,6 +28,8 @@ class InsideWatch:
         self._world = world
         self._committed: dict[Key, int] = {}
         """The highest offset below which a primary said that all is committed."""
+        self._seen: dict[Key, dict[OpenSegment, None]] = {}
+        """Primaries of a segment, also those that ended: they may have committed something after the last sample."""
         self._told: dict[tuple[str, str], None] = {}
 
     @property
@@ -48,7 +50,9 @@ class InsideWatch:
                 if owned_key == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
         leaders = [broker.id for broker in brokers if broker._term is not None and broker._term.leader.leading]
-        if len(leaders) > 1:
+        world = self._world
+        are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
+        if len(leaders) > 1 and are_known:  # who has not heard that its lease is lost is kept from harm by its lock
             self._tell("one leader", f"{leaders} lead at the same time, each by its lock")
 
     def is_committed(self, topic: TopicName, segment: int, offset: int) -> bool:
@@ -58,7 +62,8 @@ class InsideWatch:
             return True
         if offset >= self._committed.get((topic, segment), 0):
             self.sample()
-        return offset < self._committed.get((topic, segment), 0)
+        ended = (owned.log.committed for owned in self._seen.get((topic, segment), ()))
+        return offset < max(self._committed.get((topic, segment), 0), *ended, 0)
 
     def on_sealed(self, segment: Segment, epoch_before: int) -> None:
         """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
@@ -84,6 +89,7 @@ class InsideWatch:
 
     def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
         log = owned.log
+        self._seen.setdefault(key, {})[owned] = None
         self._committed[key] = max(self._committed.get(key, 0), log.committed)
         end = self._sealed_end(*key)
         if end is not None and log.committed > end:

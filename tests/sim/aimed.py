@@ -1,0 +1,186 @@
+"""Blows at the moment at which they hurt most: what chance alone hits too rarely to prove anything."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from seaweedmq.codec import keys
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Durability, TopicName
+from tests.sim.losses import Losses
+from tests.sim.process import BrokerProcess
+
+if TYPE_CHECKING:
+    from seaweedmq.broker.segment import OpenSegment
+    from tests.sim.world import World
+
+LOOK_AGAIN_S = 0.001
+MOMENT_S_MAX = 1.0
+"""How long the right moment is waited for."""
+SEALED_S_MAX = 8.0
+ANSWER_S_MAX = 0.006
+"""An acknowledgement travels this long, and most fsyncs take longer."""
+FRESH_LEASE_SHARE = 0.8
+"""What is left of a lease that was renewed just now."""
+
+
+class Aimed:
+    """Looks into brokers to find the moment. The code under test is only read."""
+
+    def __init__(self, world: "World", losses: Losses) -> None:
+        self._world = world
+        self._losses = losses
+        self._rng = world.rng("aimed")
+        self._stored = {TopicName.parse(t.name) for t in world.scenario.topics if t.durability is Durability.STORED}
+
+    async def lose_a_writer(self) -> None:
+        """The power goes when something of a ``stored`` topic is written and not fsynced."""
+        found = await self._moment(lambda segment: segment.topic in self._stored and self._has_unsynced(segment))
+        if found is None:
+            return
+        await asyncio.sleep(self._rng.uniform(0, ANSWER_S_MAX))
+        lost = self._running(found) if self._world.scenario.machines_fail else self._running(found)[:1]
+        if not lost or not all(self._losses.is_covered(process) for process in lost):
+            return
+        for process in lost:
+            self._losses.lose(process)
+        await self._start_again(lost)
+
+    async def lose_a_writer_after_the_seal(self) -> None:
+        """What a dead writer left unsynced is counted by whoever seals from its files; then its machine goes, too."""
+        found = await self._moment(self._has_unsynced)
+        if found is None:
+            return
+        self._note(f"has {found} sealed from its files, and loses the machine of its writer then")
+        dead = self._running(found)
+        writer = dead[0]
+        for process in dead:
+            process.kill(machine=False)
+        await self._start_again(dead)
+        if not await self._until(lambda: not self._current(found).is_open, SEALED_S_MAX):
+            return
+        if writer.is_running and self._losses.is_covered(writer):
+            self._losses.lose(writer)
+            await self._start_again([writer])
+
+    async def forget_replicas(self) -> None:
+        """All replicas of a segment lose their leases, and the leader; they go on with each other and publishers."""
+        leader = self._leader()
+        found = await self._moment(lambda segment: len(segment.replicas) > 1 and self._is_apart(segment, leader))
+        replicas = self._well(found)
+        if leader is None or not replicas:
+            return
+        self._note(f"{found} is forgotten: cuts {[p.name for p in replicas]} off from etcd and from {leader.name}")
+        network = self._world.network
+        pairs = [pair for p in replicas for pair in ((p.name, leader.name), (leader.name, p.name))]
+        for one, other in pairs:
+            network.cut(one, other)
+        with self._without_etcd(replicas):
+            await asyncio.sleep(self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5))
+        for one, other in pairs:
+            network.join(one, other)
+
+    async def lose_all_leases(self) -> None:
+        """Etcd loses its table of leases; the replicas of a segment do not hear of it, and another broker is new."""
+        world = self._world
+        ttl_s = world.scenario.broker.lease_ttl_s
+        found = await self._moment(self._has_fresh_lease)
+        replicas = self._well(found)
+        if self._losses.spared or not world.etcd.is_well:
+            return
+        others = [p for p in world.processes if p.is_well and p not in replicas]
+        self._note(f"etcd loses all leases, and {[p.name for p in replicas]} do not hear of it")
+        with self._without_etcd(replicas):
+            world.etcd.lose_leases()
+            for process in others:
+                process.kill(machine=False)
+                process.start()
+            await asyncio.sleep(ttl_s + self._rng.uniform(0, 1))
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    async def _moment(self, is_right: Callable[[Segment], bool]) -> Segment | None:
+        """A segment for which ``is_right`` comes true soon, while all its replicas are well and nothing is spared."""
+        found: list[Segment] = []
+
+        def look() -> bool:
+            if not self._losses.spared:
+                found[:] = [s for s in self._open_segments() if self._well(s) and is_right(s)]
+            return bool(found)
+
+        return self._rng.choice(found) if await self._until(look, MOMENT_S_MAX) else None
+
+    async def _until(self, is_so: Callable[[], bool], for_s: float) -> bool:
+        end_s = self._world.loop.time() + for_s
+        while not is_so():  # time is virtual
+            if self._world.loop.time() >= end_s:
+                return False
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return True
+
+    def _open_segments(self) -> list[Segment]:
+        segments = self._world.cluster.state.segments.values()
+        return [s for numbered in segments for s in numbered.values() if s.is_open]
+
+    def _current(self, segment: Segment) -> Segment:
+        return self._world.cluster.state.segments[segment.topic][segment.id]
+
+    def _well(self, segment: Segment | None) -> list[BrokerProcess]:
+        """The processes of its replicas, the primary's first; none unless all are well."""
+        if segment is None:
+            return []
+        replicas = self._running(segment)
+        complete = len(replicas) == len(segment.replicas) and all(process.is_well for process in replicas)
+        return replicas if complete else []
+
+    def _running(self, segment: Segment) -> list[BrokerProcess]:
+        running = {p.broker.id: p for p in self._world.processes if p.is_running and p.broker}
+        return [running[replica] for replica in segment.replicas if replica in running]
+
+    def _leader(self) -> BrokerProcess | None:
+        lock = self._world.etcd.server.get(keys.LEADER)
+        running = {p.broker.id: p for p in self._world.processes if p.is_running and p.broker}
+        return None if lock is None else running.get(lock.value.decode())
+
+    def _owned(self, segment: Segment) -> "OpenSegment | None":
+        broker = self._running(segment)[0].broker
+        return None if broker is None else broker._owned.get((segment.topic, segment.id))
+
+    def _has_unsynced(self, segment: Segment) -> bool:
+        owned = self._owned(segment)
+        return owned is not None and owned.log.written > owned.log.flushed
+
+    def _is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
+        """Whether it is in use, and led by none of its replicas."""
+        owned = self._owned(segment)
+        return leader not in self._running(segment) and owned is not None and owned.log.end > segment.start_offset
+
+    def _has_fresh_lease(self, segment: Segment) -> bool:
+        broker = self._running(segment)[0].broker
+        if broker is None or broker._term is None or not self._owned(segment):
+            return False
+        session = broker._term.session
+        return session.deadline - self._world.loop.time() > FRESH_LEASE_SHARE * session.ttl_s
+
+    # --- striking ---------------------------------------------------------------------------------------------------
+
+    def _note(self, what: str) -> None:
+        self._world.note("nemesis", what)
+
+    @contextmanager
+    def _without_etcd(self, processes: list[BrokerProcess]) -> Iterator[None]:
+        metas = [process.meta for process in processes]
+        for meta in metas:
+            meta.is_cut_off = True
+        try:
+            yield
+        finally:
+            for meta in metas:
+                meta.is_cut_off = False
+
+    async def _start_again(self, processes: list[BrokerProcess]) -> None:
+        await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.3)))
+        for process in processes:
+            if not process.is_running:
+                process.start()
