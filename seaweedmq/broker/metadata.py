@@ -34,8 +34,9 @@ class Metadata:
 
     @property
     def leading(self) -> bool:
-        """Whether this broker surely leads now."""
-        return self._election.revision is not None
+        """Whether this broker surely leads now, and has heard of all that was there when it was elected."""
+        elected = self._election.revision
+        return elected is not None and self.view.revision >= elected
 
     def topic(self, name: TopicName) -> Topic:
         """NotFound."""

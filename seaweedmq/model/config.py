@@ -42,7 +42,7 @@ class BrokerConfig:
     segment_target_bytes_per_s: float = 64_000_000.0
     """What one segment of a topic with ``scaling=auto`` should carry, unless the topic says otherwise: about a tenth of
     what one broker process moves. Twice as much is split, much less is merged with its neighbour."""
-    segment_target_records_per_s: float = 500_000.0
+    segment_target_records_per_s: float = 1_000_000.0
     balance_interval_s: float = 1.0
     """How often the leader considers splits, merges and moves."""
     split_after_s: float = 2.0
