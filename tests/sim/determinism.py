@@ -73,7 +73,7 @@ def deterministic(seed: int) -> Iterator[None]:
         (random, "_urandom", _forbidden("random.SystemRandom", random._urandom)),  # type: ignore[attr-defined]
     ]
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    state, hook, collecting = random.getstate(), sys.unraisablehook, gc.isenabled()
+    state, collecting = random.getstate(), gc.isenabled()
     random.seed(seed)
     gc.disable()
     for owner, name, value in patches:
@@ -85,8 +85,18 @@ def deterministic(seed: int) -> Iterator[None]:
             setattr(owner, name, value)
         random.setstate(state)
         # Coroutines of killed processes are closed here, long after the loop: what their ``finally`` does is void.
-        sys.unraisablehook = lambda unraisable: None
-        gc.collect()
-        sys.unraisablehook = hook
+        with nobody_told():
+            gc.collect()
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def nobody_told() -> Iterator[None]:
+    """Errors that nobody can catch, in coroutines that are closed because nobody refers to them, are not reported."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook

@@ -15,6 +15,7 @@ from seaweedmq.core.replica import Replica
 from seaweedmq.core.sealing import Whom
 from seaweedmq.core.segment_log import SegmentLog
 from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import SegmentState
 from seaweedmq.storage import tables
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.storage import SimStore
@@ -59,6 +60,16 @@ def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
         return replace(await sealed(service, topic, segment, opening), next_sequence=0, recent=())
 
     patch.setattr(publish.PublishService, "_sealed", forgetful)
+
+
+def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
+    """What files hold beyond the end of a sealed segment counts."""
+    recover = publish.recover_segment  # type: ignore[attr-defined]
+
+    async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
+        return await recover(store, topic, replace(segment, end_offset=None, state=SegmentState.OPEN))
+
+    patch.setattr(publish, "recover_segment", recover_all)
 
 
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
@@ -207,6 +218,7 @@ MUTANTS: dict[str, Break] = {
         accept_old_epochs,
         acknowledge_before_the_follower,
         forget_sequences_at_the_seal,
+        ignore_the_end_offset,
         take_a_short_log,
         trust_a_lease_that_ran_out,
         commit_before_write,

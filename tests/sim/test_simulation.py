@@ -50,6 +50,7 @@ CAUGHT_BY = {
     "accept_old_epochs": 94,
     "acknowledge_before_the_follower": 1,
     "forget_sequences_at_the_seal": 0,
+    "ignore_the_end_offset": 241,
     "take_a_short_log": 4,
     "trust_a_lease_that_ran_out": 3,
     "commit_before_write": 0,

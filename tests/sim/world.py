@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import hashlib
 import logging
 import random
@@ -16,7 +17,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
-from tests.sim.determinism import WALL_START_US, deterministic
+from tests.sim.determinism import WALL_START_US, deterministic, nobody_told
 from tests.sim.files import Record, TopicFiles
 from tests.sim.group import Group
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
@@ -288,12 +289,19 @@ def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Calla
     with deterministic(seed):
         world = World(seed, scenario or Scenario.of(seed), broker_class)
         try:
-            with _logging_into(world):
-                world.loop.run_until_complete(world.run())
-        except (SimError, SeaweedMQError, TimeoutError) as error:
-            world.violations.append(Violation("the run broke off", f"{error!r}; {place_of(error)}"))
-            world.note("sim", f"broke off, waiting: {world.loop.describe_pending()}")
-        try:
-            return world.collect()
+            return _play(world)
         finally:
-            world.loop.close()
+            with nobody_told():  # what killed processes would still do when their coroutines are closed is void
+                world.loop.close()
+                del world
+                gc.collect()
+
+
+def _play(world: World) -> Report:
+    try:
+        with _logging_into(world):
+            world.loop.run_until_complete(world.run())
+    except (SimError, SeaweedMQError, TimeoutError) as error:
+        world.violations.append(Violation("the run broke off", f"{error!r}; {place_of(error)}"))
+        world.note("sim", f"broke off, waiting: {world.loop.describe_pending()}")
+    return world.collect()
