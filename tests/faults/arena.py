@@ -1,6 +1,7 @@
 """Where faults happen, and who may be hurt."""
 
 import random
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -25,6 +26,16 @@ class Arena:
     """Roles that nobody had, so that somebody else was hurt."""
     changes: int = 0
     """Splits, merges and moves that were made."""
+
+    async def terminate(self, node: Node) -> None:
+        """SIGTERM, and wait for the end: in good order, unless another fault's SIGKILL was faster."""
+        try:
+            status = await self.cluster.terminate(node)
+        except TimeoutError:
+            self.exits.append(f"{node} does not end on SIGTERM: {self.cluster.log_end(node)}")
+            return
+        if status not in (0, -signal.SIGKILL):
+            self.exits.append(f"{node} ended with {status} after SIGTERM: {self.cluster.log_end(node)}")
 
     async def victim(self, what: str, place: int, *, leader: bool | None = None) -> Node:
         """Who has this role, see ``some``; any broker if nobody has it."""

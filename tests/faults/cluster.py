@@ -21,7 +21,8 @@ from tests.faults.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 60.0
+"""Longer than a broker waits for anything on its way out, one thing after another."""
 LOOK_S = 0.05
 SETTINGS = {
     "log_roll_age_s": 4.0,
@@ -38,6 +39,8 @@ class Node:
         self.index = index
         self.etcd = etcd
         self.process: asyncio.subprocess.Process | None = None
+        self.starting = asyncio.Lock()
+        """Faults that strike together start what they ended, and may mean the same place: one process runs there."""
         self.is_frozen = False
         self.log_position = 0
         """What ``Cluster.tracebacks`` has looked at."""
@@ -75,6 +78,9 @@ class Cluster:
         self.network = network
         self.lease_ttl_s = lease_ttl_s
         self.etcd = LocalEtcd(directory / "etcd", fsync=False)
+        self.etcd_turn = asyncio.Lock()
+        """Whoever ends or stops etcd mends it before the next one may: there is one etcd, and what does not run can not
+        be stopped."""
         self.nodes: list[Node] = []
         self._brokers = brokers
         self._settings = {**SETTINGS, **(settings or {})}
@@ -120,8 +126,11 @@ class Cluster:
 
     async def start(self, node: Node) -> None:
         """Start a broker on this place, if none runs there."""
-        if node.pid is not None:
-            return
+        async with node.starting:
+            if node.pid is None:
+                await self._spawn(node)
+
+    async def _spawn(self, node: Node) -> None:
         program = "tests.faults.quota_broker" if self.quota else "seaweedmq.cli.main"
         command = [*self.network.command(node.index), sys.executable, "-m", program, "broker"]
         command += ["--etcd", node.etcd.address, "--storage", str(self.storage)]
@@ -172,6 +181,11 @@ class Cluster:
         by_pid = {node.pid: node for node in self.nodes if node.pid is not None}
         infos = [broker_from_json(entry.value) for entry in found.entries]
         return {info.id: by_pid[info.pid] for info in infos if info.pid in by_pid}
+
+    async def ghosts(self) -> list[str]:
+        """Registered brokers that no lease will ever end: nobody would look after their segments."""
+        found = await self.meta.list(keys.BROKERS)
+        return [entry.key for entry in found.entries if not entry.lease]
 
     async def leader(self) -> Node | None:
         """Who holds the lock."""

@@ -101,6 +101,7 @@ async def play(
             await restore(cluster)
             await workload.until_flowing()
             outcome.violations = await workload.finish()
+            outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
         except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
             outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
             outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]

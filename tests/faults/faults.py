@@ -15,12 +15,15 @@ from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
 from tests.faults.cluster import Cluster, Node
 from tests.faults.quota_broker import FILLER
+from tests.faults.recreate import recreate
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
 KEEPALIVE_S = 2.0
 """Until a broker notices that a peer is frozen."""
 FILL_BYTES = 1 << 20
+REJOINING_S = 0.05
+"""A broker that wakes up without its lease is back as somebody new within this time, or a little more."""
 
 
 # --- killed processes -------------------------------------------------------------------------------------------------
@@ -60,6 +63,13 @@ async def kill_all(arena: Arena) -> None:
     """SIGKILL of all brokers at once."""
     nodes = [node for node in arena.cluster.nodes if node.pid is not None]
     await _kill(arena, nodes, "all brokers", down_s=arena.rng.uniform(0, 1))
+
+
+async def kill_all_but_one(arena: Arena) -> None:
+    """SIGKILL of all brokers at once, but for one."""
+    left = arena.some_node()
+    nodes = [node for node in arena.cluster.nodes if node.pid is not None and node is not left]
+    await _kill(arena, nodes, f"all brokers but {left}", down_s=arena.rng.uniform(0, 3))
 
 
 async def torn_write(arena: Arena) -> None:
@@ -124,6 +134,19 @@ async def freeze_follower(arena: Arena) -> None:
 async def freeze_leader(arena: Arena) -> None:
     """SIGSTOP of the leader for longer than its lease."""
     await _freeze(arena, await arena.leading(), "the leader")
+
+
+async def terminate_rejoining(arena: Arena) -> None:
+    """SIGSTOP for longer than the lease, SIGCONT, and SIGTERM while the broker is coming back as somebody new."""
+    node = await arena.victim("a primary", 0)
+    process = node.process
+    await _freeze(arena, node, "a primary")
+    after_s = arena.rng.uniform(0, REJOINING_S)
+    await asyncio.sleep(after_s)
+    if node.process is process and node.pid is not None:  # or another fault has ended it meanwhile
+        arena.say(f"SIGTERM of {node} {after_s * 1e3:.0f} ms later")
+        await arena.terminate(node)
+    await arena.cluster.start(node)
 
 
 # --- network ----------------------------------------------------------------------------------------------------------
@@ -202,20 +225,22 @@ async def _cut_etcd(arena: Arena, node: Node, *, there: bool, back: bool) -> Non
 
 async def kill_etcd(arena: Arena) -> None:
     """SIGKILL of etcd, and a restart on the same data."""
-    arena.say("SIGKILL of etcd")
-    await arena.cluster.etcd.kill()
-    await _hold(arena)
-    await arena.cluster.etcd.start()
-    arena.say("etcd runs again")
+    async with arena.cluster.etcd_turn:
+        arena.say("SIGKILL of etcd")
+        await arena.cluster.etcd.kill()
+        await _hold(arena)
+        await arena.cluster.etcd.start()
+        arena.say("etcd runs again")
 
 
 async def freeze_etcd(arena: Arena) -> None:
     """SIGSTOP of etcd, and SIGCONT."""
-    arena.say("SIGSTOP of etcd")
-    arena.cluster.etcd.freeze()
-    await _hold(arena)
-    arena.cluster.etcd.thaw()
-    arena.say("SIGCONT of etcd")
+    async with arena.cluster.etcd_turn:
+        arena.say("SIGSTOP of etcd")
+        arena.cluster.etcd.freeze()
+        await _hold(arena)
+        arena.cluster.etcd.thaw()
+        arena.say("SIGCONT of etcd")
 
 
 # --- storage ----------------------------------------------------------------------------------------------------------
@@ -280,9 +305,7 @@ async def rolling_restart(arena: Arena) -> None:
         if node.pid is None:
             continue
         arena.say(f"SIGTERM of {node}")
-        status = await arena.cluster.terminate(node)
-        if status != 0:
-            arena.exits.append(f"{node} ended with {status} after SIGTERM: {arena.cluster.log_end(node)}")
+        await arena.terminate(node)
         await arena.cluster.start(node)
         await arena.cluster.until_ready()
     arena.say("every broker was restarted")
@@ -297,20 +320,18 @@ async def drain(arena: Arena) -> None:
     for topic in arena.topics:
         if node in await arena.cluster.replicas(topic, 0) + await arena.cluster.replicas(topic, 1):
             arena.exits.append(f"{node} was drained and still has segments of {topic}")
-    status = await arena.cluster.terminate(node)
-    if status != 0:
-        arena.exits.append(f"{node} ended with {status} after SIGTERM: {arena.cluster.log_end(node)}")
+    await arena.terminate(node)
     await arena.cluster.start(node)
 
 
 FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
-        *(kill_primary, kill_follower, kill_leader, kill_all, torn_write),
-        *(freeze_primary, freeze_follower, freeze_leader),
+        *(kill_primary, kill_follower, kill_leader, kill_all, kill_all_but_one, torn_write),
+        *(freeze_primary, freeze_follower, freeze_leader, terminate_rejoining),
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
         *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
-        *(split, merge, move, kill_member, freeze_member),
+        *(split, merge, move, recreate, kill_member, freeze_member),
     )
 }
 ALONE = (rolling_restart, drain)
