@@ -17,6 +17,7 @@ LIFE_S_MAX = 0.8
 PAUSE_S_MAX = 0.004
 """Between two records."""
 KEYS = 5
+BEGIN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
 CLIENT = ClientConfig(admin_timeout_s=30.0, delivery_timeout_s=60.0, close_timeout_s=60.0)
 
@@ -30,6 +31,8 @@ class Life:
     number: int
     acked: set[bytes] = field(default_factory=set)
     sent: int = 0
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something is acknowledged: the publisher has seen this life, not the next one."""
 
     def value(self) -> bytes:
         """Of the next record."""
@@ -51,6 +54,7 @@ class Life:
     def _note(self, done: "Future[aio.Receipt]", value: bytes) -> None:
         if done.exception() is None:
             self.acked.add(value)
+            self.begun.set()
 
 
 async def recreate(arena: Arena) -> None:
@@ -62,9 +66,11 @@ async def recreate(arena: Arena) -> None:
             for number in range(LIVES):
                 life = Life(number)
                 await _create(client, topic, replicas=arena.rng.choice((1, 2)))
-                publishing.append(asyncio.create_task(life.publish(client, topic, arena), name=f"life {number}"))
+                sending = asyncio.create_task(life.publish(client, topic, arena), name=f"life {number}")
+                publishing.append(sending)
                 publishing.append(asyncio.create_task(_read(client, topic, arena), name=f"reader of life {number}"))
                 await asyncio.sleep(arena.rng.uniform(0, LIFE_S_MAX))
+                await _begin(life, sending)
                 if number < LIVES - 1:
                     await _gone(client.admin.delete_topic(topic))
             await _judge(client, topic, life, arena)
@@ -74,6 +80,16 @@ async def recreate(arena: Arena) -> None:
             await asyncio.gather(*publishing, return_exceptions=True)
         await _gone(client.admin.delete_topic(topic))
     arena.say(f"{topic} was created {LIVES} times")
+
+
+async def _begin(life: Life, sending: "asyncio.Task[None]") -> None:
+    """Once something is acknowledged; a publisher that has nothing yet could begin in the next life, and is stopped."""
+    try:
+        async with asyncio.timeout(BEGIN_TIMEOUT_S):
+            await life.begun.wait()
+    except TimeoutError:
+        sending.cancel()
+        await asyncio.wait({sending})
 
 
 async def _create(client: aio.Client, topic: str, replicas: int) -> None:
