@@ -83,20 +83,16 @@ class Aimed:
             network.join(one, other)
 
     async def stop_while_rejoining(self) -> None:
-        """SIGTERM, or a drain, for a broker that has just heard that its lease is gone."""
+        """SIGTERM, for a broker that was frozen beyond its lease and has just heard that it is gone."""
         world = self._world
         process = self._rng.choice(world.processes)
         broker = process.broker
-        if not process.is_well or broker is None or broker._term is None or not world.etcd.is_well:
+        if self._losses.spared or not process.is_well or broker is None or broker._term is None:
             return
-        if self._losses.spared:
-            return
-        owner, session = process.owner, broker._term.session
-        self._note(f"ends the lease of {owner.name}")
-        world.etcd.run(world.etcd.server.expire_lease, session.lease)
-        if not await self._until(
-            lambda: session.lost.is_set() or process.owner is not owner, world.scenario.broker.lease_ttl_s
-        ):
+        owner, session = process.freeze(), broker._term.session
+        await asyncio.sleep(world.scenario.broker.lease_ttl_s + self._rng.uniform(0, 0.3))
+        process.thaw(owner)
+        if not await self._until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
             return
         await asyncio.sleep(self._rng.choice((0.0, self._rng.uniform(0, 0.01), self._rng.uniform(0, 0.1))))
         if process.owner is owner and process.is_running:

@@ -1,7 +1,7 @@
 """A topic that is deleted and created again: what one life of it was told must never show up in the next one.
 
-Every life has a publisher of its own, which goes on sending when it is over, and a reader. Only the last life is read to
-its end.
+Every life has a publisher of its own, which goes on sending when it is over, and a reader. Only the last life is read
+to its end.
 """
 
 import asyncio
