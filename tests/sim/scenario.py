@@ -43,6 +43,18 @@ class LivesPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionPlan:
+    """A topic that gets plain records and tables from the beginning."""
+
+    topic: TopicPlan
+    sends: int
+    """Of each of the two publishers, one after another."""
+    starts_s_max: float
+    pause_s_max: float
+    config: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Everything that is decided before the run begins."""
 
@@ -56,6 +68,7 @@ class Scenario:
     dawdlers: int
     """Subscribers of the first topic that stop reading every now and then."""
     lives: LivesPlan | None
+    adoption: AdoptionPlan | None
     group_members: int
     """Of a group that reads the first topic; 0: there is none."""
     chaos_s: float
@@ -69,8 +82,8 @@ class Scenario:
 
     @property
     def all_topics(self) -> tuple[TopicPlan, ...]:
-        """Also the one that is created again and again."""
-        return self.topics if self.lives is None else (*self.topics, self.lives.topic)
+        """Also those with a story of their own."""
+        return (*self.topics, *(plan.topic for plan in (self.lives, self.adoption) if plan is not None))
 
     @property
     def fences_matter(self) -> bool:
@@ -115,6 +128,7 @@ class Scenario:
             subscriber=_client_config(rng),
             dawdlers=users_rng.choice((0, 0, 1, 3)),
             lives=_lives_plan(users_rng, brokers, chaos_s, machines_fail) if users_rng.random() < 0.3 else None,
+            adoption=_adoption_plan(users_rng, brokers, machines_fail) if users_rng.random() < 0.15 else None,
             group_members=group_rng.choice((0, 0, 1, 2, 3)),
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
@@ -207,14 +221,28 @@ def _visitor_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -> 
 def _lives_plan(rng: random.Random, brokers: int, chaos_s: float, machines_fail: bool) -> LivesPlan:
     lives = rng.choice((2, 3, 5))
     return LivesPlan(
-        topic=TopicPlan(
-            name="sim/lives",
-            segments=rng.choice((1, 2)),
-            durability=Durability.STORED if machines_fail else rng.choice(tuple(Durability)),
-            replicas=min(rng.choice((1, 2, 2)), brokers),
-        ),
+        topic=_own_topic(rng, "sim/lives", brokers, machines_fail),
         lives=lives,
         life_s_max=chaos_s / lives,
         records=rng.choice((5, 20)),
         config=_client_config(rng),
+    )
+
+
+def _adoption_plan(rng: random.Random, brokers: int, machines_fail: bool) -> AdoptionPlan:
+    return AdoptionPlan(
+        topic=_own_topic(rng, "sim/adoption", brokers, machines_fail),
+        sends=rng.choice((1, 3)),
+        starts_s_max=rng.choice((0.005, 0.05, 1.0)),
+        pause_s_max=rng.choice((0.0, 0.5)),
+        config=_client_config(rng),
+    )
+
+
+def _own_topic(rng: random.Random, name: str, brokers: int, machines_fail: bool) -> TopicPlan:
+    return TopicPlan(
+        name=name,
+        segments=rng.choice((1, 2)),
+        durability=Durability.STORED if machines_fail else rng.choice(tuple(Durability)),
+        replicas=min(rng.choice((1, 2, 2)), brokers),
     )

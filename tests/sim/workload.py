@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
@@ -15,6 +15,7 @@ from tests.support.history import History, Outcome, Polled, Sent, Violation
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+OPEN_AGAIN_S = 0.5
 DAWDLING_SHARE = 0.1
 """Of the records after which a slow reader stops for a while."""
 
@@ -50,9 +51,9 @@ class Publisher:
         """Send everything; return when each record has its outcome."""
         plan = self.plan
         await asyncio.sleep(plan.starts_s)
-        client = await connect(self.world, self.owner, plan.config)
+        client, publisher = await self._opened()
         outcomes: list[asyncio.Task[None]] = []
-        async with client, client.publisher(plan.topic) as publisher:
+        try:
             for number in range(plan.records):
                 key = f"{plan.name}-key-{self.rng.randrange(plan.keys)}".encode()
                 sent = await publisher.send(self.value(number), key=key)
@@ -60,7 +61,20 @@ class Publisher:
                 if plan.pause_s_max:
                     await asyncio.sleep(self.rng.uniform(0, plan.pause_s_max))
             await asyncio.gather(*outcomes)
+        finally:
+            await publisher.close()
+            await client.close()
         self.world.note(plan.name, "has an outcome for every record")
+
+    async def _opened(self) -> tuple[Any, Any]:
+        """A client with a publisher; whoever comes in the middle of an outage tries again."""
+        while True:
+            try:
+                client = await connect(self.world, self.owner, self.plan.config)
+                return client, await client.publisher(self.plan.topic)
+            except Unavailable as error:
+                self.world.note(self.plan.name, f"can not begin: {error}")
+                await asyncio.sleep(OPEN_AGAIN_S)
 
     async def _note(self, number: int, key: bytes, sent: Any) -> None:
         value = self.value(number)

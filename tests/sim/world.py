@@ -16,6 +16,7 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
+from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic, nobody_told
 from tests.sim.files import Record, TopicFiles
@@ -96,6 +97,7 @@ class World:
         ]
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
+        self.adoption = None if scenario.adoption is None else Adoption(self, scenario.adoption)
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
 
@@ -126,11 +128,14 @@ class World:
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
         following = [self.network.spawn(s.owner, s.run(), s.name) for s in (*self.subscribers, *self.dawdlers)]
+        adopting = None if self.adoption is None else self.loop.create_task(self.adoption.run(), name="adoption")
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
         grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
+        if self.adoption is not None and adopting is not None:
+            await self._settle(f"publishers of {self.adoption.name} finish", adopting)
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
@@ -158,7 +163,8 @@ class World:
     async def _create_topics(self) -> None:
         client = await connect(self, Owner("admin"), self.scenario.subscriber)
         async with client:
-            for topic in self.scenario.topics:
+            adoption = () if self.scenario.adoption is None else (self.scenario.adoption.topic,)
+            for topic in (*self.scenario.topics, *adoption):
                 await self._create(client, topic)
                 self.note(
                     "admin",
@@ -198,6 +204,9 @@ class World:
             await self._settle(f"{name} reads {topic.name} to its end", reading)
         if self.lives is not None:
             await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
+        if self.adoption is not None:
+            reading = self.adoption.read(f"{name} of adoption")
+            await self._settle(f"{name} reads {self.adoption.name} to its end", reading)
 
     async def _be_served(self) -> None:
         """After the last fault every open segment is soon served by its primary."""
@@ -248,6 +257,8 @@ class World:
             for reader in complete:
                 self.violations += content_fits_lineage(history, segments, reader)
             self._judge_files(topic.name, history.polled_by(complete[-1]))
+        if self.adoption is not None:
+            self.violations += self.adoption.violations()
         if self.lives is not None:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
