@@ -32,7 +32,8 @@ class Aimed:
         self._world = world
         self._losses = losses
         self._rng = world.rng("aimed")
-        self._stored = {TopicName.parse(t.name) for t in world.scenario.topics if t.durability is Durability.STORED}
+        topics = world.scenario.all_topics
+        self._stored = {TopicName.parse(t.name) for t in topics if t.durability is Durability.STORED}
 
     async def lose_a_writer(self) -> None:
         """The power goes when something of a ``stored`` topic is written and not fsynced."""
@@ -58,7 +59,7 @@ class Aimed:
         for process in dead:
             process.kill(machine=False)
         await self._start_again(dead)
-        if not await self._until(lambda: not self._current(found).is_open, SEALED_S_MAX):
+        if not await self._until(lambda: self._is_over(found), SEALED_S_MAX):
             return
         if writer.is_running and self._losses.is_covered(writer):
             self._losses.lose(writer)
@@ -80,6 +81,22 @@ class Aimed:
             await asyncio.sleep(self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5))
         for one, other in pairs:
             network.join(one, other)
+
+    async def stop_while_rejoining(self) -> None:
+        """SIGTERM, for a broker that was frozen beyond its lease and has just heard that it is gone."""
+        world = self._world
+        process = self._rng.choice(world.processes)
+        broker = process.broker
+        if self._losses.spared or not process.is_well or broker is None or broker._term is None:
+            return
+        owner, session = process.freeze(), broker._term.session
+        await asyncio.sleep(world.scenario.broker.lease_ttl_s + self._rng.uniform(0, 0.3))
+        process.thaw(owner)
+        if not await self._until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
+            return
+        await asyncio.sleep(self._rng.choice((0.0, self._rng.uniform(0, 0.01), self._rng.uniform(0, 0.1))))
+        if process.owner is owner and process.is_running:
+            process.request_stop()
 
     async def lose_all_leases(self) -> None:
         """Etcd loses its table of leases; the replicas of a segment do not hear of it, and another broker is new."""
@@ -123,8 +140,9 @@ class Aimed:
         segments = self._world.cluster.state.segments.values()
         return [s for numbered in segments for s in numbered.values() if s.is_open]
 
-    def _current(self, segment: Segment) -> Segment:
-        return self._world.cluster.state.segments[segment.topic][segment.id]
+    def _is_over(self, segment: Segment) -> bool:
+        current = self._world.cluster.state.segments.get(segment.topic, {}).get(segment.id)
+        return current is None or not current.is_open
 
     def _well(self, segment: Segment | None) -> list[BrokerProcess]:
         """The processes of its replicas, the primary's first; none unless all are well."""

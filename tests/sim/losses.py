@@ -20,7 +20,8 @@ class Losses:
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self._stored = {TopicName.parse(t.name) for t in world.scenario.topics if t.durability is Durability.STORED}
+        topics = world.scenario.all_topics
+        self._stored = {TopicName.parse(t.name) for t in topics if t.durability is Durability.STORED}
         self._holders: dict[tuple[TopicName, int], BrokerProcess] = {}
         """Of every segment whose primary's machine was lost: a follower that holds what was acknowledged."""
 
@@ -65,7 +66,8 @@ class Losses:
         )
 
     def _is_open(self, topic: TopicName, segment: int) -> bool:
-        return self._world.cluster.state.segments[topic][segment].is_open
+        found = self._world.cluster.state.segments.get(topic, {}).get(segment)
+        return found is not None and found.is_open
 
     def _holds(self, process: BrokerProcess, segment: Segment) -> bool:
         broker = process.broker

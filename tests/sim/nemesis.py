@@ -53,7 +53,11 @@ class Nemesis:
             (self.kill_leader, 3),
             (self.kill_all, 1),
             (self.lose_a_machine, 5),
-            (self.stop_broker, 2),
+            (self.stop_broker, 4),
+            (self.stop_while_starting, 1),
+            (self.aimed.stop_while_rejoining, 3),
+            (self.operator.drain, 2),
+            (self.lose_leases, 1),
             (self.rolling_restart, 1),
             (self.freeze_broker, 3),
             (self.part_brokers, 4),
@@ -163,8 +167,22 @@ class Nemesis:
                 process.start()
 
     async def stop_broker(self) -> None:
+        """SIGTERM, also to whoever holds the only copy of something: in good order nothing is lost, if the storage
+        takes it."""
+        running = [p for p in self.world.processes if p.is_running]
+        if running and self.world.disk.faults.is_calm:
+            self.rng.choice(running).request_stop()
+
+    async def stop_while_starting(self) -> None:
+        """SIGTERM to a broker that is just about to join."""
         process = self._some_broker()
-        if process is not None:
+        if process is None:
+            return
+        process.kill(machine=False)
+        process.start()
+        owner = process.owner
+        await asyncio.sleep(self.rng.uniform(0, 0.05))
+        if process.owner is owner and process.is_running:
             process.request_stop()
 
     async def freeze_broker(self) -> None:
@@ -318,6 +336,12 @@ class Nemesis:
         if not etcd.server.is_running:
             self._note("starts etcd")
             etcd.run(etcd.server.start)
+
+    async def lose_leases(self) -> None:
+        """Etcd loses its table of leases, whatever else goes on."""
+        if not self.losses.spared and self.world.etcd.is_well:
+            self._note("makes etcd lose all leases")
+            self.world.etcd.lose_leases()
 
     async def lossy_etcd(self) -> None:
         if self.losses.spared:

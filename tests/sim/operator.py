@@ -30,7 +30,10 @@ class Operator:
         if not topics:
             return
         name = self._rng.choice(topics)
-        segments = sorted((s for s in world.cluster.state.segments[name].values() if s.is_open), key=lambda s: s.slots)
+        known = world.cluster.state.segments.get(name, {}).values()
+        segments = sorted((s for s in known if s.is_open), key=lambda s: s.slots)
+        if not segments:
+            return
         api = self._dialer.dial(self._rng.choice(world.processes).address)
         what, call = self._chosen(api, segments)
         try:
@@ -39,6 +42,21 @@ class Operator:
             world.note("operator", f"{what} failed: {error}")
         else:
             world.note("operator", f"{what} is done")
+
+    async def drain(self) -> None:
+        """Ask a random broker to have a random one drained, which is restarted, or goes on with nothing to do."""
+        world = self._world
+        process = self._rng.choice(world.processes)
+        api = self._dialer.dial(self._rng.choice(world.processes).address)
+        world.note("operator", f"drains {process.address}")
+        try:
+            await api.drain_broker(process.address)
+        except SeaweedMQError as error:
+            world.note("operator", f"{process.address} is not drained: {error}")
+            return
+        world.note("operator", f"{process.address} is drained")
+        if process.is_running:
+            process.request_stop()
 
     def _chosen(self, api: Any, segments: list[Segment]) -> tuple[str, Awaitable[object]]:
         rng = self._rng

@@ -26,6 +26,32 @@ class PublisherPlan:
     """Between two records; 0 sends them all at once."""
     value_bytes: int
     config: ClientConfig
+    starts_s: float = 0.0
+    """After the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivesPlan:
+    """A topic that is deleted and created again."""
+
+    topic: TopicPlan
+    lives: int
+    life_s_max: float
+    records: int
+    """Sent to each life."""
+    config: ClientConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptionPlan:
+    """A topic that gets plain records and tables from the beginning."""
+
+    topic: TopicPlan
+    sends: int
+    """Of each of the two publishers, one after another."""
+    starts_s_max: float
+    pause_s_max: float
+    config: ClientConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +65,10 @@ class Scenario:
     subscribers: int
     """That follow each topic from the beginning while things go wrong."""
     subscriber: ClientConfig
+    dawdlers: int
+    """Subscribers of the first topic that stop reading every now and then."""
+    lives: LivesPlan | None
+    adoption: AdoptionPlan | None
     group_members: int
     """Of a group that reads the first topic; 0: there is none."""
     chaos_s: float
@@ -49,6 +79,11 @@ class Scenario:
     it may fail whenever the promise covers that: see ``losses``.)"""
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
+
+    @property
+    def all_topics(self) -> tuple[TopicPlan, ...]:
+        """Also those with a story of their own."""
+        return (*self.topics, *(plan.topic for plan in (self.lives, self.adoption) if plan is not None))
 
     @property
     def fences_matter(self) -> bool:
@@ -74,6 +109,9 @@ class Scenario:
         broker = _broker_config(rng)
         group_rng = random.Random(f"group {seed}")
         broker = replace(broker, group_session_timeout_s=group_rng.choice((2.0, 6.0)), group_rebalance_delay_s=0.05)
+        users_rng = random.Random(f"users {seed}")
+        broker = _drawn(users_rng, broker)
+        machines_fail = all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7
         return cls(
             brokers=brokers,
             broker=broker,
@@ -81,13 +119,20 @@ class Scenario:
             publishers=tuple(
                 _publisher_plan(rng, f"publisher-{number}", rng.choice(topics).name, chaos_s)
                 for number in range(rng.choice((1, 2, 3)))
+            )
+            + tuple(
+                _visitor_plan(users_rng, f"visitor-{number}", topics[0].name, chaos_s)
+                for number in range(users_rng.choice((0, 0, 0, 4, 12)))
             ),
             subscribers=rng.choice((1, 1, 2)),
             subscriber=_client_config(rng),
+            dawdlers=users_rng.choice((0, 0, 1, 3)),
+            lives=_lives_plan(users_rng, brokers, chaos_s, machines_fail) if users_rng.random() < 0.3 else None,
+            adoption=_adoption_plan(users_rng, brokers, machines_fail) if users_rng.random() < 0.15 else None,
             group_members=group_rng.choice((0, 0, 1, 2, 3)),
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
-            machines_fail=all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7,
+            machines_fail=machines_fail,
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
         )
 
@@ -115,6 +160,23 @@ def _broker_config(rng: random.Random) -> BrokerConfig:
     )
 
 
+def _drawn(rng: random.Random, broker: BrokerConfig) -> BrokerConfig:
+    """Settings that nobody has thought about: whatever is accepted must work."""
+    return replace(
+        broker,
+        stream_in_flight_frames_max=rng.choice((broker.stream_in_flight_frames_max, 1, 64)),
+        producers_per_segment_max=rng.choice((1, 2, 4, 1_000)),
+        changes_at_once_max=rng.choice((1, 8)),
+        balance_interval_s=rng.choice((0.3, 1.0, 3.0)),
+        segment_target_records_per_s=rng.choice((20.0, 1_000_000.0, 1_000_000.0)),
+        split_after_s=rng.choice((0.5, 2.0)),
+        merge_after_s=rng.choice((1.0, 60.0)),
+        load_short_s=rng.choice((0.5, 2.0)),
+        load_long_s=rng.choice((1.0, 20.0)),
+        group_revoke_timeout_s=rng.choice((2.0, 300.0)),
+    )
+
+
 def _client_config(rng: random.Random) -> ClientConfig:
     return ClientConfig(
         rpc_timeout_s=rng.choice((1.0, 3.0)),
@@ -138,4 +200,49 @@ def _publisher_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -
         pause_s_max=rng.choice((0.0, 2 * chaos_s / records, 2 * chaos_s / records)),
         value_bytes=rng.choice((20, 100, 1_000)),
         config=_client_config(rng),
+    )
+
+
+def _visitor_plan(rng: random.Random, name: str, topic: str, chaos_s: float) -> PublisherPlan:
+    """Comes, sends a record or two, perhaps after some thought, and goes."""
+    records = rng.choice((1, 2, 3))
+    return PublisherPlan(
+        name=name,
+        topic=topic,
+        keys=1,
+        records=records,
+        pause_s_max=rng.choice((0.0, 0.05, chaos_s / records)),
+        value_bytes=20,
+        config=_client_config(rng),
+        starts_s=rng.uniform(0, chaos_s),
+    )
+
+
+def _lives_plan(rng: random.Random, brokers: int, chaos_s: float, machines_fail: bool) -> LivesPlan:
+    lives = rng.choice((2, 3, 5))
+    return LivesPlan(
+        topic=_own_topic(rng, "sim/lives", brokers, machines_fail),
+        lives=lives,
+        life_s_max=chaos_s / lives,
+        records=rng.choice((5, 20)),
+        config=_client_config(rng),
+    )
+
+
+def _adoption_plan(rng: random.Random, brokers: int, machines_fail: bool) -> AdoptionPlan:
+    return AdoptionPlan(
+        topic=_own_topic(rng, "sim/adoption", brokers, machines_fail),
+        sends=rng.choice((1, 3)),
+        starts_s_max=rng.choice((0.005, 0.05, 1.0)),
+        pause_s_max=rng.choice((0.0, 0.5)),
+        config=_client_config(rng),
+    )
+
+
+def _own_topic(rng: random.Random, name: str, brokers: int, machines_fail: bool) -> TopicPlan:
+    return TopicPlan(
+        name=name,
+        segments=rng.choice((1, 2)),
+        durability=Durability.STORED if machines_fail else rng.choice(tuple(Durability)),
+        replicas=min(rng.choice((1, 2, 2)), brokers),
     )

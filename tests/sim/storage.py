@@ -27,6 +27,10 @@ class StorageFaults:
     failing_share: float = 0.0
     """Operations refused, or done in part."""
 
+    @property
+    def is_calm(self) -> bool:
+        return not self.slow_s_max and not self.failing_share
+
     def calm(self) -> None:
         self.slow_s_max = self.failing_share = 0.0
 

@@ -91,6 +91,9 @@ class InsideWatch:
         log = owned.log
         self._seen.setdefault(key, {})[owned] = None
         self._committed[key] = max(self._committed.get(key, 0), log.committed)
+        topic = self._world.cluster.state.topics.get(key[0])
+        if topic is None or topic.uid != owned.topic.uid:
+            return  # the topic was deleted, perhaps created again: what it had is nobody's any more
         end = self._sealed_end(*key)
         if end is not None and log.committed > end:
             self._tell("one primary", f"{owned.segment} committed {log.committed} above its sealed end {end}")

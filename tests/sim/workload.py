@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
@@ -14,6 +14,10 @@ from tests.support.history import History, Outcome, Polled, Sent, Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
+
+OPEN_AGAIN_S = 0.5
+DAWDLING_SHARE = 0.1
+"""Of the records after which a slow reader stops for a while."""
 
 
 async def connect(world: "World", owner: Owner, config: ClientConfig) -> Any:
@@ -36,6 +40,8 @@ class Publisher:
         self.rng = world.rng(plan.name)
         self.owner = Owner(plan.name)
         self.unexpected: list[str] = []
+        self.begun = asyncio.Event()
+        """Something is acknowledged."""
 
     def value(self, number: int) -> bytes:
         head = f"{self.plan.name}/{number}/".encode()
@@ -44,9 +50,10 @@ class Publisher:
     async def run(self) -> None:
         """Send everything; return when each record has its outcome."""
         plan = self.plan
-        client = await connect(self.world, self.owner, plan.config)
+        await asyncio.sleep(plan.starts_s)
+        client, publisher = await self._opened()
         outcomes: list[asyncio.Task[None]] = []
-        async with client, client.publisher(plan.topic) as publisher:
+        try:
             for number in range(plan.records):
                 key = f"{plan.name}-key-{self.rng.randrange(plan.keys)}".encode()
                 sent = await publisher.send(self.value(number), key=key)
@@ -54,7 +61,20 @@ class Publisher:
                 if plan.pause_s_max:
                     await asyncio.sleep(self.rng.uniform(0, plan.pause_s_max))
             await asyncio.gather(*outcomes)
+        finally:
+            await publisher.close()
+            await client.close()
         self.world.note(plan.name, "has an outcome for every record")
+
+    async def _opened(self) -> tuple[Any, Any]:
+        """A client with a publisher; whoever comes in the middle of an outage tries again."""
+        while True:
+            try:
+                client = await connect(self.world, self.owner, self.plan.config)
+                return client, await client.publisher(self.plan.topic)
+            except Unavailable as error:
+                self.world.note(self.plan.name, f"can not begin: {error}")
+                await asyncio.sleep(OPEN_AGAIN_S)
 
     async def _note(self, number: int, key: bytes, sent: Any) -> None:
         value = self.value(number)
@@ -62,6 +82,7 @@ class Publisher:
         try:
             receipt = await sent
             outcome, segment, offset = Outcome.ACKED, receipt.segment, receipt.offset
+            self.begun.set()
             self.world.note(self.plan.name, f"{number} acknowledged at {segment}:{offset}")
         except SeaweedMQError as error:
             self.unexpected.append(f"record {number} failed: {error!r}")
@@ -95,13 +116,14 @@ class Subscriber:
     async def run(self, *, stop_at: str | None = None) -> None:
         """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
         try:
-            await self._read(stop_at)
+            await self.read(stop_at)
         except SeaweedMQError as error:
             self.world.note(self.name, f"gave up: {error!r}")
             self.world.violations.append(Violation("reader gave up", f"{self.name}: {error!r}"))
             raise
 
-    async def _read(self, stop_at: str | None) -> None:
+    async def read(self, stop_at: str | None) -> None:
+        """As ``run``. Raises what the subscriber raises."""
         client = await connect(self.world, self.owner, self.world.scenario.subscriber)
         async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
@@ -120,10 +142,28 @@ class Subscriber:
                         value=message.value,
                     )
                 )
+                await self._dawdle()
         self.world.note(self.name, f"read to the end, {self.count} records")
+
+    async def _dawdle(self) -> None:
+        """Take the next record at once."""
 
     async def wait_for(self, count: int) -> None:
         """Until it got that many records."""
         while self.count < count:
             self._news.clear()
             await self._news.wait()
+
+
+class Dawdler(Subscriber):
+    """Stops reading every now and then, for a while or for good, with whatever was sent to it under way."""
+
+    def __init__(self, world: "World", name: str, topic: str, history: History) -> None:
+        super().__init__(world, name, topic, history)
+        self._rng = world.rng(name)
+
+    async def _dawdle(self) -> None:
+        if self._rng.random() < DAWDLING_SHARE:
+            pause_s = self._rng.choice((0.5, 3.0, 3_600.0))
+            self.world.note(self.name, f"reads nothing for {pause_s:g} s")
+            await asyncio.sleep(pause_s)

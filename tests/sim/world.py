@@ -16,19 +16,22 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
+from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.determinism import WALL_START_US, deterministic, nobody_told
 from tests.sim.files import Record, TopicFiles
 from tests.sim.group import Group
+from tests.sim.lives import Lives
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
 from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.process import BrokerProcess
 from tests.sim.scenario import Scenario, TopicPlan
+from tests.sim.served import SERVED_S_MAX, unserved
 from tests.sim.storage import SimDisk, SimStore
 from tests.sim.watch import SAMPLE_S, InsideWatch
-from tests.sim.workload import Publisher, Subscriber, connect
+from tests.sim.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
 SETTLE_S_MAX = 150.0
@@ -89,7 +92,12 @@ class World:
             for number in range(scenario.subscribers)
         ]
         first = scenario.topics[0].name
+        self.dawdlers = [
+            Dawdler(self, f"dawdler-{number}", first, self.histories[first]) for number in range(scenario.dawdlers)
+        ]
+        self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
+        self.adoption = None if scenario.adoption is None else Adoption(self, scenario.adoption)
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
 
@@ -119,10 +127,18 @@ class World:
             process.start()
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
-        following = [self.network.spawn(s.owner, s.run(), s.name) for s in self.subscribers]
+        following = [self.network.spawn(s.owner, s.run(), s.name) for s in (*self.subscribers, *self.dawdlers)]
+        adopting = None if self.adoption is None else self.loop.create_task(self.adoption.run(), name="adoption")
+        living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
         grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
+        await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
+        if self.adoption is not None and adopting is not None:
+            await self._settle(f"publishers of {self.adoption.name} finish", adopting)
+        if self.lives is not None and living is not None:
+            await self._settle(f"{self.lives.name} comes to its last life", living)
+            await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
         await self._read_everything("reader")
         await self._settle("followers reach the end", self._followers_reach_the_end())
         if grouped:
@@ -134,6 +150,8 @@ class World:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
+        if self.lives is not None:
+            self.lives.stop()
         await self._restart_everything()
         await self._read_everything("reader after restart")
         await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
@@ -145,7 +163,8 @@ class World:
     async def _create_topics(self) -> None:
         client = await connect(self, Owner("admin"), self.scenario.subscriber)
         async with client:
-            for topic in self.scenario.topics:
+            adoption = () if self.scenario.adoption is None else (self.scenario.adoption.topic,)
+            for topic in (*self.scenario.topics, *adoption):
                 await self._create(client, topic)
                 self.note(
                     "admin",
@@ -183,6 +202,21 @@ class World:
             self.readers.append(reader)
             reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
             await self._settle(f"{name} reads {topic.name} to its end", reading)
+        if self.lives is not None:
+            await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
+        if self.adoption is not None:
+            reading = self.adoption.read(f"{name} of adoption")
+            await self._settle(f"{name} reads {self.adoption.name} to its end", reading)
+
+    async def _be_served(self) -> None:
+        """After the last fault every open segment is soon served by its primary."""
+        missing: list[str] = []
+        try:
+            async with asyncio.timeout(SERVED_S_MAX):
+                while missing := list(unserved(self)):  # noqa: ASYNC110 - time is virtual
+                    await asyncio.sleep(SAMPLE_S)
+        except TimeoutError:
+            self.violations += [Violation("served", f"{SERVED_S_MAX:g} s after the last fault {m}") for m in missing]
 
     async def _restart_everything(self) -> None:
         """Whatever is in memory only is lost now."""
@@ -223,6 +257,10 @@ class World:
             for reader in complete:
                 self.violations += content_fits_lineage(history, segments, reader)
             self._judge_files(topic.name, history.polled_by(complete[-1]))
+        if self.adoption is not None:
+            self.violations += self.adoption.violations()
+        if self.lives is not None:
+            self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
             self.violations += self.group.violations()
         for publisher in self.publishers:

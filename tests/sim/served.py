@@ -1,0 +1,33 @@
+"""Every open segment is served: once all is well, its primary lives, has opened it, and takes records."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seaweedmq.model.segment import Segment
+
+if TYPE_CHECKING:
+    from seaweedmq.broker.server import Broker
+    from tests.sim.world import World
+
+SERVED_S_MAX = 60.0
+"""After the last fault."""
+
+
+def unserved(world: "World") -> Iterator[str]:
+    """A sentence for every open segment that nobody serves now."""
+    brokers = {p.broker.id: p.broker for p in world.processes if p.is_running and p.broker is not None and p.broker.id}
+    for segments in world.cluster.state.segments.values():
+        for segment in segments.values():
+            if segment.is_open:
+                yield from _unserved(segment, brokers)
+
+
+def _unserved(segment: Segment, brokers: dict[str, "Broker"]) -> Iterator[str]:
+    if gone := [replica for replica in segment.replicas if replica not in brokers]:
+        yield f"{segment} has replicas on {gone}, which run nowhere"
+        return
+    owned = brokers[segment.primary]._owned.get((segment.topic, segment.id))
+    if owned is None:
+        yield f"{segment} is not opened by its primary {segment.primary}"
+    elif owned.closed is not None or owned.failure is not None:
+        yield f"{segment} takes no records at its primary {segment.primary}: {owned.closed or owned.failure}"
