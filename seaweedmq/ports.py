@@ -3,6 +3,7 @@
 Sleeping and waiting go through asyncio, whose clock the simulation replaces; wall time and randomness are passed in.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,13 +35,21 @@ from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 # --- the environment ------------------------------------------------------------------------------------------------
 
 
+def loop_s() -> float:
+    """The event loop's clock: good enough where no machine is ever suspended."""
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock and randomness of one process. Monotonic time is the event loop's ``time()``."""
+    """Clocks and randomness of one process. Monotonic time is the event loop's ``time()``."""
 
     wall_us: Callable[[], int]
     """Microseconds since 1970 UTC."""
     rng: random.Random = field(default_factory=random.Random)
+    boot_s: Callable[[], float] = loop_s
+    """Monotonic seconds that count the time for which the machine is suspended, too: leases end meanwhile. The loop's
+    clock may stand still then."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------
@@ -168,15 +177,21 @@ class Entry:
     value: bytes
     create_revision: int
     mod_revision: int
+    lease: int = 0
+    """With which the key ends; 0: it stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Holds if the key's creation or modification revision equals; 0 means the key does not exist."""
+    """Holds if the key's creation or modification revision equals; 0 means the key does not exist.
+
+    ``lease`` holds if the key is there and ends with that lease; 0: it has none, or is not there.
+    """
 
     key: str
     create_revision: int | None = None
     mod_revision: int | None = None
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

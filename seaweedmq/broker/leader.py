@@ -9,6 +9,7 @@ from seaweedmq.broker.administration import Administration
 from seaweedmq.broker.balancing import Balancing
 from seaweedmq.broker.changes import Changes
 from seaweedmq.broker.documents import Documents
+from seaweedmq.broker.ghosts import Ghosts
 from seaweedmq.broker.group_leadership import GroupLeadership
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.orphans import Orphans
@@ -50,6 +51,7 @@ class Leader:
         self.metadata = Metadata(view, election)
         self.placement = Placement(view, rng, config.load_report_interval_s)
         self._documents = Documents(self.metadata, store)
+        self._ghosts = Ghosts(self.metadata)
         self._orphans = Orphans(metadata=self.metadata, placement=self.placement)
         self.changes = Changes(
             metadata=self.metadata,
@@ -108,6 +110,7 @@ class Leader:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
             duties.create_task(self.administration.sweep(), name="sweep")
+            duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
 

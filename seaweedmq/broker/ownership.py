@@ -96,7 +96,7 @@ class Ownership:
     def _may_own(self, term: Term) -> bool:
         """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
         view shows it sealed."""
-        return not self._stopping and not term.session.lost.is_set()
+        return not self._stopping and not term.is_over
 
     def _own(self, topic: Topic, segment: Segment, term: Term) -> None:
         if len(self.segments) >= self._open_segments_max:
