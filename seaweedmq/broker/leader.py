@@ -49,7 +49,9 @@ class Leader:
         self._view = view
         self._election = election
         self.metadata = Metadata(view, election)
-        self.placement = Placement(view, rng, config.load_report_interval_s)
+        self.placement = Placement(
+            view, rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
+        )
         self._documents = Documents(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
         self._orphans = Orphans(metadata=self.metadata, placement=self.placement)
@@ -73,7 +75,6 @@ class Leader:
             rng=rng,
             wall_us=wall_us,
             stats=stats,
-            open_segments_max=config.open_segments_max,
         )
 
     @property

@@ -100,7 +100,6 @@ class Broker(LeaderCalls, GroupCalls):
         self._converter = converter
         self._ownership = Ownership(
             view=self._view,
-            open_segments_max=config.open_segments_max,
             term=lambda: self._term,
             context=self._segment_context,
         )
