@@ -23,6 +23,7 @@ from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
 from seaweedmq.broker.membership import Membership, is_retryable
 from seaweedmq.broker.ownership import Ownership
+from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
 from seaweedmq.broker.subscribe import SubscribeService
@@ -89,7 +90,9 @@ class Broker(LeaderCalls, GroupCalls):
         address: str,
     ) -> None:
         self._view = ClusterView(meta, env.rng)
-        super().__init__(Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s))
+        forward = partial(Forwarding, self._view, dialer, self._leader, config.rpc_timeout_s)
+        super().__init__(forward())
+        self.passed_on = PassedOn(forward(passed_on=True), broker_id=lambda: self.id, drain=self._drain_here)
         self.address = address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
@@ -282,8 +285,11 @@ class Broker(LeaderCalls, GroupCalls):
             known = ", ".join(sorted(b.address for b in self._view.brokers.values()))
             raise NotFound(f"there is no broker {broker}: the cluster has {known}")
         if named[0].id != self.id:
-            await self._dialer.dial(named[0].address).drain_broker(named[0].id)
+            await self._dialer.dial(named[0].address).passed_on.drain_broker(named[0].id)
             return
+        await self._drain_here()
+
+    async def _drain_here(self) -> None:
         if not self._others_stay():
             raise InvalidArgument(f"{self.address} is the last broker that is not being drained: add another one first")
         await self._drain_self(self._member())
@@ -391,6 +397,7 @@ class Broker(LeaderCalls, GroupCalls):
             stats=self.topic_stats,
             config=self._config,
             groups=groups,
+            is_leaving=lambda: self._membership.draining,
         )
         followers = FollowerService(
             config=self._config,
