@@ -3,6 +3,7 @@
 Sleeping and waiting go through asyncio, whose clock the simulation replaces; wall time and randomness are passed in.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,13 +35,21 @@ from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 # --- the environment ------------------------------------------------------------------------------------------------
 
 
+def loop_s() -> float:
+    """The event loop's clock: good enough where no machine is ever suspended."""
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock and randomness of one process. Monotonic time is the event loop's ``time()``."""
+    """Clocks and randomness of one process. Monotonic time is the event loop's ``time()``."""
 
     wall_us: Callable[[], int]
     """Microseconds since 1970 UTC."""
     rng: random.Random = field(default_factory=random.Random)
+    boot_s: Callable[[], float] = loop_s
+    """Monotonic seconds that count the time for which the machine is suspended, too: leases end meanwhile. The loop's
+    clock may stand still then."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------
@@ -168,15 +177,21 @@ class Entry:
     value: bytes
     create_revision: int
     mod_revision: int
+    lease: int = 0
+    """With which the key ends; 0: it stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Holds if the key's creation or modification revision equals; 0 means the key does not exist."""
+    """Holds if the key's creation or modification revision equals; 0 means the key does not exist.
+
+    ``lease`` holds if the key is there and ends with that lease; 0: it has none, or is not there.
+    """
 
     key: str
     create_revision: int | None = None
     mod_revision: int | None = None
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +254,8 @@ class MetaStore(Protocol):
 # --- brokers as seen by clients and by each other -------------------------------------------------------------------
 
 
-class BrokerApi(Protocol):
-    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
-
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
-
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
+class LeaderApi(Protocol):
+    """What any broker answers by asking the one that it concerns: the leader, or the broker that is to be drained."""
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription: ...
 
@@ -252,15 +263,8 @@ class BrokerApi(Protocol):
 
     async def delete_topic(self, name: TopicName) -> None: ...
 
-    async def list_topics(self) -> tuple[Topic, ...]: ...
-
-    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
-
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         """Give an empty topic the schema of its first table; the same schema again is no error."""
-
-    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        """Of every open segment, wherever its primary is."""
 
     async def cluster_status(self) -> ClusterStatus: ...
 
@@ -302,6 +306,29 @@ class BrokerApi(Protocol):
     async def delete_group(self, group: str, force: bool) -> None:
         """Forget a group and all its offsets. NotFound; InvalidArgument while it has members, unless forced."""
 
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """To the leader: a replica can not reach another one; it decides whether to seal."""
+
+
+class BrokerApi(LeaderApi, Protocol):
+    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
+
+    @property
+    def passed_on(self) -> LeaderApi:
+        """The same broker, for calls that another one passes on: it answers them itself or refuses with Unavailable,
+        so that brokers that disagree about the leader do not pass a call to and fro."""
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
+
+    async def list_topics(self) -> tuple[Topic, ...]: ...
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """Of every open segment, wherever its primary is."""
+
     # between brokers
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
@@ -321,9 +348,6 @@ class BrokerApi(Protocol):
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """Leader to primary: take nothing more, write and fsync everything, say where it ends."""
-
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """To the leader: a replica can not reach another one; it decides whether to seal."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """Until the stream ends, or StaleMetadata when this broker is not the leader."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic
-from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put, SegmentStore
@@ -37,7 +36,6 @@ class Administration:
         rng: random.Random,
         wall_us: Callable[[], int],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
-        open_segments_max: int,
     ) -> None:
         self._metadata = metadata
         self._documents = documents
@@ -46,7 +44,6 @@ class Administration:
         self._rng = rng
         self._wall_us = wall_us
         self._stats = stats
-        self._open_segments_max = open_segments_max
         self._creating = asyncio.Lock()
         """One creation at a time: two of one name would mix their segments."""
 
@@ -64,7 +61,6 @@ class Administration:
         await self._store.check()
         await self._documents.delete(spec.name)
         placement = self._placement.of_topic(spec)
-        self._check_room(spec, placement)
         change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
         # The view may lag behind: neither such a topic, nor files of an earlier one.
@@ -96,15 +92,6 @@ class Administration:
                     await self._metadata.transact([absent], [Delete(keys.segments_prefix(name), prefix=True)])
                 except SeaweedMQError as error:
                     log.warning("segments of %s, which was never quite created, stay: %s", name, error)
-
-    def _check_room(self, spec: TopicSpec, placement: Sequence[tuple[str, ...]]) -> None:
-        counts = Counter(self._placement.open_segments())
-        counts.update(broker for replicas in placement for broker in replicas)
-        if max(counts.values(), default=0) > self._open_segments_max:
-            raise ResourceExhausted(
-                f"{spec.segments} segments of {spec.name} are more than the brokers have room for, "
-                f"{self._open_segments_max} open segments each: add brokers, or raise open_segments_max on all"
-            )
 
     async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
         """See ``ports.BrokerApi``."""

@@ -106,7 +106,16 @@ class Balancing:
         )
         loads = Loads.of(cluster, self._reports())
         actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
-        return [action for action in actions if not (isinstance(action, Move) and action.urgent)]
+        return [self._if_room(action) for action in actions if not (isinstance(action, Move) and action.urgent)]
+
+    def _if_room(self, action: Action) -> Action:
+        """Splits are held while brokers are at their limit of open segments."""
+        if not isinstance(action, Split):
+            return action
+        topic = self._metadata.topic(action.topic)
+        full = self._placement.no_room_to_split(topic, self._segment(action.topic, action.segment))
+        reason = f"no room for two: {full}; {action.reason}"
+        return Hold(action.topic, action.segment, reason) if full else action
 
     def _begin(self, actions: Sequence[Action]) -> list["asyncio.Task[None]"]:
         self._note([action for action in actions if isinstance(action, Hold)])

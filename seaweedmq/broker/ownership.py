@@ -21,13 +21,11 @@ class Ownership:
         self,
         *,
         view: ClusterView,
-        open_segments_max: int,
         term: Callable[[], Term | None],
         context: Callable[[Term], SegmentContext],
     ) -> None:
         self.segments: dict[tuple[TopicName, int], OpenSegment] = {}
         self._view = view
-        self._open_segments_max = open_segments_max
         self._term = term
         self._context = context
         self._stopping = False
@@ -96,11 +94,8 @@ class Ownership:
     def _may_own(self, term: Term) -> bool:
         """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
         view shows it sealed."""
-        return not self._stopping and not term.session.lost.is_set()
+        return not self._stopping and not term.is_over
 
     def _own(self, topic: Topic, segment: Segment, term: Term) -> None:
-        if len(self.segments) >= self._open_segments_max:
-            log.error("%s not opened: open_segments_max is %d", segment, self._open_segments_max)
-            return
         owned = self.segments[segment.topic, segment.id] = OpenSegment(topic, segment, self._context(term))
         owned.start()

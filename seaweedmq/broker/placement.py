@@ -4,10 +4,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place, typical_cost
-from seaweedmq.errors import Unavailable
+from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, fits, place, typical_cost
+from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.broker import BrokerLoad, SegmentLoad
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicSpec
@@ -20,10 +21,13 @@ REPORTS_UNTIL_SEEN = 2
 class Placement:
     """The brokers as the leader sees them."""
 
-    def __init__(self, view: ClusterView, rng: random.Random, report_interval_s: float) -> None:
+    def __init__(
+        self, view: ClusterView, rng: random.Random, *, report_interval_s: float, open_segments_max: int
+    ) -> None:
         self._view = view
         self._rng = rng
         self._report_interval_s = report_interval_s
+        self._open_segments_max = open_segments_max
         self.loads: dict[str, BrokerLoad] = {}
         """The last report of each broker."""
         self.reported: dict[str, float] = {}
@@ -95,6 +99,8 @@ class Placement:
     ) -> list[tuple[str, ...]]:
         """Replicas of a successor for each wish; fewer than the topic wants rather than none, when brokers are missing.
 
+        Brokers at their limit are avoided, if others suffice: the range of a segment has to be served by somebody.
+
         If all others are suspected, one of those takes it alone: brokers that lost each other suspect each other again
         and again until their segment is replaced, so none of them would ever be free of suspicion.
 
@@ -103,27 +109,54 @@ class Placement:
         loads = [load for parent in parents if (load := self.traffic(parent))]
         cost = SEGMENT_COST + sum(load.bytes_per_s for load in loads) / RATE_COST_BYTES / len(wishes)
         placed: list[tuple[str, ...]] = []
+        leaving = Counter(replica for parent in parents for replica in parent.replicas)
         for wish in wishes:
             self.check_somebody_is_free()
             draining = self.draining
-            staying = [c for c in self.candidates() if c.broker not in draining]
+            staying = [
+                replace(c, room=c.room + leaving[c.broker]) for c in self.candidates() if c.broker not in draining
+            ]
             trusted = [c for c in staying if c.broker not in self.suspects]
             free, wanted = (trusted, topic.replicas) if trusted else (staying, 1)
             replicas = min(wanted, len(free))
             (chosen,) = place(free, segments=1, replicas=replicas, tie=self._rng.random, wish=wish, cost=cost)
             self._expect([chosen], cost)
+            leaving.subtract(chosen)
             placed.append(chosen)
         return placed
 
     def of_topic(self, spec: TopicSpec) -> list[tuple[str, ...]]:
-        """Replicas of each segment of a new topic. InvalidArgument: more replicas than brokers."""
+        """Replicas of each segment of a new topic. InvalidArgument: more replicas than brokers, or no room for them."""
         draining = self.draining
         candidates = [c for c in self.candidates() if c.broker not in draining]
+        room = {c.broker: c.room for c in candidates}
+        if len(room) >= spec.replicas and not fits(room, segments=spec.segments, replicas=spec.replicas):
+            raise InvalidArgument(f"no room for {spec.name} with {_counted(spec)}: {self._why_full()}")
         cost = typical_cost(candidates)
         tie = self._rng.random
         placed = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=tie, cost=cost)
         self._expect(placed, cost)
         return placed
+
+    def no_room_to_split(self, topic: Topic, segment: Segment) -> str | None:
+        """Why a segment can not become two: the brokers are at their limit; None: it can."""
+        room = {c.broker: c.room + (c.broker in segment.replicas) for c in self.candidates()}
+        for broker in self.draining:
+            del room[broker]
+        replicas = min(topic.replicas, len(room))
+        return None if fits(room, segments=2, replicas=replicas) else self._why_full()
+
+    def has_room(self, broker: str, segment: Segment) -> bool:
+        """Whether a broker may take a successor of the segment."""
+        return broker in segment.replicas or self.open_segments().get(broker, 0) < self._open_segments_max
+
+    def _why_full(self) -> str:
+        counts = [count for broker, count in self.open_segments().items() if broker not in self.draining]
+        return (
+            f"{len(counts)} brokers may have {self._open_segments_max} open segments each (open_segments_max; every "
+            f"replica counts), and have {sum(counts)} in all: delete topics, merge segments, add brokers, or raise "
+            "open_segments_max on all brokers"
+        )
 
     def _expect(self, placed: Sequence[tuple[str, ...]], cost: float) -> None:
         now = asyncio.get_running_loop().time()
@@ -145,6 +178,7 @@ class Placement:
                 cpu_share=load.cpu_share if (load := self.loads.get(broker)) else 0.0,
                 bytes_per_s=sum(s.bytes_per_s for s in load.segments) if load else 0.0,
                 expected=expected[broker],
+                room=self._open_segments_max - count,
             )
             for broker, count in sorted(self.open_segments().items())
         ]
@@ -158,3 +192,8 @@ class Placement:
                     if replica in counts:
                         counts[replica] += 1
         return counts
+
+
+def _counted(spec: TopicSpec) -> str:
+    segments = f"{spec.segments} segment{'s' if spec.segments > 1 else ''}"
+    return segments if spec.replicas == 1 else f"{segments} of {spec.replicas} replicas each"

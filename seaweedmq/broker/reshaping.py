@@ -8,7 +8,7 @@ from seaweedmq.broker.placement import Placement
 from seaweedmq.core.reshaping import check_targets, check_width, halves, neighbours
 from seaweedmq.core.splitting import split_slot
 from seaweedmq.core.topology import SEGMENTS_PER_TOPIC_MAX
-from seaweedmq.errors import InvalidArgument, NotFound, ResourceExhausted, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -33,7 +33,10 @@ class Reshaping:
         ranges = halves(parent, at)
         count = sum(s.is_open for s in self._metadata.view.segments[name].values())
         if count >= SEGMENTS_PER_TOPIC_MAX:
-            raise ResourceExhausted(f"{name} has {count} open segments, the most a topic may have: merge some first")
+            raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
+        full = self._placement.no_room_to_split(self._metadata.topic(name), parent)
+        if full:
+            raise InvalidArgument(f"no room for the halves of {parent}: {full}")
         return await self._carry_out("split", (parent,), ranges)
 
     def _halving_slot(self, segment: Segment) -> int:
@@ -63,6 +66,11 @@ class Reshaping:
         check_targets(topic, targets)
         if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
             return self._metadata.description(name)
+        full = [target for target in targets if not self._placement.has_room(target, parent)]
+        if full:
+            raise InvalidArgument(
+                f"broker {full[0]} has as many open segments as it may (open_segments_max): choose another one"
+            )
         return await self._carry_out("move", (parent,), (parent.slots,), (targets,))
 
     async def _carry_out(

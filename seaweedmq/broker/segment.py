@@ -344,11 +344,13 @@ class OpenSegment:
         self._drained.fire()
         try:
             async with asyncio.timeout(timeout_s):
-                while self.log.written < self.log.end:
+                while self.log.written < self.log.end and not self.closed_hard:
                     await self._drained.wait()
+                if self.closed_hard:
+                    return  # the lease was lost meanwhile, and whoever noticed has closed it
                 self.files.retire()
                 await self.sync()
-                while self.log.committed < self.log.end:
+                while self.log.committed < self.log.end and not self.closed_hard:
                     await self.committed_changed.wait()
         except TimeoutError:
             log.warning(

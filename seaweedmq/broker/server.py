@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Coroutine
 from functools import partial
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import psutil
@@ -23,7 +21,9 @@ from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
+from seaweedmq.broker.membership import Membership, is_retryable
 from seaweedmq.broker.ownership import Ownership
+from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
 from seaweedmq.broker.subscribe import SubscribeService
@@ -90,7 +90,9 @@ class Broker(LeaderCalls, GroupCalls):
         address: str,
     ) -> None:
         self._view = ClusterView(meta, env.rng)
-        super().__init__(Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s))
+        forward = partial(Forwarding, self._view, dialer, self._leader, config.rpc_timeout_s)
+        super().__init__(forward())
+        self.passed_on = PassedOn(forward(passed_on=True), broker_id=lambda: self.id, drain=self._drain_here)
         self.address = address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
@@ -101,7 +103,6 @@ class Broker(LeaderCalls, GroupCalls):
         self._converter = converter
         self._ownership = Ownership(
             view=self._view,
-            open_segments_max=config.open_segments_max,
             term=lambda: self._term,
             context=self._segment_context,
         )
@@ -115,16 +116,26 @@ class Broker(LeaderCalls, GroupCalls):
         self._publish = PublishService(config, self._lookup, store)
         self._subscribe = SubscribeService(config, self._lookup, store)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._term: Term | None = None
-        self._draining = False
+        self._membership = Membership(
+            meta=meta,
+            env=env,
+            lease_ttl_s=config.lease_ttl_s,
+            address=address,
+            make_term=self._make_term,
+            # Segments may have been assigned to a new id before etcd's answer was here.
+            changed=self._view.look_again,
+            drop=self._drop,
+        )
         self._stopping = False
-        self._ending_term = False
-        """The duties of the term are being cancelled."""
 
     @property
     def id(self) -> str:
         """Broker id of the current lease; "" while there is none."""
         return self._term.id if self._term else ""
+
+    @property
+    def _term(self) -> Term | None:
+        return self._membership.term
 
     async def start(self) -> None:
         """Check the storage, register, and serve what is assigned.
@@ -137,24 +148,23 @@ class Broker(LeaderCalls, GroupCalls):
         await self._store.check()
         self._spawn(self._view.run(), "view")
         self._spawn(self._group_sync.run(), "fsync")
-        first = await self._enter()
+        first = await self._membership.join()
+        self._membership.stay(self._spawn, first, self._view.ready())
         await self._view.ready()
-        self._spawn(self._terms(first), "terms")
         self._spawn(self._ownership.run(), "segments")
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
-        self._draining = True
+        self._membership.retire()
         if self._term:
             try:
                 async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                    await self._drain_self()
+                    await self._drain_self(self._term)
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
         await self._ownership.drain(DRAIN_TIMEOUT_S)
         self._stopping = True
-        if self._term:
-            await self._term.end()
+        await self._membership.leave()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -164,41 +174,12 @@ class Broker(LeaderCalls, GroupCalls):
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
-    async def _enter(self) -> Term:
-        """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now."""
-        broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
-        session = Session(self._meta, self._config.lease_ttl_s, self._env.rng)
-        info = BrokerInfo(
-            id=broker_id,
-            address=self.address,
-            started_us=self._env.wall_us(),
-            pid=os.getpid(),
-            version=version("seaweedmq"),
-            draining=self._draining,
-        )
-        await session.open(info)
-        log.info("broker %s at %s", broker_id, self.address)
-        self._term = self._make_term(info, session)
-        self._view.look_again()  # segments may have been assigned to the new id before etcd's answer was here
-        return self._term
-
-    async def _terms(self, term: Term) -> None:
-        """Stay in the cluster: when the lease is lost, drop everything and come back as somebody new."""
-        while True:
-            term.begin()
-            await term.session.lost.wait()
-            log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
-            gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
-            await self._ownership.drop(gone)
-            await term.followers.close()
-            self._ending_term = True
-            await term.end()
-            self._ending_term = False
-            rejoining = AsyncRetrying(
-                retry=retry_if_exception(_is_retryable),
-                wait=wait_random_exponential(multiplier=0.1, max=self._config.lease_ttl_s),
-            )
-            term = await rejoining(self._enter)
+    async def _drop(self, term: Term) -> None:
+        """The lease is lost: what it owned is somebody else's by now, or soon."""
+        log.error("lost the lease as %s: dropping %d segments", term.id, len(self._owned))
+        gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
+        await self._ownership.drop(gone)
+        await term.followers.close()
 
     def _segment_context(self, term: Term) -> SegmentContext:
         return SegmentContext(
@@ -228,10 +209,10 @@ class Broker(LeaderCalls, GroupCalls):
         self._tasks.discard(task)
         error: BaseException | None
         if task.cancelled():
-            in_order = may_end or self._stopping or self._ending_term
+            in_order = may_end or self._stopping or self._membership.is_ending
             error = AssertionError(f"{task.get_name()} was cancelled before its time")
         else:
-            in_order = may_end and task.exception() is None
+            in_order = (may_end or self._stopping) and task.exception() is None
             error = task.exception() or AssertionError(f"{task.get_name()} ended by itself")
         if not in_order and not self.failed.done():
             log.critical("%s failed", task.get_name(), exc_info=error)
@@ -277,7 +258,7 @@ class Broker(LeaderCalls, GroupCalls):
     async def _report_suspicion(self, suspicion: Suspicion) -> None:
         """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
         reporting = AsyncRetrying(
-            retry=retry_if_exception(_is_retryable),
+            retry=retry_if_exception(is_retryable),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
             stop=stop_after_delay(SUSPICION_TIMEOUT_S),
         )
@@ -304,21 +285,27 @@ class Broker(LeaderCalls, GroupCalls):
             known = ", ".join(sorted(b.address for b in self._view.brokers.values()))
             raise NotFound(f"there is no broker {broker}: the cluster has {known}")
         if named[0].id != self.id:
-            await self._dialer.dial(named[0].address).drain_broker(named[0].id)
+            await self._dialer.dial(named[0].address).passed_on.drain_broker(named[0].id)
             return
+        await self._drain_here()
+
+    async def _drain_here(self) -> None:
         if not self._others_stay():
             raise InvalidArgument(f"{self.address} is the last broker that is not being drained: add another one first")
-        self._draining = True
-        await self._drain_self()
+        await self._drain_self(self._member())
 
-    async def _drain_self(self) -> None:
-        """Say that this broker is leaving, and wait until the leader has moved everything away."""
-        term = self._member()
-        await term.announce_draining()
-        while self._others_stay() and any(
-            segment.is_open and term.id in segment.replicas
-            for segments in self._view.segments.values()
-            for segment in segments.values()
+    async def _drain_self(self, term: Term) -> None:
+        """Say that this broker is leaving, and wait until the leader has moved everything away; if the lease is lost
+        meanwhile and nobody comes back, there is nothing left to wait for."""
+        await self._membership.announce_draining()
+        while (
+            not (term.is_over and self._membership.retiring)
+            and self._others_stay()
+            and any(
+                segment.is_open and term.id in segment.replicas
+                for segments in self._view.segments.values()
+                for segment in segments.values()
+            )
         ):
             seen = self._view.changes
             await self._view.wait_change(seen)
@@ -410,6 +397,7 @@ class Broker(LeaderCalls, GroupCalls):
             stats=self.topic_stats,
             config=self._config,
             groups=groups,
+            is_leaving=lambda: self._membership.draining,
         )
         followers = FollowerService(
             config=self._config,
@@ -460,10 +448,6 @@ class Broker(LeaderCalls, GroupCalls):
             wall_us=self._env.wall_us,
             spawn=partial(self._spawn, may_end=True),
         )
-
-
-def _is_retryable(error: BaseException) -> bool:
-    return isinstance(error, SeaweedMQError) and error.retryable
 
 
 def _buffer_bytes(config: BrokerConfig) -> int:

@@ -28,18 +28,27 @@ class Term:
         self._info = info
         self._begin = begin
         self._duties: list[asyncio.Task[None]] = []
+        self._ended = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the lease is gone, or about to be given back: nothing may be said or done under the id any more."""
+        return self._ended or self.session.lost.is_set()
 
     def begin(self) -> None:
         """Start the duties."""
         self._duties = self._begin()
 
     async def announce_draining(self) -> None:
-        """Register as draining, under the same lease."""
+        """Register as draining, under the same lease. Fenced: that has ended."""
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)
 
     async def end(self) -> None:
-        """Stop the duties and give the lease back."""
+        """Stop the duties and give the lease back. Again is no error."""
+        if self._ended:
+            return
+        self._ended = True
         for task in self._duties:
             task.cancel()
         if self._duties:

@@ -80,9 +80,8 @@ class Election:
 
     async def wait_not_leading(self) -> None:
         """Return once this broker does not surely lead: deposed, resigned, or its lease not renewed in time."""
-        loop = asyncio.get_running_loop()
         while self.revision is not None:
-            await _wait(self._changed, max(0.0, self._session.deadline - loop.time()))
+            await _wait(self._changed, max(0.0, self._session.remaining_s))
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """``MetaStore.transact``, done only if this broker still holds the lock; None if another compare failed.
@@ -168,6 +167,9 @@ class Election:
             return Ours(created)
         lock = await self._store.get(LEADER)
         if lock is None:
+            return Free()
+        if not lock.lease:  # it would never be free again
+            await self._store.transact([Compare(LEADER, mod_revision=lock.mod_revision)], [Delete(LEADER)])
             return Free()
         # It may be ours from before: an answer got lost, or this is the look after 2.5 x TTL.
         if lock.value == mine.value:

@@ -268,7 +268,7 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
 
 
 def _entry(kv: Any) -> Entry:
-    return Entry(kv.key.decode(), kv.value, int(kv.create_revision), int(kv.mod_revision))
+    return Entry(kv.key.decode(), kv.value, int(kv.create_revision), int(kv.mod_revision), int(kv.lease))
 
 
 def _compares(compare: Compare) -> Sequence[Any]:
@@ -289,6 +289,12 @@ def _compares(compare: Compare) -> Sequence[Any]:
                 result=rpc.Compare.EQUAL,
                 key=compare.key.encode(),
                 mod_revision=compare.mod_revision,
+            )
+        )
+    if compare.lease is not None:
+        parts.append(
+            rpc.Compare(
+                target=rpc.Compare.LEASE, result=rpc.Compare.EQUAL, key=compare.key.encode(), lease=compare.lease
             )
         )
     return parts

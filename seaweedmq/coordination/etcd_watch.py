@@ -30,7 +30,8 @@ def changes_of(response: Any) -> Iterator[Changes]:
             if event.type == rpc.Event.DELETE:
                 deletes.append(event.kv.key.decode())
             else:
-                puts.append(Entry(event.kv.key.decode(), event.kv.value, int(event.kv.create_revision), revision))
+                kv = event.kv
+                puts.append(Entry(kv.key.decode(), kv.value, int(kv.create_revision), revision, int(kv.lease)))
         yield Changes(revision, tuple(puts), tuple(deletes))
 
 

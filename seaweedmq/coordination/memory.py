@@ -179,11 +179,17 @@ class MemoryMetaServer:
         entry = self._entries.get(compare.key)
         created = entry.create_revision if entry else 0
         modified = entry.mod_revision if entry else 0
-        return compare.create_revision in (None, created) and compare.mod_revision in (None, modified)
+        lease = entry.lease if entry else 0
+        return (
+            compare.create_revision in (None, created)
+            and compare.mod_revision in (None, modified)
+            and compare.lease in (None, lease)
+        )
 
     def _entry(self, put: Put) -> Entry:
         old = self._entries.get(put.key)
-        return Entry(put.key, put.value, old.create_revision if old else self.revision + 1, self.revision + 1)
+        created = old.create_revision if old else self.revision + 1
+        return Entry(put.key, put.value, created, self.revision + 1, put.lease)
 
     def _bind(self, key: str, lease: int) -> None:
         old = self._lease_of.pop(key, 0)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 
 import tenacity
 
@@ -10,9 +11,9 @@ from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination.retry import jittered
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.errors import AlreadyExists, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, Fenced, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.ports import Compare, Entry, MetaStore, Put
+from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 
 _log = logging.getLogger(__name__)
 
@@ -27,29 +28,37 @@ LEFT_S = 3600.0
 class Session:
     """One lease, renewed every half of its time until it is lost or closed. Opened once; then make another.
 
-    The lease surely lives until ``deadline``: a renewal counts from when it was sent, because etcd counts from when
+    The lease surely lives for ``remaining_s``: a renewal counts from when it was sent, because etcd counts from when
     it arrived. Set the store's timeout to a quarter of the TTL or less, so that a silent endpoint costs one renewal.
+    ``clock_s`` counts the time for which the machine is suspended, as etcd does: see ``ports.Environment.boot_s``.
     """
 
-    def __init__(self, store: MetaStore, ttl_s: float, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        store: MetaStore,
+        ttl_s: float,
+        rng: random.Random | None = None,
+        clock_s: Callable[[], float] = loop_s,
+    ) -> None:
         self.lease = 0
         self.ttl_s = ttl_s
         self.lost = asyncio.Event()
         """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
         self._store = store
         self._rng = rng or random.Random()
+        self._clock_s = clock_s
         self._deadline = 0.0
         self._opened_at = 0.0
         self._keeping: asyncio.Task[None] | None = None
 
     @property
-    def deadline(self) -> float:
-        """``loop.time()`` until which the lease surely lives."""
-        return self._deadline
+    def remaining_s(self) -> float:
+        """How long the lease surely lives from now on; 0 or less: not surely."""
+        return self._deadline - self._clock_s()
 
     def alive(self) -> bool:
         """Whether the lease surely lives now."""
-        return self.lease != 0 and not self.lost.is_set() and asyncio.get_running_loop().time() < self._deadline
+        return self.lease != 0 and not self.lost.is_set() and self._clock_s() < self._deadline
 
     async def open(self, info: BrokerInfo) -> None:
         """Take a lease, keep it alive, and register the broker and its address under it.
@@ -96,8 +105,16 @@ class Session:
             )
 
     async def update(self, info: BrokerInfo) -> None:
-        """Replace what is registered. Unavailable: it may or may not have happened."""
-        await self._store.transact([], [Put(broker_key(info.id), broker_to_json(info), self.lease)])
+        """Replace what is registered under the lease; what has ended with it stays ended.
+
+        Raises:
+            Fenced: nothing is registered under the lease any more.
+            Unavailable: it may or may not have happened.
+        """
+        key, lease = broker_key(info.id), self.lease
+        registered = Compare(key, lease=lease)
+        if not lease or await self._store.transact([registered], [Put(key, broker_to_json(info), lease)]) is None:
+            raise Fenced(f"the lease of broker {info.id} has ended: register again under a new one")
 
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""
@@ -146,11 +163,10 @@ class Session:
         )
 
     async def _grant(self) -> None:
-        loop = asyncio.get_running_loop()
-        sent = loop.time()
+        sent = self._clock_s()
         self.lease = await self._store.grant_lease(self.ttl_s)
         self._deadline = sent + self.ttl_s
-        self._opened_at = loop.time()
+        self._opened_at = asyncio.get_running_loop().time()
 
     async def _register_once(self, info: BrokerInfo) -> Entry | None:
         address = address_key(info.address)
@@ -160,9 +176,10 @@ class Session:
         )
         while True:
             held = await self._store.get(address)
-            if held is not None and held.value != info.id.encode():
+            if held is not None and held.lease and held.value != info.id.encode():
                 return held
-            # Our own id there is from an attempt whose answer was lost: write it again, under this lease.
+            # Our own id there is from an attempt whose answer was lost: write it again, under this lease. What has no
+            # lease is nobody's.
             seen = Compare(address, mod_revision=held.mod_revision if held else 0)
             if await self._store.transact([seen], puts) is not None:
                 return None
@@ -186,11 +203,11 @@ class Session:
                 _log.info("etcd answers again, the lease %x lives", self.lease)
 
     async def _renew(self) -> float:
-        """Renew once; return when that was sent."""
-        sent = asyncio.get_running_loop().time()
+        """Renew once; return when that was sent, by the loop's clock."""
+        sent, sent_s = asyncio.get_running_loop().time(), self._clock_s()
         lasts_s = await self._store.renew_lease(self.lease)
         if lasts_s > 0:
-            self._deadline = sent + lasts_s
+            self._deadline = sent_s + lasts_s
         else:
             _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
             self.lost.set()

@@ -36,7 +36,12 @@ class _Left:
     broker_id: str
 
 
-_Value: TypeAlias = _Leader | _Left | BrokerInfo | Topic | Segment | Deletion | None
+@dataclass(frozen=True, slots=True)
+class _Ghost:
+    """A presence without a lease."""
+
+
+_Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | Deletion | None
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
@@ -56,6 +61,8 @@ class ClusterView:
         """Broker id of the holder of the leader lock."""
         self.left: set[str] = set()
         """Ids of brokers that ended in good order of late: they acknowledge nothing any more."""
+        self.ghosts: dict[str, int] = {}
+        """Keys of brokers and addresses that have no lease -> modification revision. Nobody lives there."""
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
@@ -156,6 +163,7 @@ class ClusterView:
 
     def _learn(self, entry: Entry, value: _Value) -> None:
         self._mod_revisions[entry.key] = entry.mod_revision
+        self.ghosts.pop(entry.key, None)
         match value:
             case Segment():
                 self._segments.setdefault(value.topic, {})[value.id] = value
@@ -169,6 +177,9 @@ class ClusterView:
                 self.leader = value.broker_id
             case _Left():
                 self.left.add(value.broker_id)
+            case _Ghost():
+                self._drop(entry.key)
+                self.ghosts[entry.key] = entry.mod_revision
             case None:
                 self._drop(entry.key)  # it may have been readable before
 
@@ -177,6 +188,7 @@ class ClusterView:
             self._drop(key)
 
     def _drop(self, key: str) -> None:
+        self.ghosts.pop(key, None)
         try:
             if key.startswith(keys.SEGMENTS):
                 name, segment = keys.parse_segment_key(key)
@@ -214,6 +226,8 @@ def _read(entry: Entry) -> _Value:
             deletion = deletion_from_json(entry.value)
             _check(key, keys.deletion_key(deletion.name))
             return deletion
+        if not entry.lease and key.startswith((keys.BROKERS, keys.ADDRESSES)):
+            return _Ghost()
         if key.startswith(keys.BROKERS):
             info = broker_from_json(entry.value)
             _check(key, keys.broker_key(info.id))

@@ -1,6 +1,6 @@
 """Which brokers get a new segment: the least loaded ones, each replica on another broker, ties broken by the caller."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.errors import InvalidArgument
@@ -11,6 +11,8 @@ measurement; it only has to be above zero and below any real load."""
 
 RATE_COST_BYTES = 500_000_000
 """Bytes a second that fill one core: the publish rate measured for one broker process (see benchmarks/)."""
+
+ROOM_ENDLESS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,8 @@ class Candidate:
     bytes_per_s: float = 0.0
     expected: float = 0.0
     """Cost of what it was given so recently that no report shows it."""
+    room: int = ROOM_ENDLESS
+    """Segments it takes until it is at its limit; 0 or less: it is."""
 
     @property
     def cost(self) -> float:
@@ -38,7 +42,7 @@ def typical_cost(candidates: Sequence[Candidate]) -> float:
 
 
 def place(
-    candidates: Iterable[Candidate],
+    candidates: Sequence[Candidate],
     *,
     segments: int,
     replicas: int,
@@ -50,7 +54,7 @@ def place(
 
     Each segment goes to the brokers of the ``wish``, as far as they are candidates, and to the cheapest others; what it
     is expected to ``cost`` is added before the next is placed. ``tie`` returns a random number; equal costs are ordered
-    by it.
+    by it. Brokers without room come last, wished for or not, and get a segment only if the others do not suffice.
 
     Raises:
         InvalidArgument: more replicas than brokers.
@@ -61,16 +65,30 @@ def place(
             f"{replicas} replicas asked for, but {len(costs)} brokers are live: "
             f"ask for 1 to {max(1, len(costs))}, or add brokers"
         )
-    wished = [broker for broker in wish if broker in costs][:replicas]
+    room = {c.broker: c.room for c in candidates}
     placed: list[tuple[str, ...]] = []
-    for _ in range(segments):
+    for left in range(segments, 0, -1):
+        # Only if roomy brokers could be missed at the end do they come before cheap ones.
+        is_tight = sum(max(0, min(free, left)) for free in room.values()) < left * replicas + len(room)
+        need = {broker: -min(free, left) if is_tight else 0 for broker, free in room.items()}
+        wished = [broker for broker in wish if room.get(broker, 0) > 0][:replicas]
         others = [broker for broker in costs if broker not in wished]  # no set: ties are drawn in this order
-        others.sort(key=lambda broker: (costs[broker], tie()))
+        others.sort(key=lambda broker: (room[broker] <= 0, need[broker], costs[broker], tie()))
         chosen = (*wished, *others[: replicas - len(wished)])
         for broker in chosen:
             costs[broker] += cost
+            room[broker] -= 1
         placed.append(chosen)
     return placed
+
+
+def fits(room: Mapping[str, int], *, segments: int, replicas: int) -> bool:
+    """Whether so many segments find room, each replica on another broker.
+
+    A broker can hold one replica of each segment, so its room counts up to ``segments``; with that, filling up the
+    roomiest brokers first always works out.
+    """
+    return sum(max(0, min(free, segments)) for free in room.values()) >= segments * replicas
 
 
 def maintainer(primary: str, live: Sequence[str], weight: Callable[[str], int]) -> str:

@@ -62,6 +62,8 @@ class BrokerConfig:
     producers_per_segment_max: int = 1_000
     """Producers remembered for duplicate detection, the longest idle forgotten first."""
     open_segments_max: int = 2_000
+    """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
+    What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     streams_max: int = 10_000
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""

@@ -14,7 +14,6 @@ from seaweedmq.errors import (
     AlreadyExists,
     InvalidArgument,
     NotFound,
-    ResourceExhausted,
     SeaweedMQError,
     StorageFailed,
 )
@@ -223,8 +222,13 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
 async def test_more_segments_than_the_brokers_may_hold_are_refused(bed: Bed) -> None:
     hosts = await bed.cluster(2, replace(CONFIG, open_segments_max=5))
     await bed.topic(hosts[0], segments=9)
-    with pytest.raises(ResourceExhausted, match="open_segments_max"):
+    with pytest.raises(InvalidArgument) as refusal:
         await bed.topic(hosts[1], OTHER, segments=2)
+    assert str(refusal.value) == (
+        "no room for test/other with 2 segments: 2 brokers may have 5 open segments each (open_segments_max; every "
+        "replica counts), and have 9 in all: delete topics, merge segments, add brokers, or raise open_segments_max "
+        "on all brokers"
+    )
     await bed.topic(hosts[1], OTHER, segments=1)
     await bed.until(lambda: sum(len(h.broker._owned) for h in hosts) == 10)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, Fenced
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-from seaweedmq.ports import Compare, Delete, Put
+from seaweedmq.ports import Compare, Delete, Put, loop_s
 from tests.support.meta import Backend, CuttableStore
 
 TTL_S = 1.0
@@ -126,6 +127,39 @@ async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> N
         assert not session.alive()
         await until(lambda: not view.brokers, view, within_s=TTL_S / 2)
         assert await store.get(keys.address_key("h:1")) is None
+
+
+async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(backend: Backend) -> None:
+    store = backend.client()
+    session = Session(store, TTL_S)
+    async with mirrored(backend) as view:
+        await session.open(broker("b1", "h:1"))
+        await session.update(replace(broker("b1", "h:1"), draining=True))
+        await until(lambda: "b1" in view.brokers and view.brokers["b1"].draining, view)
+
+        await store.revoke_lease(session.lease)
+
+        with pytest.raises(Fenced, match="the lease of broker b1 has ended: register again"):
+            await session.update(broker("b1", "h:1"))
+        await session.close()
+        with pytest.raises(Fenced, match="the lease of broker b1 has ended: register again"):
+            await session.update(broker("b1", "h:1"))
+        await until(lambda: not view.brokers, view)
+        assert await store.get(keys.broker_key("b1")) is None
+
+
+async def test_the_time_for_which_a_machine_is_suspended_counts(backend: Backend) -> None:
+    suspended_s = 0.0
+    session = Session(backend.client(), TTL_S, clock_s=lambda: loop_s() + suspended_s)
+    await session.open(broker("b1", "h:1"))
+    assert session.alive()
+    assert 0 < session.remaining_s <= TTL_S
+
+    suspended_s = TTL_S
+
+    assert not session.alive()
+    assert session.remaining_s <= 0
+    await session.close()
 
 
 async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> None:

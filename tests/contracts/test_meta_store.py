@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seaweedmq.codec import keys
 from seaweedmq.coordination.etcd import LIST_PAGE_KEYS
 from seaweedmq.coordination.etcd_watch import PROBE_AFTER_S
 from seaweedmq.coordination.limits import TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX
@@ -132,6 +133,37 @@ async def test_what_etcd_would_refuse_is_refused_before(backend: Backend) -> Non
 
 
 # --- leases ---
+
+
+async def test_a_key_can_be_compared_with_the_lease_it_ends_with(backend: Backend) -> None:
+    store = backend.client()
+    lease, other = await store.grant_lease(5), await store.grant_lease(5)
+    await put(store, "/a", b"1", lease)
+    entry = await store.get("/a")
+    assert entry is not None
+    assert entry.lease == lease
+    (listed,) = (await store.list("/a")).entries
+    assert listed.lease == lease
+
+    assert await store.transact([Compare("/a", lease=other)], [Put("/a", b"2", other)]) is None
+    assert await store.transact([Compare("/a", lease=0)], [Delete("/a")]) is None
+    assert await store.transact([Compare("/a", lease=lease)], [Put("/a", b"3", lease)]) is not None
+
+    await store.revoke_lease(lease)
+
+    assert await store.transact([Compare("/a", lease=lease)], [Put("/a", b"4", lease)]) is None
+    assert await store.get("/a") is None
+    assert await store.transact([Compare("/a", lease=0)], [Put("/a", b"5")]) is not None
+
+
+@pytest.mark.parametrize("key", [keys.LEADER, keys.broker_key("b"), keys.address_key("h:1"), keys.left_key("b")])
+async def test_who_lives_is_never_written_without_a_lease(backend: Backend, key: str) -> None:
+    store = backend.client()
+
+    with pytest.raises(AssertionError, match="would be written without a lease"):
+        await store.transact([], [Put(key, b"")])
+
+    assert await store.get(key) is None
 
 
 async def test_keys_die_with_their_lease_in_one_revision(backend: Backend) -> None:

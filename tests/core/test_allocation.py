@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, maintainer, place, typical_cost
+from seaweedmq.core.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, fits, maintainer, place, typical_cost
 from seaweedmq.errors import InvalidArgument
 
 loads = st.floats(0, 4, allow_nan=False)
@@ -123,3 +123,29 @@ def test_one_broker_looks_after_a_sealed_segment_and_few_move_when_another_goes(
     leaving = data.draw(st.sampled_from([b for b in live if b != mine]))
     assert maintainer("gone", [b for b in live if b != leaving], weight) == mine
     assert maintainer(leaving, live, weight) == leaving
+
+
+@given(
+    rooms=st.lists(st.integers(-2, 6), min_size=1, max_size=6),
+    segments=st.integers(1, 10),
+    seed=st.integers(),
+    data=st.data(),
+)
+def test_no_broker_gets_more_than_it_has_room_for_if_all_find_room(
+    rooms: list[int], segments: int, seed: int, data: st.DataObject
+) -> None:
+    replicas = data.draw(st.integers(1, len(rooms)))
+    costs = data.draw(st.lists(loads, min_size=len(rooms), max_size=len(rooms)))
+    room = {f"b-{n}": free for n, free in enumerate(rooms)}
+    candidates = [Candidate(broker=b, room=room[b], cpu_share=cost) for b, cost in zip(room, costs, strict=True)]
+    placed = place(candidates, segments=segments, replicas=replicas, tie=ties(seed))
+    counts = Counter(broker for chosen in placed for broker in chosen)
+    within = all(count <= max(0, room[broker]) for broker, count in counts.items())
+    assert within == fits(room, segments=segments, replicas=replicas)
+
+
+def test_a_wish_for_a_broker_without_room_is_granted_only_if_nobody_else_is_left() -> None:
+    full, free = Candidate(broker="full", room=0), Candidate(broker="free", cpu_share=3.0)
+    assert place([full, free], segments=1, replicas=1, tie=ties(), wish=["full"]) == [("free",)]
+    assert place([full, free], segments=1, replicas=2, tie=ties(), wish=["full"]) == [("free", "full")]
+    assert place([full], segments=1, replicas=1, tie=ties(), wish=["full"]) == [("full",)]

@@ -105,6 +105,8 @@ class FakeBroker:
         self.received: list[object] = []
         self.sent = 0
         self.streams_open = 0
+        self.passed_on: FakeBroker = self
+        """Answers calls that another broker passes on."""
         self.gate = asyncio.Event()
         """Publish takes no frames until it is set."""
         self.gate.set()

@@ -179,7 +179,7 @@ class Aimed:
         if broker is None or broker._term is None or not self._owned(segment):
             return False
         session = broker._term.session
-        return session.deadline - self._world.loop.time() > FRESH_LEASE_SHARE * session.ttl_s
+        return session.remaining_s > FRESH_LEASE_SHARE * session.ttl_s
 
     # --- striking ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,155 @@
+"""A broker's membership: it joins the cluster, comes back as somebody new when its lease is lost, and leaves."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+
+from seaweedmq.broker.term import Term
+from seaweedmq.coordination.session import Session
+from seaweedmq.errors import Fenced, SeaweedMQError
+from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.ports import Environment, MetaStore
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Membership:
+    """One task begins and ends every term but the first, which :meth:`join` opens. A term that is over is never
+    written about again: what is new (being drained) is said by the next one, if there is one."""
+
+    def __init__(
+        self,
+        *,
+        meta: MetaStore,
+        env: Environment,
+        lease_ttl_s: float,
+        address: str,
+        make_term: Callable[[BrokerInfo, Session], Term],
+        changed: Callable[[], None],
+        drop: Callable[[Term], Awaitable[None]],
+    ) -> None:
+        """``changed`` is called when a term begins or is over, ``drop`` before one ends whose lease is lost."""
+        self.term: Term | None = None
+        """The present one, or the last: it may be over."""
+        self.draining = False
+        """Register as draining from now on."""
+        self.retiring = False
+        """Comes back no more once the present term is over."""
+        self.is_ending = False
+        """The duties of the term are being cancelled."""
+        self._meta = meta
+        self._env = env
+        self._ttl_s = lease_ttl_s
+        self._address = address
+        self._make_term = make_term
+        self._changed = changed
+        self._drop = drop
+        self._joining = asyncio.Lock()
+        self._retire = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def join(self) -> Term:
+        """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
+
+        Raises:
+            AlreadyExists: another broker holds the address.
+            Unavailable: etcd can not be reached.
+        """
+        async with self._joining:
+            broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
+            session = Session(self._meta, self._ttl_s, self._env.rng, self._env.boot_s)
+            info = BrokerInfo(
+                id=broker_id,
+                address=self._address,
+                started_us=self._env.wall_us(),
+                pid=os.getpid(),
+                version=version("seaweedmq"),
+                draining=self.draining,
+            )
+            await session.open(info)
+            log.info("broker %s at %s", broker_id, self._address)
+            self.term = self._make_term(info, session)
+        self._changed()
+        return self.term
+
+    def stay(
+        self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]], first: Term, ready: Awaitable[None]
+    ) -> None:
+        """Stay in the cluster until :meth:`leave`. Duties begin once it is ``ready``."""
+        self._running = spawn(self._stay(first, ready), "terms")
+
+    async def announce_draining(self) -> None:
+        """Register as draining, now or when the broker is back. Unavailable: etcd may or may not know it."""
+        self.draining = True
+        async with self._joining:
+            term = self.term
+        if term is None or term.is_over:
+            return
+        try:
+            await term.announce_draining()
+        except Fenced as error:
+            log.info("the next registration says that %s is draining: %s", self._address, error)
+
+    def retire(self) -> None:
+        """Come back no more. What is under way to come back is given up."""
+        self.draining = self.retiring = True
+        self._retire.set()
+
+    async def leave(self) -> None:
+        """End the present term, for good. What a lost lease has begun to drop is dropped first."""
+        self.retire()
+        self._leave.set()
+        if self._running is not None:
+            await asyncio.wait({self._running})
+        if self.term is not None:
+            await self._end(self.term)  # unless it was: there was never a task, or it has failed
+
+    async def _stay(self, first: Term, ready: Awaitable[None]) -> None:
+        await self._unless(self._leave, ready)
+        term: Term | None = first
+        while term is not None:
+            term.begin()
+            await self._unless(self._leave, term.session.lost.wait())
+            if term.session.lost.is_set():
+                await self._drop(term)
+            await self._end(term)
+            self._changed()
+            term = await self._come_back()
+        await self._leave.wait()
+
+    async def _come_back(self) -> Term | None:
+        """A new term; None: the broker retires."""
+        rejoining = AsyncRetrying(
+            retry=retry_if_exception(is_retryable),
+            wait=wait_random_exponential(multiplier=0.1, max=self._ttl_s),
+        )
+        return await self._unless(self._retire, rejoining(self.join))
+
+    async def _unless(self, event: asyncio.Event, work: Awaitable[T]) -> T | None:
+        """What ``work`` returns; None, and it is cancelled, if the event comes first."""
+        doing, coming = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+        try:
+            await asyncio.wait({doing, coming}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            coming.cancel()
+            if not doing.done():
+                doing.cancel()
+            await asyncio.wait({doing, coming})
+        return None if doing.cancelled() else doing.result()
+
+    async def _end(self, term: Term) -> None:
+        self.is_ending = True
+        await term.end()
+        self.is_ending = False
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether doing it again may help."""
+    return isinstance(error, SeaweedMQError) and error.retryable
