@@ -2,8 +2,8 @@
 
 Layout: 8 bytes magic ``SWMQLOG1``, u32 length of the JSON, the JSON, u64 XXH3-64 of everything before it. The JSON
 says whose the file is, what the producer table held when it began, and how much of the segment was fsynced by then: so
-the last files of a segment alone tell its end offset and its producers. It is padded with spaces, so that the frames begin at a multiple of 16 bytes and a
-mapped file gives Arrow aligned buffers.
+the last files of a segment alone tell its end offset and its producers. It is padded with spaces, so that the frames
+begin at a multiple of 16 bytes and a mapped file gives Arrow aligned buffers.
 """
 
 import json

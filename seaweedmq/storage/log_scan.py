@@ -6,8 +6,8 @@
         run = scanner.feed(read(*wanted))
 
 A writer that dies leaves a torn tail: bytes at the end that are not a whole frame. A machine that dies may lose blocks
-of what was not fsynced and keep later ones (``lost_blocks``): that is a torn tail as well, whatever follows. Damage looks
-the same at first; what tells it apart is that a sound frame of a higher offset follows, and no block was lost.
+of what was not fsynced and keep later ones (``lost_blocks``): that is a torn tail as well, whatever follows. Damage
+looks the same at first; what tells it apart is that a sound frame of a higher offset follows, and no block was lost.
 """
 
 from collections.abc import Sequence
@@ -233,7 +233,8 @@ class LogScanner:
     ) -> None:
         """Something is wrong at ``position``; a sound frame of an offset above ``behind`` would prove damage.
 
-        ``size_bytes`` is that of the frame if its header is sound: what lies in it proves nothing, records may be frames.
+        ``size_bytes`` is that of the frame if its header is sound: what lies in it proves nothing, as records may be
+        frames.
         """
         self._behind = self.next_offset if behind is None else behind
         at = self._start + position

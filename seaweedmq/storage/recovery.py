@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
@@ -81,8 +81,8 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
-            f"{topic.name}#{segment.id}: {known.witness} shows that records up to offset {known.offset} were stored, but "
-            f"the log files end with {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore it "
+            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were stored, but the log "
+            f"files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore it "
             "from a copy"
         )
     return Recovered(end_offset=max(end, tables_end), producers=tuple(producers.values()))

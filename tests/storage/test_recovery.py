@@ -120,9 +120,7 @@ async def test_where_files_go_on_without_a_gap_they_are_one_log(store: FileSegme
 async def test_what_a_preamble_says_was_fsynced_is_missed(store: FileSegmentStore) -> None:
     torn = await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     later = await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=9)
-    with pytest.raises(
-        Corrupt, match=rf"{later.path} shows that records up to offset 9 .* {torn.path}.* damaged or cut"
-    ):
+    with pytest.raises(Corrupt, match=rf"{later.path} shows that records up to 9 .* {torn.path}.* damaged or cut"):
         await recover_segment(store, make_topic(), make_segment())
 
 
