@@ -81,9 +81,9 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
-            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were stored, but the log "
-            f"files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore it "
-            "from a copy"
+            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were stored, but the "
+            f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
+            "it from a copy"
         )
     return Recovered(end_offset=max(end, tables_end), producers=tuple(producers.values()))
 
