@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.allocation import maintainer
-from seaweedmq.core.retention import RetentionPolicy, expired_files
+from seaweedmq.core.retention import RetentionPolicy, expired_files, is_unconverted
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
@@ -97,8 +97,7 @@ class Maintenance:
 
     async def _convert_sealed(self, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> None:
         logs = [f for f in files if f.kind is FileKind.LOG]
-        tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
-        if segment.end_offset != segment.start_offset and logs and tables_end != segment.end_offset:
+        if any(is_unconverted(log, files, segment.end_offset) for log in logs):
             if not await self._convert(topic.name, logs, segment.end_offset):
                 return
             self._files_due.pop(topic.name, None)

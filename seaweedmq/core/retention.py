@@ -2,11 +2,13 @@
 
 A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
 readers which still have it open finish. A table may go once retention chose it and the grace period has passed since,
-and all before it in its segment may go: no reader ever meets a hole. The age of a record is that of its table, by the
-clock of the storage; the publishers' timestamps play no part, so that a wrong one neither deletes nor keeps others.
+and all before it in its segment may go: no reader ever meets a hole. One that doubles another goes in any case.
+
+The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
+one would delete, or keep, what others sent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import Protocol, TypeVar
@@ -85,6 +87,12 @@ def covered_since(base: int, end: int, tables: Iterable[F]) -> int | None:
     return since if position >= end else None
 
 
+def is_unconverted(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> bool:
+    """Whether a log file of a segment may hold records that no table holds."""
+    bound = log_end_bound(log, files, segment_end)
+    return bound is None or covered_since(log.base_offset, bound, files) is None
+
+
 def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: RetentionPolicy, now_us: int) -> list[F]:
     """The files of one topic that may be deleted now, in the order in which they may be: logs before tables, tables of
     a segment by offset. A table goes only after all that lie before it in its segment.
@@ -105,7 +113,7 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))
-        tables = sorted((f for f in files if f.kind == "table"), key=_span)
+        tables = sorted((f for f in files if f.kind == "table"), key=_reach)
         ages += [(us, number, table) for us, table in zip(stored_us(tables, now_us), tables, strict=True)]
         # A table outlives the logs it was made of, or they would be converted once more.
         held = [any(_overlaps(table, *kept) for kept in kept_logs) for table in tables]
@@ -117,6 +125,8 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
             lambda t: t.path in chosen_us and chosen_us[t.path] + policy.log_grace_us <= now_us,
             tables,
         )
+    going += (t for _, files in segments for t in _doubled(files) if t.modified_us + policy.log_grace_us <= now_us)
+    going = list({table.path: table for table in going}.values())
     return sorted(logs, key=lambda f: (f.modified_us, f.base_offset, f.path)) + going
 
 
@@ -144,7 +154,7 @@ def _chosen_by_retention(ages: Sequence[tuple[int, int, StoredFile]], policy: Re
     if policy.retention_us is not None:
         chosen = {table.path: us + policy.retention_us for us, _, table in ages}
     if policy.retention_bytes is not None:
-        ordered = sorted(ages, key=lambda entry: (entry[0], entry[1], _span(entry[2])))
+        ordered = sorted(ages, key=lambda entry: (entry[0], entry[1], _reach(entry[2])))
         total, last = 0, 0
         for _, _, table in ordered:
             while last < len(ordered) and total <= policy.retention_bytes:
@@ -158,10 +168,20 @@ def _chosen_by_retention(ages: Sequence[tuple[int, int, StoredFile]], policy: Re
     return chosen
 
 
+def _doubled(files: Iterable[F]) -> Iterator[F]:
+    """Tables of a segment all of whose records another one has: converters that did not see each other made both."""
+    reached = 0
+    for table in sorted((f for f in files if f.kind == "table"), key=lambda t: (t.base_offset, -(t.end_offset or 0))):
+        if (table.end_offset or 0) <= reached:
+            yield table
+        reached = max(reached, table.end_offset or 0)
+
+
 def _overlaps(table: StoredFile, log: StoredFile, bound: int | None) -> bool:
     end = table.end_offset or 0
     return log.base_offset < end and (bound is None or table.base_offset < bound)
 
 
-def _span(file: StoredFile) -> tuple[int, int]:
-    return file.base_offset, file.end_offset or 0
+def _reach(table: StoredFile) -> tuple[int, int]:
+    """In this order of a segment's tables any number of the first may go without a hole, even if some overlap."""
+    return table.end_offset or 0, table.base_offset

@@ -101,9 +101,14 @@ def sync_directories(root: Path, directory: Path) -> None:
             return
 
 
+def unique_suffix() -> str:
+    """For a file name: no other process makes it, on whatever machine."""
+    return f"{os.getpid()}-{_process}-{next(_counter)}"
+
+
 def temporary_name(directory: Path) -> Path:
     """A name in ``directory`` that no other process uses and no reader looks at."""
-    return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{_process}-{next(_counter)}"
+    return directory / f"{TEMPORARY_PREFIX}{unique_suffix()}"
 
 
 @contextlib.contextmanager

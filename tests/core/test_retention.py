@@ -114,6 +114,17 @@ def test_a_table_from_the_future_is_no_younger_than_the_next() -> None:
     assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
 
 
+def test_a_table_within_another_one_goes_after_the_grace_period() -> None:
+    files = [table(0, 30), table(0, 10, modified_us=50), table(10, 30), table(20, 40)]
+    assert expired(files, 149, end=40) == ["table 10-30"]
+    assert expired(files, 150, end=40) == ["table 0-10", "table 10-30"]
+
+
+def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:
+    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
+    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
+
+
 def test_no_limit_keeps_tables_for_ever() -> None:
     assert expired([table(0, 10)], 10**15, end=10) == []
 
@@ -165,7 +176,9 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
 
 @given(
     edges=st.lists(st.integers(1, 100), min_size=1, unique=True).map(sorted),
-    tables=st.lists(st.tuples(st.integers(0, 100), st.integers(1, 30), st.integers(0, 1_000))),
+    tables=st.lists(
+        st.tuples(st.integers(0, 100), st.integers(1, 30), st.integers(0, 1_000)), unique_by=lambda t: t[:2]
+    ),
     now_us=st.integers(0, 2_000),
     sealed=st.booleans(),
 )
@@ -178,8 +191,10 @@ def test_no_record_is_lost_without_retention(
     end = edges[-1] if sealed else None
     policy = RetentionPolicy(log_grace_us=100)
     gone = expired_files([(end, [*logs, *made])], policy, now_us)
-    assert all(f.kind == "log" for f in gone)
-    for file in gone:
+    left = [t for t in made if t not in gone]
+    for file in (f for f in gone if f.kind == "table"):
+        assert covered_since(file.base_offset, file.end_offset or 0, left) is not None
+    for file in (f for f in gone if f.kind == "log"):
         since = covered_since(file.base_offset, spans[file.base_offset], made)
         assert since is not None
         assert since + 100 <= now_us
