@@ -121,6 +121,13 @@ def written_aside(directory: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
+def look_anew(directory: Path) -> None:
+    """Make a client of a network file system forget what it knew of a folder, by a change of its own: what others put
+    there may be missing in its cache of names for half a minute."""
+    with written_aside(directory) as temporary:
+        temporary.touch()
+
+
 def publish(root: Path, temporary: Path, final: Path) -> None:
     """fsync ``temporary``, give it its name, and make the name durable."""
     fd = os.open(temporary, os.O_RDONLY)

@@ -147,6 +147,7 @@ class FileSegmentStore:
         def look() -> bool:
             # The topic comes second: as long as it is there, the folder looked into before was its own.
             with contextlib.suppress(FileNotFoundError):
+                file_io.look_anew(marker.parent)
                 marker.stat()
                 return True
             return topic_from_document(document.read_bytes()).uid != uid

@@ -28,7 +28,8 @@ from seaweedmq.storage.tables import Job, convert_logs
 LOCK_NAME = ".converting"
 """In the folder of a segment's logs."""
 CLAIM_PREFIX = ".claim-"
-"""Beside it: ``.claim-<base>-<end>-<unique>``."""
+"""In the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``. There, since a change of its own makes a
+client of a network file system forget what it knew of the folder, and tables are looked for next."""
 CLAIM_AGE_S_MAX = 600.0
 """A converter publishes within milliseconds of its claim, and is killed when it takes this long for everything."""
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -89,7 +90,6 @@ class DirectoryTarget:
         self._topic = topic
         self._segment = segment
         self._directory = file_io.make_directories(root, table_dir(topic))
-        self._logs = root / log_dir(topic, segment)
         file_io.remove_stale_temporaries(self._directory, time.time())
 
     def create(self) -> IO[bytes]:
@@ -131,12 +131,13 @@ class DirectoryTarget:
         Raises:
             Unavailable: somebody else is at it.
         """
-        mine = self._logs / f"{CLAIM_PREFIX}{base}-{end}-{file_io.unique_suffix()}"
+        prefix = f"{CLAIM_PREFIX}{self._segment}-"
+        mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"
         mine.touch(exist_ok=False)
         try:
             now_s = mine.stat().st_mtime  # by the clock that dates the others, too
-            for other in self._logs.glob(f"{CLAIM_PREFIX}*"):
-                other_base, other_end = other.name.removeprefix(CLAIM_PREFIX).split("-")[:2]
+            for other in self._directory.glob(f"{prefix}*"):
+                other_base, other_end = other.name.removeprefix(prefix).split("-")[:2]
                 if other == mine or int(other_base) >= end or int(other_end) <= base:
                     continue
                 with contextlib.suppress(FileNotFoundError):

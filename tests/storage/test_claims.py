@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seaweedmq.codec.paths import table_dir
 from seaweedmq.errors import Unavailable
 from seaweedmq.storage import file_io, table_files
 from seaweedmq.storage.directory import scan_tables
@@ -63,7 +64,6 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
     ranges: list[tuple[int, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("storage")
-    (root / "topics/shop/orders/log/00000000").mkdir(parents=True)
     turns = Turns(random.Random(seed), len(ranges))
 
     def convert(base: int, end: int) -> None:
@@ -92,13 +92,14 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
                 pass
     tables = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
-    assert not list((root / "topics/shop/orders/log/00000000").iterdir())
+    assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
 
 
 async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path: Path) -> None:
     store = FileSegmentStore(tmp_path)
     await write_log(store, 0, [make_frame(0, 10)])
-    claim = tmp_path / "topics/shop/orders/log/00000000" / f"{CLAIM_PREFIX}5-20-1-dead-0"
+    claim = tmp_path / table_dir(NAME) / f"{CLAIM_PREFIX}0-5-20-1-dead-0"
+    claim.parent.mkdir()
     claim.touch()
     with pytest.raises(Unavailable, match=r"about to publish offsets \[5, 20\)"):
         table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
