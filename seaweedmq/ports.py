@@ -112,6 +112,9 @@ class SegmentStore(Protocol):
     async def check(self) -> None:
         """Raise StorageFailed unless the root exists and can be written."""
 
+    async def now_us(self) -> int:
+        """The clock that dates files, microseconds since 1970 UTC: it may be another machine's. StorageFailed."""
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> LogWriter:

@@ -11,8 +11,9 @@ whatever the durability, for two reasons. File systems of several machines promi
 followers may have lost their leases as well and drop what they hold: then the file is all there is, and the primary's
 machine may be next.
 
-A segment without followers stops: nothing but the lease would keep it apart from its successor if a mount answered the
-look from its cache. So does one that lost a follower: nothing new is held by all, and nobody is there to replace it.
+A segment without followers stops: nothing but the lease would keep it apart from its successor on a mount that does not
+show at once what others did. So does one that lost a follower: nothing new is held by all, and nobody is there to
+replace it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Beginning a log file: its preamble says whose it is and what the producers had stored before."""
+"""Beginning a log file: its preamble says whose it is, and what was stored and fsynced before."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,20 @@ from seaweedmq.ports import LogWriter, SegmentStore
 
 
 async def create_log_file(
-    store: SegmentStore, topic: Topic, segment: Segment, base: int, writer_id: str, producers: Iterable[ProducerState]
+    store: SegmentStore,
+    topic: Topic,
+    segment: Segment,
+    base: int,
+    writer_id: str,
+    producers: Iterable[ProducerState],
+    *,
+    flushed: int | None = None,
 ) -> LogWriter:
     """A new log file of the segment that takes frames from offset ``base`` on.
+
+    Args:
+        producers: as of ``base``.
+        flushed: everything below it is fsynced; None: everything below ``base``.
 
     Raises:
         AlreadyExists: the writer has a file that begins there.
@@ -25,6 +36,7 @@ async def create_log_file(
             segment=segment.id,
             base_offset=base,
             writer=writer_id,
+            flushed=base if flushed is None else flushed,
             producers=tuple(
                 ProducerRecord(
                     producer_id=p.producer_id,

@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.allocation import maintainer
-from seaweedmq.core.retention import RetentionPolicy, expired_files
+from seaweedmq.core.retention import RetentionPolicy, expired_files, is_unconverted
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
@@ -45,8 +45,10 @@ class Maintenance:
         self._wall_us = wall_us
         self._converted: set[tuple[int, int]] = set()
         """(topic uid, segment) of sealed segments whose records are all in tables."""
-        self._files_due: dict[TopicName, int] = {}
-        """Wall clock at which a topic's files are worth a look again. Topics that are not in it are due."""
+        self._files_due: dict[TopicName, float] = {}
+        """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
+        Not the wall clock: one that is set back would stop retention until it is there again."""
+        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
         """Look things over until cancelled, once an interval."""
@@ -83,7 +85,7 @@ class Maintenance:
             for segment in mine:
                 await self._convert_sealed(topic, segment, listed[segment.id])
         # The whole topic's files are one broker's business, since retention by size counts them together.
-        if segments and self._is_mine(segments[0]) and self._files_due.get(name, 0) <= self._wall_us():
+        if segments and self._is_mine(segments[0]) and self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, segments)
 
     async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
@@ -95,8 +97,7 @@ class Maintenance:
 
     async def _convert_sealed(self, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> None:
         logs = [f for f in files if f.kind is FileKind.LOG]
-        tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
-        if segment.end_offset != segment.start_offset and logs and tables_end != segment.end_offset:
+        if any(is_unconverted(log, files, segment.end_offset) for log in logs):
             if not await self._convert(topic.name, logs, segment.end_offset):
                 return
             self._files_due.pop(topic.name, None)
@@ -125,13 +126,17 @@ class Maintenance:
             retention_us=None if topic.retention_s is None else int(topic.retention_s * US_PER_S),
             retention_bytes=topic.retention_bytes,
         )
-        now = self._wall_us()
-        expired = expired_files(listed, policy, now)
+        expired = expired_files(listed, policy, self._wall_us())
+        if expired:
+            # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
+            # not empty every topic.
+            now_us = min(self._wall_us(), await self._store.now_us())
+            expired = expired_files(listed, policy, now_us)
         if expired:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
-        self._files_due[topic.name] = now + int(pause_s * US_PER_S)
+        self._files_due[topic.name] = self._loop.time() + pause_s
 
     def _is_mine(self, segment: Segment) -> bool:
         live = list(self._view.brokers)

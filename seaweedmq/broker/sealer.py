@@ -53,10 +53,11 @@ class Sealer:
             await self._store.fence(topic.name, topic.uid, segment.id)
             if segment.primary not in self._view.left:
                 await self._outlive_others()  # until then it may commit without a look at the fence
+            # Its writers may have died before they fsynced what is counted now, and their machines may follow at any
+            # moment. Again afterwards, for what one wrote between the two that is alive after all.
+            await self._sync_logs(topic, segment)
             recovered = await recover_segment(self._store, topic, segment)
-            # Its writers may have died before they fsynced what was counted just now, and their machines may follow.
-            files = await self._store.list_files(topic.name, segment.id)
-            await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
+            await self._sync_logs(topic, segment)
             sequences = tuple(p.sequence for p in recovered.producers)
             return segment.epoch, SealedLog(end_offset=recovered.end_offset, sequences=sequences)
         if whom.primary is not None:
@@ -69,6 +70,10 @@ class Sealer:
             if sealed is not None:
                 return segment.epoch + 1, sealed
         return None
+
+    async def _sync_logs(self, topic: Topic, segment: Segment) -> None:
+        files = await self._store.list_files(topic.name, segment.id)
+        await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
 
     async def _by_primary(self, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
         ref = SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch)

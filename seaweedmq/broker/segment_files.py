@@ -2,6 +2,10 @@
 
 A file whose fsync failed is given up. What is not fsynced stays in memory until it is, so that a failed file costs
 nobody an acknowledged record.
+
+A file may begin while the end of the one before it waits for its fsync. After power loss that end may be missing, so
+each file tells in its preamble how far the fsyncs were when it began, and none begins before those it follows are there
+to stay: a file that is missing then was deleted, after tables held all of it (``storage.recovery``).
 """
 
 import asyncio
@@ -43,6 +47,8 @@ class OpenFile:
     """A write is under way: even a complete file is not closed before it is done and fsynced."""
     is_given_up: bool = False
     """Its fsync failed: what was written so far is being copied elsewhere, and nothing more counts as written here."""
+    is_durable: bool = False
+    """It was fsynced once: power loss may take the end of the file, but not the file."""
 
 
 class SegmentFiles:
@@ -141,10 +147,25 @@ class SegmentFiles:
     async def _file_for(self, base: int) -> OpenFile:
         """The file that takes what begins at ``base``."""
         if self._active and self._active.writer.size_bytes >= self._roll_bytes:
-            self.retire()
+            if self._active.is_durable:
+                self.retire()
+            else:
+                self._ask_sync()  # it grows on meanwhile, within the bound on what is not fsynced
         if self._active is None:
+            await self._make_durable()
             self._active = await self._create_file(base)
         return self._active
+
+    async def _make_durable(self) -> None:
+        """Wait, if an append failed before the file's first fsync, until every file is there to stay.
+
+        Raises:
+            StorageFailed: they can not be fsynced, nor written again.
+        """
+        while not all(file.is_durable for file in self._files):
+            await self.sync()
+            if self.failure:
+                raise StorageFailed(str(self.failure))
 
     async def _create_file(self, base: int) -> OpenFile:
         # After a failure another file may begin at the same offset, and needs a name of its own.
@@ -153,7 +174,13 @@ class SegmentFiles:
         self._begun = {b: count for b, count in self._begun.items() if b >= self._log.flushed}
         self._begun[base] = repeats + 1  # before the attempt: it may fail half done
         writer = await create_log_file(
-            self._store, self._topic, self._segment, base, writer_id, self._log.producers_below(base)
+            self._store,
+            self._topic,
+            self._segment,
+            base,
+            writer_id,
+            self._log.producers_below(base),
+            flushed=self._log.flushed,
         )
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self._files.append(file)
@@ -166,9 +193,9 @@ class SegmentFiles:
             self._ask_sync()
 
     def retire_if_older(self, age_s: float) -> None:
-        """Seal the newest file if it was opened longer ago than ``age_s`` seconds."""
+        """Seal the newest file if it was opened longer ago than ``age_s`` seconds, once it is there to stay."""
         file = self._active
-        if file and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
+        if file and file.is_durable and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
             self.retire()
 
     async def sync(self) -> None:
@@ -186,6 +213,7 @@ class SegmentFiles:
                         await self._rewrite(file, error)
                         break
                     file.synced = end
+                    file.is_durable = True
                     self._log.on_synced(end)
                 if file is not self._active and not file.appending and file.synced == file.written:
                     await self._seal(file)
@@ -251,6 +279,7 @@ class SegmentFiles:
             await self._leave(copy, end)
             raise
         copy.written = copy.synced = end
+        copy.is_durable = True
         self._log.on_synced(end)
         await self._seal(copy)
 

@@ -1,9 +1,9 @@
 """The beginning of a log file. Frames follow it back to back.
 
 Layout: 8 bytes magic ``SWMQLOG1``, u32 length of the JSON, the JSON, u64 XXH3-64 of everything before it. The JSON
-says whose the file is and what the producer table held when it began, so that the last file of a segment alone tells
-its end offset and its producers. It is padded with spaces, so that the frames begin at a multiple of 16 bytes and a
-mapped file gives Arrow aligned buffers.
+says whose the file is, what the producer table held when it began, and how much of the segment was fsynced by then: so
+the last files of a segment alone tell its end offset and its producers. It is padded with spaces, so that the frames
+begin at a multiple of 16 bytes and a mapped file gives Arrow aligned buffers.
 """
 
 import json
@@ -51,8 +51,12 @@ class LogPreamble:
     """Of the first frame."""
     writer: str
     """Broker id."""
+    flushed: int | None = None
+    """Everything below was fsynced before the file was created, at most ``base_offset``. A file begins while the one
+    before it may still wait for its fsync, so that its being there says nothing of what lies between the two. None: not
+    known, in files of versions that did not say."""
     producers: tuple[ProducerRecord, ...] = ()
-    """The longest idle first."""
+    """As of ``base_offset``, the longest idle first."""
 
 
 def encode_preamble(p: LogPreamble) -> bytes:
@@ -61,7 +65,7 @@ def encode_preamble(p: LogPreamble) -> bytes:
     Raises:
         InvalidArgument: more than 64 MiB of producers.
     """
-    document = {
+    document: dict[str, Any] = {
         "v": LOG_VERSION,
         "topic": str(p.topic),
         "topic_uid": p.topic_uid,
@@ -78,6 +82,8 @@ def encode_preamble(p: LogPreamble) -> bytes:
             for r in p.producers
         ],
     }
+    if p.flushed is not None:
+        document["flushed"] = p.flushed
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode()
     text += b" " * (-(_PREFIX.size + len(text) + _U64.size) % ALIGNMENT_BYTES)
     if len(text) > JSON_BYTES_MAX:
@@ -127,6 +133,7 @@ def _parse(text: bytes) -> LogPreamble:
             segment=_whole(document["segment"]),
             base_offset=_whole(document["base_offset"]),
             writer=_text(document["writer"]),
+            flushed=_flushed(document),
             producers=tuple(
                 ProducerRecord(
                     producer_id=_whole(producer_id),
@@ -139,6 +146,15 @@ def _parse(text: bytes) -> LogPreamble:
         )
     except (ValueError, KeyError, TypeError, RecursionError, InvalidArgument) as e:
         raise Corrupt(f"log preamble: unreadable JSON ({type(e).__name__}: {e}); written by something else") from e
+
+
+def _flushed(document: dict[str, Any]) -> int | None:
+    if "flushed" not in document:
+        return None
+    flushed = _whole(document["flushed"])
+    if flushed > document["base_offset"]:
+        raise ValueError(f"flushed {flushed} is beyond base_offset {document['base_offset']}")
+    return flushed
 
 
 def _whole(value: Any) -> int:

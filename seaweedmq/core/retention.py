@@ -1,11 +1,16 @@
 """Which files may go now. Stateless: the answer follows from the files' names, sizes and ages alone.
 
 A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
-readers which still have it open finish. A table may go once retention chose it and the grace period has passed since.
+readers which still have it open finish. A table may go once retention chose it and the grace period has passed since,
+and all before it in its segment may go: no reader ever meets a hole. One that doubles another goes in any case.
+
+The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
+one would delete, or keep, what others sent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import Protocol, TypeVar
 
 
@@ -82,18 +87,25 @@ def covered_since(base: int, end: int, tables: Iterable[F]) -> int | None:
     return since if position >= end else None
 
 
+def is_unconverted(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> bool:
+    """Whether a log file of a segment may hold records that no table holds."""
+    bound = log_end_bound(log, files, segment_end)
+    return bound is None or covered_since(log.base_offset, bound, files) is None
+
+
 def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: RetentionPolicy, now_us: int) -> list[F]:
-    """The files of one topic that may be deleted now; logs before tables, each oldest first.
+    """The files of one topic that may be deleted now, in the order in which they may be: logs before tables, tables of
+    a segment by offset. A table goes only after all that lie before it in its segment.
 
     Args:
         segments: per segment its end offset (None while open) and its files.
-        now_us: wall clock of the storage, as the files' ``modified_us``.
+        now_us: by the clock that dated the files.
     """
-    kept_logs: list[tuple[F, int | None]] = []
     logs: list[F] = []
-    tables: list[F] = []
-    for segment_end, files in segments:
-        kept_logs.clear()
+    ages: list[tuple[int, int, F]] = []
+    free: list[list[F]] = []
+    for number, (segment_end, files) in enumerate(segments):
+        kept_logs: list[tuple[F, int | None]] = []
         for log in (f for f in files if f.kind == "log"):
             bound = log_end_bound(log, files, segment_end)
             since = None if bound is None else covered_since(log.base_offset, bound, files)
@@ -101,35 +113,68 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))
+        tables = sorted((f for f in files if f.kind == "table"), key=_reach)
+        ages += [(us, number, table) for us, table in zip(stored_us(tables, now_us), tables, strict=True)]
         # A table outlives the logs it was made of, or they would be converted once more.
-        tables += [f for f in files if f.kind == "table" and not any(_overlaps(f, *kept) for kept in kept_logs)]
-    every_table = [f for _, files in segments for f in files if f.kind == "table"]
-    chosen_us = _chosen_by_retention(every_table, policy)
-    going = [t for t in tables if t.path in chosen_us and chosen_us[t.path] + policy.log_grace_us <= now_us]
-    return sorted(logs, key=_age) + sorted(going, key=_age)
+        held = [any(_overlaps(table, *kept) for kept in kept_logs) for table in tables]
+        free.append(tables[: held.index(True)] if True in held else tables)
+    chosen_us = _chosen_by_retention(ages, policy)
+    going: list[F] = []
+    for tables in free:
+        going += takewhile(
+            lambda t: t.path in chosen_us and chosen_us[t.path] + policy.log_grace_us <= now_us,
+            tables,
+        )
+    going += (t for _, files in segments for t in _doubled(files) if t.modified_us + policy.log_grace_us <= now_us)
+    going = list({table.path: table for table in going}.values())
+    return sorted(logs, key=lambda f: (f.modified_us, f.base_offset, f.path)) + going
 
 
-def _chosen_by_retention(tables: Sequence[F], policy: RetentionPolicy) -> dict[str, int]:
-    """Path -> the moment at which retention chose the table, perhaps in the future.
+def stored_us(tables: Sequence[StoredFile], now_us: int) -> list[int]:
+    """When each of a segment's tables, by offset, was stored at the latest: never falls from one to the next.
+
+    They were made in this order, whatever the clocks of the machines that wrote them said. So a table is as young as
+    the youngest before it; and what a clock dated ahead of ``now_us`` is not younger than the next that was not.
+    """
+    ages: list[int] = []
+    later = now_us
+    for table in reversed(tables):
+        if table.modified_us <= now_us:
+            later = table.modified_us
+        ages.append(later)
+    return list(accumulate(reversed(ages), max))
+
+
+def _chosen_by_retention(ages: Sequence[tuple[int, int, StoredFile]], policy: RetentionPolicy) -> dict[str, int]:
+    """Path -> the moment at which retention chose the table, perhaps in the future; given when each was stored.
 
     By size a table is chosen at the moment when a younger one took the sum of all from it on over the limit.
     """
     chosen: dict[str, int] = {}
     if policy.retention_us is not None:
-        chosen = {t.path: t.modified_us + policy.retention_us for t in tables}
+        chosen = {table.path: us + policy.retention_us for us, _, table in ages}
     if policy.retention_bytes is not None:
-        ordered = sorted(tables, key=_age)
+        ordered = sorted(ages, key=lambda entry: (entry[0], entry[1], _reach(entry[2])))
         total, last = 0, 0
-        for first, table in enumerate(ordered):
+        for _, _, table in ordered:
             while last < len(ordered) and total <= policy.retention_bytes:
-                total += ordered[last].size_bytes
+                total += ordered[last][2].size_bytes
                 last += 1
             if total <= policy.retention_bytes:
                 break
-            moment = ordered[last - 1].modified_us
+            moment = ordered[last - 1][0]
             chosen[table.path] = min(moment, chosen.get(table.path, moment))
-            total -= ordered[first].size_bytes
+            total -= table.size_bytes
     return chosen
+
+
+def _doubled(files: Iterable[F]) -> Iterator[F]:
+    """Tables of a segment all of whose records another one has: converters that did not see each other made both."""
+    reached = 0
+    for table in sorted((f for f in files if f.kind == "table"), key=lambda t: (t.base_offset, -(t.end_offset or 0))):
+        if (table.end_offset or 0) <= reached:
+            yield table
+        reached = max(reached, table.end_offset or 0)
 
 
 def _overlaps(table: StoredFile, log: StoredFile, bound: int | None) -> bool:
@@ -137,5 +182,6 @@ def _overlaps(table: StoredFile, log: StoredFile, bound: int | None) -> bool:
     return log.base_offset < end and (bound is None or table.base_offset < bound)
 
 
-def _age(file: StoredFile) -> tuple[int, int, str]:
-    return file.modified_us, file.base_offset, file.path
+def _reach(table: StoredFile) -> tuple[int, int]:
+    """In this order of a segment's tables any number of the first may go without a hole, even if some overlap."""
+    return table.end_offset or 0, table.base_offset

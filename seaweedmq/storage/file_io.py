@@ -101,9 +101,14 @@ def sync_directories(root: Path, directory: Path) -> None:
             return
 
 
+def unique_suffix() -> str:
+    """For a file name: no other process makes it, on whatever machine."""
+    return f"{os.getpid()}-{_process}-{next(_counter)}"
+
+
 def temporary_name(directory: Path) -> Path:
     """A name in ``directory`` that no other process uses and no reader looks at."""
-    return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{_process}-{next(_counter)}"
+    return directory / f"{TEMPORARY_PREFIX}{unique_suffix()}"
 
 
 @contextlib.contextmanager
@@ -114,6 +119,13 @@ def written_aside(directory: Path) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def look_anew(directory: Path) -> None:
+    """Make a client of a network file system forget what it knew of a folder, by a change of its own: what others put
+    there may be missing in its cache of names for half a minute."""
+    with written_aside(directory) as temporary:
+        temporary.touch()
 
 
 def publish(root: Path, temporary: Path, final: Path) -> None:

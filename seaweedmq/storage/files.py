@@ -54,6 +54,9 @@ class FileSegmentStore:
     async def check(self) -> None:
         await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
 
+    async def now_us(self) -> int:
+        return await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> FileLogWriter:
@@ -144,6 +147,7 @@ class FileSegmentStore:
         def look() -> bool:
             # The topic comes second: as long as it is there, the folder looked into before was its own.
             with contextlib.suppress(FileNotFoundError):
+                file_io.look_anew(marker.parent)
                 marker.stat()
                 return True
             return topic_from_document(document.read_bytes()).uid != uid
@@ -192,11 +196,13 @@ class FileSegmentStore:
 
         return await asyncio.get_running_loop().run_in_executor(pool, guarded)
 
-    def _probe(self) -> None:
+    def _probe(self) -> int:
+        """When a file was written just now."""
         if not self.root.is_dir():
             raise NotADirectoryError(20, "there is no such directory; create it or mount it", str(self.root))
         with file_io.written_aside(self.root) as probe:
             probe.write_bytes(b"\0")
+            return probe.stat().st_mtime_ns // 1_000
 
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -5,8 +5,9 @@
     while (wanted := scanner.wants()) is not None:
         run = scanner.feed(read(*wanted))
 
-A writer that dies leaves a torn tail: bytes at the end that are not a whole frame. Damage in the middle looks the same
-at first; what tells them apart is whether a sound frame of a higher offset follows. Only then is it an error.
+A writer that dies leaves a torn tail: bytes at the end that are not a whole frame. A machine that dies may lose blocks
+of what was not fsynced and keep later ones (``lost_blocks``): that is a torn tail as well, whatever follows. Damage
+looks the same at first; what tells it apart is that a sound frame of a higher offset follows, and no block was lost.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024
 _SEEN_BYTES = 16
@@ -71,6 +73,12 @@ class LogScanner:
         self._damage: Corrupt | None = None
         """What is wrong behind the last sound frame: a torn tail, until a sound frame is seen further on."""
         self._damage_proven = False
+        self._lost = LostBlocks(0, 0)
+        """Looks for what makes it a torn tail in any case."""
+        self._proof_from = 0
+        """Position from which on a sound frame proves damage."""
+        self._torn_needs_proof = False
+        """It is no torn tail unless a block was lost."""
         self._behind = file.base_offset
         self._done = False
         self.preamble: LogPreamble | None = None
@@ -141,10 +149,12 @@ class LogScanner:
             self._needed_bytes = len(buffer) + self._read_bytes
             return None
         except Corrupt as e:
-            if at_end and not any(buffer):
-                self._tear("nothing but zeros, a file whose content never reached the disk")
-                return None
-            raise Corrupt(f"{file.path} can not be read: {e}") from e
+            # All of a preamble is there when its checksum is looked at.
+            self._torn_needs_proof = True
+            self._doubt(buffer, 0, at_end, str(e), behind=file.base_offset - 1)
+            if self._damage_proven:
+                raise Corrupt(f"{file.path} can not be read: {e}") from e
+            return None
         except Unsupported as e:
             raise Unsupported(f"{file.path}: {e}") from e
         p = self.preamble
@@ -179,7 +189,9 @@ class LogScanner:
                     break
                 payload = buffer[position + HEADER_BYTES : end]
                 if not skipped and xxh3_64_intdigest(payload) != header.payload_checksum:
-                    raise Corrupt("the payload does not match its checksum")
+                    reason = "the payload does not match its checksum"
+                    self._doubt(buffer, position, at_end, reason, size_bytes=header.frame_bytes)
+                    return Run(buffer, frames)
             except Truncated as e:
                 if at_end:
                     self._tear(_reason(e))
@@ -210,33 +222,61 @@ class LogScanner:
         return header
 
     def _doubt(
-        self, buffer: memoryview, position: int, at_end: bool, reason: str, *, behind: int | None = None
+        self,
+        buffer: memoryview,
+        position: int,
+        at_end: bool,
+        reason: str,
+        *,
+        behind: int | None = None,
+        size_bytes: int | None = None,
     ) -> None:
-        """Something is wrong at ``position``; a sound frame of an offset above ``behind`` would prove damage."""
+        """Something is wrong at ``position``; a sound frame of an offset above ``behind`` would prove damage.
+
+        ``size_bytes`` is that of the frame if its header is sound: what lies in it proves nothing, as records may be
+        frames.
+        """
         self._behind = self.next_offset if behind is None else behind
         at = self._start + position
         self._damage = Corrupt(f"{self._file.path} is damaged at byte {at}, offset {self.next_offset}: {reason}")
-        self._start = at + 1
-        self._look_behind_damage(buffer[position + 1 :], at_end)
+        self._lost = LostBlocks(at, None if size_bytes is None else at + size_bytes)
+        self._proof_from = at + (size_bytes or 1)
+        self._start = at
+        self._look_behind_damage(buffer[position:], at_end)
 
     def _look_behind_damage(self, buffer: memoryview, at_end: bool) -> None:
-        """It is damage if a sound header of a higher offset follows; else it was a torn tail."""
+        """A torn tail if a block was lost; else damage if a sound header of a higher offset follows."""
         text = bytes(buffer)
-        found = text.find(MAGIC)
-        while found >= 0:
-            try:
-                later = decode_header(buffer[found : found + HEADER_BYTES]).base_offset > self._behind
-            except (Corrupt, Unsupported, InvalidArgument):
-                later = False
-            if later:
-                self._damage_proven = True
-                return
-            found = text.find(MAGIC, found + 1)
+        proof = self._proof_in(text)
+        until = self._start + (len(text) if proof is None else proof)
+        if self._lost.found_in(text, self._start, until, is_last=at_end or proof is not None):
+            self._damage_proven = False
+            self._tear(f"{self._damage}; a block of it never reached the disk")
+            return
+        if proof is not None or (at_end and self._torn_needs_proof):
+            self._damage_proven = True
+            return
         if at_end:
             self._tear(str(self._damage))
-        keep = min(len(buffer), HEADER_BYTES - 1)
-        self._start += len(buffer) - keep
-        self._rest = buffer[len(buffer) - keep :]
+            return
+        keep = HEADER_BYTES - 1
+        if self._lost.next is not None:
+            keep = max(keep, self._start + len(text) - self._lost.next)
+        keep = min(len(text), keep)
+        self._start += len(text) - keep
+        self._rest = buffer[len(text) - keep :]
+
+    def _proof_in(self, text: bytes) -> int | None:
+        """Where a sound header of a higher offset lies, if there is one."""
+        found = text.find(MAGIC, max(0, self._proof_from - self._start))
+        while found >= 0:
+            try:
+                if decode_header(text[found : found + HEADER_BYTES]).base_offset > self._behind:
+                    return found
+            except (Corrupt, Unsupported, InvalidArgument):
+                pass  # records may hold the magic, too
+            found = text.find(MAGIC, found + 1)
+        return None
 
     def _tear(self, reason: str, *, restore: bool = False) -> Run:
         if restore:

@@ -99,6 +99,10 @@ class MemorySegmentStore:
     async def check(self) -> None:
         await self.fault(StorageOp.CHECK, "")
 
+    async def now_us(self) -> int:
+        await self.check()
+        return self.wall_us()
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "MemoryLogWriter":

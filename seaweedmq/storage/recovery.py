@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
@@ -33,42 +33,57 @@ class Recovered:
 
 
 async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
-    """Read every broker's newest log files: a preamble holds all that came before, verified frames the rest.
+    """Read the newest log files, from one on below which nothing can be missing: its preamble holds all that came
+    before, verified frames the rest.
 
-    Torn tails are what was never acknowledged, and are ignored. Frames that several files hold count once.
+    The end is where the frames of all files together no longer go on. What lies behind a gap does not count: had it
+    been fsynced, what is missing would have been before it. Torn tails are what was never fsynced, and are ignored.
+    Frames that several files hold count once.
 
     Raises:
-        Corrupt: damage that is not a torn tail, or files that contradict each other; names file and position.
+        Corrupt: damage that is not a torn tail, files that contradict each other, or less than is known to have been
+            fsynced; names file and position.
     """
     files = await store.list_files(topic.name, segment.id)
     # A broker that was frozen may have written on after its segment was sealed: that does not belong to it.
     limit = math.inf if segment.end_offset is None else segment.end_offset
     logs = [f for f in files if f.kind is FileKind.LOG and f.base_offset <= limit]
-    end = -1
-    producers: OrderedDict[int, ProducerState] = OrderedDict()
+    tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
+    known = _Durable(tables_end, "a table")
+    known.learn(segment.start_offset, "its metadata")
+    known.learn(segment.end_offset or 0, "its metadata")
+    newest, start = await _newest_logs(store, topic, logs, known)
+    end = max(start, segment.start_offset)
+    producers = next((_producers_of(p) for log, p in newest if log.base_offset == start), OrderedDict())
     damage: list[tuple[int, Corrupt]] = []
-    for log, preamble in await _newest_logs(store, topic, logs):
+    torn = ""
+    for log, _ in newest:
         if log.base_offset > end:
-            producers, end = _producers_of(preamble), log.base_offset
+            break  # what is between was lost
+        scanner = LogScanner(topic, log, skip_below=end)
         try:
-            async for frames in _frames(store, topic, log, end):
+            async for frames in _frames(store, log, scanner):
                 for found in frames:
                     if found.frame.header.end_offset > limit:
                         break
                     check_joins(log, found, end)
                     _record(producers, found.frame.header)
                     end = found.frame.header.end_offset
+                if end == limit:
+                    scanner.stop()
         except Corrupt as e:
-            damage.append((end, e))
+            if scanner.next_offset >= start:
+                damage.append((end, e))
+        torn = scanner.torn or torn
     for offset, error in damage:
         if offset >= end:
             raise error  # no other file gets further
-    tables_end = max((f.end_offset or 0 for f in files if f.kind is FileKind.TABLE), default=0)
-    end = max(end, segment.start_offset)
-    if logs and end < tables_end:
+    if newest and end < known.offset:
+        last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
-            f"{topic.name}#{segment.id}: a table holds records up to offset {tables_end}, but the log files it was "
-            f"made of end with {end}; {logs[-1].path} was damaged or cut, restore it from a copy"
+            f"{topic.name}#{segment.id}: {known.witness} shows that records up to {known.offset} were stored, but the "
+            f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
+            "it from a copy"
         )
     return Recovered(end_offset=max(end, tables_end), producers=tuple(producers.values()))
 
@@ -83,28 +98,52 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
     return segment.start_offset if segment.end_offset is None else segment.end_offset
 
 
-async def _newest_logs(
-    store: SegmentStore, topic: Topic, logs: Sequence[SegmentFile]
-) -> list[tuple[SegmentFile, LogPreamble]]:
-    """Every broker's log files at its two highest base offsets, with whole preambles, by base offset.
+@dataclass(slots=True)
+class _Durable:
+    """Everything below ``offset`` was fsynced once."""
 
-    Two, because a file that could not be fsynced is written again from its last fsynced offset on: if the broker died
-    over that, the earlier file has the rest.
+    offset: int
+    witness: str
+    """Where that is known from."""
+
+    def learn(self, offset: int, witness: str) -> None:
+        if offset > self.offset:
+            self.offset, self.witness = offset, witness
+
+
+async def _newest_logs(
+    store: SegmentStore, topic: Topic, logs: Sequence[SegmentFile], known: _Durable
+) -> tuple[list[tuple[SegmentFile, LogPreamble]], int]:
+    """The log files to read, with their preambles, by base offset; and the one of those bases to begin with.
+
+    All below that base was fsynced, so that its preamble tells what was there. ``known`` learns from every preamble
+    that is read. The oldest log is always believed: a file that begins before all below it is fsynced has another one
+    before it that power loss does not take (``broker.segment_files``); if that one is gone, tables hold all of it.
+
+    Files that begin earlier may reach further, since what could not be fsynced is written again from the last fsynced
+    offset on: of each broker those at the next lower base are read as well.
     """
-    by_broker: defaultdict[str, list[SegmentFile]] = defaultdict(list)
-    for log in sorted(logs, key=lambda f: f.base_offset, reverse=True):
-        by_broker[broker_of(log.writer)].append(log)
     newest: list[tuple[SegmentFile, LogPreamble]] = []
-    for written in by_broker.values():
-        bases: set[int] = set()
-        for log in written:
-            if len(bases) == 2 and log.base_offset not in bases:
-                break
-            preamble = await _preamble_of(store, topic, log)
-            if preamble is not None:
-                bases.add(log.base_offset)
-                newest.append((log, preamble))
-    return sorted(newest, key=lambda entry: (entry[0].base_offset, entry[0].writer))
+    start: int | None = None
+    reached_below: dict[str, int] = {}
+    for log in sorted(logs, key=lambda f: f.base_offset, reverse=True):
+        broker = broker_of(log.writer)
+        below = start is not None and log.base_offset < start
+        if below and reached_below.get(broker, log.base_offset) != log.base_offset:
+            continue
+        preamble = await _preamble_of(store, topic, log)
+        if preamble is None:
+            continue
+        newest.append((log, preamble))
+        known.learn(preamble.flushed or 0, log.path)
+        if below:
+            reached_below[broker] = log.base_offset
+        elif log.base_offset <= known.offset:
+            start = log.base_offset
+    if start is None:
+        start = min((log.base_offset for log, _ in newest), default=0)
+        known.learn(start, "the oldest log file")
+    return sorted(newest, key=lambda entry: (entry[0].base_offset, entry[0].writer)), start
 
 
 async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> LogPreamble | None:
@@ -135,10 +174,9 @@ def _producers_of(preamble: LogPreamble) -> OrderedDict[int, ProducerState]:
 
 
 async def _frames(
-    store: SegmentStore, topic: Topic, log: SegmentFile, skip_below: int
+    store: SegmentStore, log: SegmentFile, scanner: LogScanner
 ) -> AsyncGenerator[Sequence[LogFrame], None]:
-    """Verified frames that end above ``skip_below``, those of one read at a time."""
-    scanner = LogScanner(topic, log, skip_below=skip_below)
+    """Verified frames, those of one read at a time."""
     reader = await store.open(log)
     try:
         while (wanted := scanner.wants()) is not None:

@@ -1,4 +1,9 @@
-"""Conversion between files of a mounted directory. Blocking; used by the child process."""
+"""Conversion between files of a mounted directory. Blocking; used by the child process.
+
+Tables of a segment must not overlap: plain Parquet readers would see records twice. A lock keeps two processes of one
+machine from doing the same work. Where locks do not reach other machines (NFS with ``local_lock``, several mounts),
+claims keep their tables apart: see ``_claimed``.
+"""
 
 import contextlib
 import errno
@@ -22,6 +27,11 @@ from seaweedmq.storage.tables import Job, convert_logs
 
 LOCK_NAME = ".converting"
 """In the folder of a segment's logs."""
+CLAIM_PREFIX = ".claim-"
+"""In the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``. There, since a change of its own makes a
+client of a network file system forget what it knew of the folder, and tables are looked for next."""
+CLAIM_AGE_S_MAX = 600.0
+"""A converter publishes within milliseconds of its claim, and is killed when it takes this long for everything."""
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
@@ -64,7 +74,7 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
         except BlockingIOError:
             raise Unavailable(f"{topic}#{segment} is being converted by another process: try again later") from None
         except OSError as e:
-            # A file system without locks: that the names are looked at again before publishing has to do.
+            # A file system without locks: claims have to do.
             if e.errno not in _NO_LOCKS:
                 raise
         yield
@@ -87,10 +97,11 @@ class DirectoryTarget:
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         sink.close()
-        refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
         path = table_path(self._topic, self._segment, base, end)
         final = self._root / path
-        file_io.publish(self._root, Path(sink.name), final)
+        with self._claimed(base, end):
+            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
+            file_io.publish(self._root, Path(sink.name), final)
         stat = final.stat()
         return SegmentFile(
             topic=self._topic,
@@ -107,6 +118,38 @@ class DirectoryTarget:
     def discard(self, sink: IO[bytes]) -> None:
         sink.close()
         Path(sink.name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _claimed(self, base: int, end: int) -> Iterator[None]:
+        """Be the only one, on any machine, that publishes a table of any of these offsets.
+
+        Everybody puts a claim before looking for others' and for tables, in this order, and takes it away only after
+        the table is there. So of two that overlap, the later one to put its claim sees the other's, or the table. If
+        both see each other, both give up, and try again some seconds later. A claim that its process left behind holds
+        others up for ten minutes; a process that goes on after that may make an overlap, which readers put up with.
+
+        Raises:
+            Unavailable: somebody else is at it.
+        """
+        prefix = f"{CLAIM_PREFIX}{self._segment}-"
+        mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"
+        mine.touch(exist_ok=False)
+        try:
+            now_s = mine.stat().st_mtime  # by the clock that dates the others, too
+            for other in self._directory.glob(f"{prefix}*"):
+                other_base, other_end = other.name.removeprefix(prefix).split("-")[:2]
+                if other == mine or int(other_base) >= end or int(other_end) <= base:
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if now_s - other.stat().st_mtime <= CLAIM_AGE_S_MAX:
+                        raise Unavailable(
+                            f"{self._topic}#{self._segment}: another process, perhaps on another machine, is about to "
+                            f"publish offsets [{other_base}, {other_end}): try again later"
+                        )
+                    other.unlink()
+            yield
+        finally:
+            mine.unlink(missing_ok=True)
 
 
 class _Logs:

@@ -185,9 +185,11 @@ class Host:
         self.address = address
         self.owner = Owner(f"broker-{number}")
         self.meta = bed.etcd.client(self.owner)
+        self.ahead_s = 0.0
+        """How far its wall clock is ahead of the storage's."""
         self.broker = Broker(
             config=config,
-            env=Environment(bed.wall_us, random.Random(f"broker {number}")),
+            env=Environment(self.wall_us, random.Random(f"broker {number}")),
             store=bed.store,
             meta=self.meta,
             dialer=bed.network.dialer(self.owner),
@@ -195,6 +197,9 @@ class Host:
             address=address,
         )
         bed.network.serve(address, self.owner, self.broker)
+
+    def wall_us(self) -> int:
+        return self.bed.wall_us() + int(self.ahead_s * 1e6)
 
     @property
     def api(self) -> Any:

@@ -15,12 +15,14 @@ from seaweedmq.model.topic import TopicName
 from tests.codec import golden
 
 U64 = st.integers(0, 2**64 - 1)
+BASE = 2**63
 PREAMBLES = st.builds(
     LogPreamble,
     topic=st.just(TopicName("shop", "orders")),
     topic_uid=U64,
     segment=U64,
-    base_offset=U64,
+    base_offset=st.integers(BASE, 2**64 - 1),
+    flushed=st.none() | st.integers(0, BASE),
     writer=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     producers=st.lists(
         st.builds(
@@ -84,6 +86,13 @@ def test_every_flipped_bit_is_noticed():
         (signed(b'{"v":1,"topic":"no-slash"}'), Corrupt, "NAMESPACE/NAME"),
         (signed(b'{"v":1,"topic":"a/b","topic_uid":-1}'), Corrupt, "-1 is not a whole number"),
         (signed(b'{"v":1,"topic":"a/b","topic_uid":true}'), Corrupt, "True is not a whole number"),
+        (
+            signed(
+                b'{"v":1,"topic":"a/b","topic_uid":1,"segment":2,"base_offset":3,"writer":"b","producers":[],"flushed":4}'
+            ),
+            Corrupt,
+            "flushed 4 is beyond base_offset 3",
+        ),
         (signed(b'{"v":2,"topic":{}}'), Unsupported, "version 2, this build reads 1"),
     ],
 )

@@ -69,6 +69,12 @@ async def test_files_are_listed_by_offset_and_writer_with_what_their_names_say(s
     assert first.modified_us > 0
 
 
+async def test_the_clock_of_the_store_is_that_of_its_files(store: SegmentStore) -> None:
+    before = await store.now_us()
+    (file,) = [await write_log(store, 0, [b"x"])]
+    assert before <= file.modified_us <= await store.now_us()
+
+
 async def test_each_segment_has_its_own_files(store: SegmentStore) -> None:
     for segment in (0, 1, 10):
         await write_log(store, 0, [b"x"], segment=segment)

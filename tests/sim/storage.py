@@ -94,6 +94,9 @@ class SimStore:
     async def check(self) -> None:
         await self._inner.check()
 
+    async def now_us(self) -> int:
+        return await self._inner.now_us()
+
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "SimLogWriter":

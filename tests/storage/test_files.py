@@ -6,14 +6,16 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seaweedmq.codec.paths import log_dir, table_dir, table_path
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path
 from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage import file_io
 from seaweedmq.storage.files import FileSegmentStore, open_store
-from tests.support.segments import NAME, begin_log, write_log
+from tests.support.segments import NAME, begin_log, make_topic, write_log
 
 
 @pytest.fixture
@@ -192,3 +194,43 @@ def test_uris_of_directories(uri: str, root: str) -> None:
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument):
         open_store(uri)
+
+
+def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
+    """As on a mount whose client remembers names it did not find until it changes the folder itself; which ones."""
+    missing: set[Path] = set()
+    real_stat, real_touch = Path.stat, Path.touch
+
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        if path in missing:
+            raise FileNotFoundError(errno.ENOENT, "remembered", str(path))
+        try:
+            return real_stat(path, **options)
+        except FileNotFoundError:
+            missing.add(path)
+            raise
+
+    def touch(path: Path, **options: Any) -> None:
+        real_touch(path, **options)
+        missing.difference_update([p for p in missing if p.parent == path.parent])
+
+    patch.setattr(Path, "stat", stat)
+    patch.setattr(Path, "touch", touch)
+    return missing
+
+
+async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = FileSegmentStore(tmp_path), FileSegmentStore(tmp_path)
+    await ours.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic()))
+    await write_log(ours, 0, [b"x"])
+    missing = remember_missing_names(monkeypatch)
+    assert not await ours.is_fenced(NAME, 7, 0)
+    known = set(missing)
+    assert known
+    await theirs.fence(NAME, 7, 0)
+    missing |= known  # that was on another machine
+    assert await ours.is_fenced(NAME, 7, 0)
+    await ours.close()
+    await theirs.close()

@@ -1,13 +1,17 @@
 """A log file read piece by piece: whole frames, torn tails, damage."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seaweedmq.codec.batch import encode_frame, payload_schema
+from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Corrupt
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.log_scan import LogScanner
-from tests.support.segments import NAME, make_frame, make_preamble, make_topic
+from seaweedmq.storage.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
 
 FRAMES = [make_frame(0, 3), make_frame(3, 1, size=700), make_frame(4, 5, keys=True), make_frame(9, 2)]
 PREAMBLE = make_preamble(0)
@@ -142,3 +146,86 @@ def test_a_renamed_log_is_refused() -> None:
 def test_a_text_file_is_refused() -> None:
     with pytest.raises(Corrupt, match=r"the\.log can not be read"):
         scan(b"hello world, this is no log" * 10)
+
+
+BIG = [make_frame(n, 1, size=size) for n, size in enumerate((3_000, 20_000, 5_000, 100, 9_000))]
+BIG_LOG = PREAMBLE + b"".join(BIG)
+BIG_STARTS = [len(PREAMBLE) + sum(map(len, BIG[:i])) for i in range(6)]
+
+
+@given(
+    blocks=st.sets(st.integers(0, len(BIG_LOG) // BLOCK_BYTES), min_size=1),
+    synced=st.integers(0, 4),
+    read_bytes=st.integers(500, 50_000),
+)
+@settings(max_examples=300, deadline=None)
+def test_blocks_lost_of_what_was_not_fsynced_are_a_torn_tail(blocks: set[int], synced: int, read_bytes: int) -> None:
+    """The first ``synced`` frames were fsynced; the block they end in comes back as it was then."""
+    content = bytearray(BIG_LOG)
+    for block in blocks:
+        start, end = max(block * BLOCK_BYTES, BIG_STARTS[synced]), min((block + 1) * BLOCK_BYTES, len(content))
+        content[start:end] = bytes(max(0, end - start))
+    scanner, bases = scan(bytes(content), read_bytes=read_bytes)
+    whole = next((n for n in range(5) if content[BIG_STARTS[n] : BIG_STARTS[n + 1]] != BIG[n]), 5)
+    assert whole >= synced
+    assert bases == list(range(whole))
+    assert (scanner.torn is None) == (whole == 5)
+
+
+@given(sectors=st.sets(st.integers(0, 7), min_size=1), synced=st.integers(1, 4))
+def test_sectors_lost_of_a_block_that_was_written_before_are_a_torn_tail(sectors: set[int], synced: int) -> None:
+    content = bytearray(BIG_LOG)
+    first = BIG_STARTS[synced] - BIG_STARTS[synced] % BLOCK_BYTES
+    for sector in sectors:
+        start, end = (first + (sector + n) * SECTOR_BYTES for n in (0, 1))
+        start, end = max(start, BIG_STARTS[synced]), min(end, len(content))
+        content[start:end] = bytes(max(0, end - start))
+    scanner, bases = scan(bytes(content))
+    assert len(bases) >= synced
+    assert (scanner.torn is None) == (len(bases) == 5)
+
+
+@given(at=st.integers(0, BIG_STARTS[4] - 1), bit=st.integers(0, 7), read_bytes=st.integers(1, 50_000))
+@settings(max_examples=100, deadline=None)
+def test_a_flipped_bit_is_no_lost_block(at: int, bit: int, read_bytes: int) -> None:
+    damaged = bytearray(BIG_LOG)
+    damaged[at] ^= 1 << bit
+    with pytest.raises(Corrupt, match=r"the\.log"):
+        scan(bytes(damaged), read_bytes=read_bytes)
+
+
+def test_a_block_lost_behind_a_damaged_frame_does_not_make_it_a_torn_tail() -> None:
+    content = bytearray(BIG_LOG)
+    content[BIG_STARTS[1] + 300] ^= 1
+    content[BIG_STARTS[4] + 200 :] = bytes(len(BIG[4]) - 200)
+    with pytest.raises(Corrupt, match=f"damaged at byte {BIG_STARTS[1]}"):
+        scan(bytes(content))
+
+
+def encode_value(value: bytes) -> bytes:
+    """A frame at offset 0 with one record."""
+    frame = encode_frame(
+        pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None)),
+        flags=0,
+        producer_id=1,
+        producer_epoch=0,
+        first_sequence=0,
+        timestamp_min=T0,
+        timestamp_max=T0,
+        slot_min=0,
+        slot_max=0,
+        histogram=(1,) + (0,) * 15,
+    )
+    return stamp(frame[:HEADER_BYTES], 0) + frame[HEADER_BYTES:]
+
+
+def test_records_that_are_frames_prove_nothing() -> None:
+    """A log file was sent as a record, and a block of its frame was lost, or damaged."""
+    value = make_frame(1_000, 1)
+    outer = encode_value(value + b"x" * 20_000)
+    lost = bytearray(PREAMBLE + outer)
+    lost[2 * BLOCK_BYTES : 3 * BLOCK_BYTES] = bytes(BLOCK_BYTES)
+    assert value in lost
+    scanner, bases = scan(bytes(lost))
+    assert bases == []
+    assert scanner.torn is not None

@@ -14,6 +14,7 @@ from seaweedmq.core.producers import ProducerState
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.storage.files import FileSegmentStore
+from seaweedmq.storage.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment
 from seaweedmq.storage.table_files import convert_files
@@ -81,6 +82,84 @@ async def test_a_file_whose_preamble_never_reached_the_disk_is_as_if_it_were_not
     path = store.root / later.path
     path.write_bytes(path.read_bytes()[:30])
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 10
+
+
+def stored_below(offset: int) -> ProducerRecord:
+    """Of a producer that stored records [0, 8) and the rest of those below the offset, in one frame each."""
+    recent = (FrameAck(0, 8, 0), FrameAck(8, offset - 8, 8))
+    return ProducerRecord(producer_id=1, producer_epoch=0, next_sequence=offset, recent=recent)
+
+
+@pytest.mark.parametrize("frames_behind", [0, 1])
+async def test_a_preamble_is_not_believed_about_what_was_not_fsynced_and_is_gone(
+    store: FileSegmentStore, frames_behind: int
+) -> None:
+    """Power was lost when [8, 10) and the next file were written: the disk kept the second only."""
+    await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
+    behind = [make_frame(10, 5)] * frames_behind
+    await write_log(store, 10, behind, producers=[stored_below(10)], flushed=8)
+    assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
+        end_offset=8, producers=(producer(8, (0, 8, 0)),)
+    )
+
+
+async def test_three_files_may_wait_for_their_fsync(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
+    await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=8)
+    await write_log(store, 15, [make_frame(15, 5)], producers=[stored_below(15)], flushed=8)
+    assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 8
+
+
+async def test_where_files_go_on_without_a_gap_they_are_one_log(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)], flushed=0)
+    await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=8)
+    recovered = await recover_segment(store, make_topic(), make_segment())
+    assert recovered == Recovered(end_offset=15, producers=(producer(15, (0, 8, 0), (8, 2, 8), (10, 5, 10)),))
+
+
+async def test_what_a_preamble_says_was_fsynced_is_missed(store: FileSegmentStore) -> None:
+    torn = await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
+    later = await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=9)
+    with pytest.raises(Corrupt, match=rf"{later.path} shows that records up to 9 .* {torn.path}.* damaged or cut"):
+        await recover_segment(store, make_topic(), make_segment())
+
+
+async def test_a_log_whose_predecessor_became_a_table_is_believed(store: FileSegmentStore) -> None:
+    """Its tables may have gone, too: they were made of what was fsynced."""
+    await write_log(store, 10, [make_frame(10, 5)], producers=[stored_below(10)], flushed=8)
+    assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 15
+
+
+async def test_only_the_logs_behind_what_is_known_to_be_fsynced_are_read(store: FileSegmentStore) -> None:
+    for base in (0, 10, 20, 30):
+        frame = make_frame(base, 10) if base >= 20 else bytes(1_000)
+        await write_log(store, base, [frame], flushed=max(0, base - 5))
+    assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 40
+
+
+async def test_a_lost_block_of_what_was_never_fsynced_ends_the_log(store: FileSegmentStore) -> None:
+    """Later blocks of the same write reached the disk: sound frames follow the hole."""
+    under_way = [make_frame(8 + n, 1, size=8192) for n in range(4)]
+    log = await write_log(store, 0, [make_frame(0, 8), *under_way], flushed=0)
+    path = store.root / log.path
+    content = bytearray(path.read_bytes())
+    second = len(content) - sum(map(len, under_way[1:]))
+    block = second - second % BLOCK_BYTES
+    content[block : block + BLOCK_BYTES] = bytes(BLOCK_BYTES)
+    path.write_bytes(content)
+    assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 8
+
+
+async def test_a_damaged_preamble_is_an_error_and_a_lost_one_is_not(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 8)], flushed=0)
+    later = await write_log(store, 8, [make_frame(8, 2, size=8192)], producers=[stored_below(8)], flushed=0)
+    path = store.root / later.path
+    content = bytearray(path.read_bytes())
+    path.write_bytes(content[:40] + b"?" + content[41:])
+    with pytest.raises(Corrupt, match="log preamble: checksum"):
+        await recover_segment(store, make_topic(), make_segment())
+    path.write_bytes(bytes(BLOCK_BYTES) + content[BLOCK_BYTES:])
+    assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 8
 
 
 async def test_frames_rewritten_after_a_failed_fsync_count_once(store: FileSegmentStore) -> None:

@@ -102,11 +102,22 @@ def value_of(offset: int, size: int = 20) -> bytes:
 
 
 def make_preamble(
-    base: int, writer: str = "b-1", uid: int = 7, producers: Sequence[ProducerRecord] = (), segment: int = 0
+    base: int,
+    writer: str = "b-1",
+    uid: int = 7,
+    producers: Sequence[ProducerRecord] = (),
+    segment: int = 0,
+    flushed: int | None = None,
 ) -> bytes:
     return encode_preamble(
         LogPreamble(
-            topic=NAME, topic_uid=uid, segment=segment, base_offset=base, writer=writer, producers=tuple(producers)
+            topic=NAME,
+            topic_uid=uid,
+            segment=segment,
+            base_offset=base,
+            writer=writer,
+            flushed=flushed,
+            producers=tuple(producers),
         )
     )
 
@@ -119,8 +130,10 @@ async def begin_log(
     uid: int = 7,
     producers: Sequence[ProducerRecord] = (),
     segment: int = 0,
+    flushed: int | None = None,
 ) -> LogWriter:
-    return await store.create_log(NAME, segment, base, writer, make_preamble(base, writer, uid, producers, segment))
+    preamble = make_preamble(base, writer, uid, producers, segment, flushed)
+    return await store.create_log(NAME, segment, base, writer, preamble)
 
 
 async def write_log(
@@ -132,9 +145,10 @@ async def write_log(
     uid: int = 7,
     producers: Sequence[ProducerRecord] = (),
     segment: int = 0,
+    flushed: int | None = None,
 ) -> SegmentFile:
     """A log file of these bytes, synced and closed."""
-    log = await begin_log(store, base, writer=writer, uid=uid, producers=producers, segment=segment)
+    log = await begin_log(store, base, writer=writer, uid=uid, producers=producers, segment=segment, flushed=flushed)
     await log.append(frames)
     await log.sync()
     await log.close()

@@ -1,0 +1,23 @@
+"""What power loss may leave of files in memory: any part of what was not fsynced, in any order."""
+
+import random
+
+from seaweedmq.storage.lost_blocks import BLOCK_BYTES
+from seaweedmq.storage.memory import MemorySegmentStore
+
+
+def lose_power(store: MemorySegmentStore, rng: random.Random) -> None:
+    """Of each file on its own: its name if it was never fsynced, its end, and blocks in the middle may be gone."""
+    for path, file in list(store.files.items()):
+        file.crashed = True
+        if not file.named and rng.random() < 0.3:
+            del store.files[path]
+            continue
+        synced, size = file.synced_bytes, len(file.data)
+        kept = rng.choice((synced, size, rng.randint(synced, size)))
+        del file.data[kept:]
+        lost = rng.choice((0.0, 0.2, 0.7))
+        for block in range(synced // BLOCK_BYTES, kept // BLOCK_BYTES + 1):
+            if rng.random() < lost:
+                start, end = max(synced, block * BLOCK_BYTES), min(kept, (block + 1) * BLOCK_BYTES)
+                file.data[start:end] = bytes(max(0, end - start))
