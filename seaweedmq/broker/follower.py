@@ -10,6 +10,7 @@ from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.replica import Replica
 from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, Unavailable
@@ -49,6 +50,7 @@ class FollowerService:
         view: ClusterView,
         store: SegmentStore,
         budget: MemoryBudget,
+        producers: ProducerPool,
         broker_id: str,
         suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
     ) -> None:
@@ -56,6 +58,7 @@ class FollowerService:
         self._view = view
         self._store = store
         self._budget = budget
+        self._producers = producers
         self._broker_id = broker_id
         self._suspect = suspect
         self._replicas: dict[tuple[TopicName, int], Replica] = {}
@@ -120,9 +123,8 @@ class FollowerService:
             )
         if key not in self._written:
             await self._write(topic, segment, replica)
-            self._written[key] = SealedLog(
-                end_offset=replica.end, sequences=tuple(p.sequence for p in replica.producers_below(replica.end))
-            )
+            now = asyncio.get_running_loop().time()
+            self._written[key] = SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
         return self._written[key]
 
     def forget_sealed(self) -> None:
@@ -210,10 +212,12 @@ class FollowerService:
             name=f"{ref.topic}#{ref.segment}",
             start_offset=start,
             epoch=epoch,
-            producers_max=self._config.producers_per_segment_max,
+            limits=ProducerLimits.of(self._config),
+            pool=self._producers,
         )
 
     async def _hold(self, replica: Replica, ref: SegmentRef, request: ReplicateFrames) -> None:
+        now = asyncio.get_running_loop().time()
         for frame in split_frames(request.data):
             header = frame.header
             size = header.frame_bytes + ENTRY_OVERHEAD_BYTES
@@ -225,7 +229,7 @@ class FollowerService:
                 header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
             )
             try:
-                replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry)
+                replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)
             except SeaweedMQError:
                 self._budget.give(size)
                 raise

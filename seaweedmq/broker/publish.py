@@ -1,21 +1,19 @@
 """A publish stream: check frames at the door, append them, acknowledge them once they are committed."""
 
 import asyncio
-import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from seaweedmq.broker.lookup import Lookup
+from seaweedmq.broker.sealed_producers import SealedProducers
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.core.producers import ProducerState
-from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Fenced, InvalidArgument, SeaweedMQError, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -30,12 +28,6 @@ from seaweedmq.model.protocol import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
-from seaweedmq.storage.recovery import recover_segment
-
-log = logging.getLogger(__name__)
-
-RECOVERED_PRODUCERS_MAX = 4_000
-"""Of sealed segments, kept in memory: some 2 KB each."""
 
 
 class PublishService:
@@ -44,10 +36,9 @@ class PublishService:
     def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore) -> None:
         self._config = config
         self._lookup = lookup
-        self._store = store
-        self._recovered = _Recovered(store)
-        self._readers: dict[tuple[OpenSegment, int], asyncio.Task[None]] = {}
-        """The stream that appends for a producer to a segment: the latest. Bounded by the streams there are."""
+        self._sealed_producers = SealedProducers(store)
+        self._latest: dict[tuple[OpenSegment, int], _Stream] = {}
+        """The stream that appends for a producer to a segment: the newest. Bounded by the streams there are."""
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi.publish``."""
@@ -60,100 +51,64 @@ class PublishService:
                 f"segment {found.segment} has epoch {found.segment.epoch}, not {opening.epoch}: refresh the metadata"
             )
         if found.open is None:
-            yield await self._sealed(found.topic, found.segment, opening)
+            yield await self._sealed(found.topic, found.segment, opening, opening.first_sequence)
             return
-        found.open.check_open()
-        await self._end_older_stream(found.open, opening.producer_id)
-        state = found.open.log.producers.state(opening.producer_id, opening.producer_epoch)
-        yield PublishReady(
-            next_sequence=state.next_sequence,
-            frame_bytes_max=self._config.frame_bytes_max,
-            in_flight_frames_max=self._config.stream_in_flight_frames_max,
-            in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
-        )
         segment = found.open
-        stream = _Stream(self._config, self._lookup, opening, segment)
-        reading = asyncio.create_task(stream.read(requests), name=f"publish to {segment.segment}")
-        reading.add_done_callback(_retrieve)
-        reader = (segment, opening.producer_id)
-        self._readers[reader] = reading
+        segment.check_open()
+        stream = self._open(opening, segment)
         try:
-            async with aclosing(stream.acknowledgements(reading)) as acknowledgements:
+            yield PublishReady(
+                next_sequence=stream.next_sequence,
+                frame_bytes_max=self._config.frame_bytes_max,
+                in_flight_frames_max=self._config.stream_in_flight_frames_max,
+                in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
+            )
+            async with aclosing(stream.serve(requests)) as acknowledgements:
                 async for acks in acknowledgements:
                     yield acks
         finally:
-            if self._readers.get(reader) is reading:
-                del self._readers[reader]
-            reading.cancel()
-            await asyncio.wait({reading})
-            if not reading.cancelled():
-                reading.exception()  # told below, unless the segment's end is the better answer
+            self._close(stream)
         if not segment.closed_hard:
-            if reading.cancelled():
-                raise Fenced(
-                    f"producer {opening.producer_id} opened a newer stream to {segment.segment}: stop this one"
-                )
-            reading.result()  # the client ended the stream, or sent what was refused
+            stream.result()  # the client ended the stream, or sent what was refused
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment)
         if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
             assert segment.closed is not None
             raise segment.closed
-        yield await self._sealed(sealed.topic, sealed.segment, opening)
+        yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
-    async def _end_older_stream(self, segment: OpenSegment, producer_id: int) -> None:
-        """Let no earlier stream of the producer append any more: a client that reconnected numbers its frames from the
-        ``next_sequence`` it is told, and a frame still on its way must not take one of those numbers."""
-        older = self._readers.pop((segment, producer_id), None)
+    def _open(self, opening: PublishOpen, segment: OpenSegment) -> "_Stream":
+        """A stream that appends from now on. In one step with the end of the producer's earlier stream: a client that
+        reconnected numbers its frames from where it is told to begin, and a frame still on its way must not take one of
+        those numbers."""
+        next_sequence = segment.log.producers.open(
+            opening.producer_id, opening.producer_epoch, opening.first_sequence, asyncio.get_running_loop().time()
+        )
+        older = self._latest.get((segment, opening.producer_id))
         if older is not None:
-            older.cancel()
-            await asyncio.wait({older})
+            older.supersede()
+        stream = _Stream(self._config, self._lookup, opening, segment, next_sequence)
+        self._latest[segment, opening.producer_id] = stream
+        return stream
 
-    async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen) -> PublishSealed:
-        """What a sealed segment holds of this producer: from the log file while it is there, else as recorded."""
+    def _close(self, stream: "_Stream") -> None:
+        key = stream.segment, stream.opening.producer_id
+        if self._latest.get(key) is stream:
+            del self._latest[key]
+        stream.segment.log.producers.close(stream.opening.producer_id, asyncio.get_running_loop().time())
+
+    async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen, first: int) -> PublishSealed:
+        """What a sealed segment holds of this producer, which repeats nothing below ``first``."""
         assert segment.end_offset is not None
-        me = (opening.producer_id, opening.producer_epoch)
-        recorded = next((s for s in segment.sequences if (s.producer_id, s.producer_epoch) == me), None)
-        next_sequence = recorded.next_sequence if recorded else 0
-        recent: tuple[FrameAck, ...] = ()
-        try:
-            state = (await self._recovered.producers(topic, segment)).get(me)
-            if state is not None:
-                next_sequence, recent = state.next_sequence, state.recent
-        except (Corrupt, NotFound) as error:
-            if recorded is None:
-                raise
-            log.warning("%s: a publisher gets no offsets of its last frames: %s", segment, error)
+        next_sequence, recent = await self._sealed_producers.progress(
+            topic, segment, opening.producer_id, opening.producer_epoch, first
+        )
         return PublishSealed(
             end_offset=segment.end_offset,
             next_sequence=next_sequence,
             recent=recent,
             successors=segment.successors,
         )
-
-
-class _Recovered:
-    """Producers of sealed segments as the log files have them: all publishers of a segment come back at once when it
-    is sealed, and reading the files for each of them costs."""
-
-    def __init__(self, store: SegmentStore) -> None:
-        self._store = store
-        self._known: OrderedDict[tuple[int, int], dict[tuple[int, int], ProducerState]] = OrderedDict()
-        """(topic uid, segment), the longest unused first -> (producer id, epoch) -> state."""
-        self._turns: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
-
-    async def producers(self, topic: Topic, segment: Segment) -> dict[tuple[int, int], ProducerState]:
-        """By (producer id, epoch); raises as ``recover_segment``."""
-        key = topic.uid, segment.id
-        turn = self._turns.setdefault(key, asyncio.Lock())
-        async with turn:
-            if key not in self._known:
-                recovered = await recover_segment(self._store, topic, segment)
-                self._known[key] = {(p.producer_id, p.producer_epoch): p for p in recovered.producers}
-                while len(self._known) > 1 and sum(1 + len(p) for p in self._known.values()) > RECOVERED_PRODUCERS_MAX:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(key)
-            return self._known[key]
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:
@@ -165,18 +120,58 @@ def _retrieve(task: "asyncio.Task[None]") -> None:
 class _Stream:
     """One stream's frames between arrival and acknowledgement, in order."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment) -> None:
+    def __init__(
+        self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment, next_sequence: int
+    ) -> None:
+        self.opening = opening
+        self.segment = segment
+        self.next_sequence = next_sequence
+        """Where it begins."""
+        self.settled = min(opening.first_sequence, next_sequence)
+        """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
         self._config = config
         self._lookup = lookup
-        self._opening = opening
-        self._segment = segment
         self._pending: deque[FrameAck] = deque()
         """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
-        self._acknowledged = Signal()
+        self._told = Signal()
         self._is_admitting = False
         """A frame waits for memory, or was refused."""
+        self._is_superseded = False
+        self._reading: asyncio.Task[None] | None = None
 
-    async def read(self, requests: AsyncIterator[PublishRequest]) -> None:
+    def supersede(self) -> None:
+        """The producer has opened a newer stream: append nothing from now on."""
+        self._is_superseded = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def serve(self, requests: AsyncIterator[PublishRequest]) -> AsyncGenerator[PublishAck, None]:
+        """Append what comes, acknowledge what is committed, until the stream has ended and nothing more will come."""
+        if self._is_superseded:
+            return
+        self._reading = asyncio.create_task(self._read(requests), name=f"publish to {self.segment.segment}")
+        self._reading.add_done_callback(_retrieve)
+        try:
+            async with aclosing(self._acknowledgements(self._reading)) as acknowledgements:
+                async for acks in acknowledgements:
+                    yield acks
+        finally:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    def result(self) -> None:
+        """Raise what ended the stream, if the client did not."""
+        if self._is_superseded:
+            raise self._superseded()
+        assert self._reading is not None
+        self._reading.result()
+
+    def _superseded(self) -> Fenced:
+        return Fenced(
+            f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
+        )
+
+    async def _read(self, requests: AsyncIterator[PublishRequest]) -> None:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
         try:
             async for request in requests:
@@ -184,18 +179,18 @@ class _Stream:
                     raise InvalidArgument("a publish stream is opened once: after PublishOpen only frames may follow")
                 for frame in split_frames(request.data):
                     while len(self._pending) >= self._config.stream_in_flight_frames_max:
-                        await self._acknowledged.wait()
+                        await self._told.wait()
                     await self._take(frame)
         finally:
-            self._segment.committed_changed.fire()
+            self.segment.committed_changed.fire()
 
-    async def acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
+    async def _acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
         """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
-        segment = self._segment
+        segment = self.segment
         while True:
             acks = self._committed()
             if acks:
-                self._acknowledged.fire()
+                self._told.fire()
                 yield PublishAck(acks)
                 continue
             if segment.closed_hard or (reading.done() and not self._pending):
@@ -205,20 +200,24 @@ class _Stream:
             await segment.committed_changed.wait()
 
     def _committed(self) -> tuple[FrameAck, ...]:
-        committed = self._segment.log.committed
+        committed = self.segment.log.committed
         acks = []
         while self._pending and self._pending[0].base_offset + self._pending[0].record_count <= committed:
             acks.append(self._pending.popleft())
+        if acks:
+            self.settled = acks[-1].first_sequence + acks[-1].record_count
         return tuple(acks)
 
     async def _take(self, frame: Frame) -> None:
         self._check(frame)
-        header, segment = frame.header, self._segment
+        header, segment = frame.header, self.segment
         size = header.frame_bytes
         self._is_admitting = True
         await segment.admit(size)
         self._is_admitting = False
         try:
+            if self._is_superseded:
+                raise self._superseded()
             ack = segment.log.find_repeat(
                 header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
             )
@@ -233,7 +232,7 @@ class _Stream:
         self._pending.append(ack)
 
     def _check(self, frame: Frame) -> None:
-        header, opening, slots = frame.header, self._opening, self._segment.segment.slots
+        header, opening, slots = frame.header, self.opening, self.segment.segment.slots
         if header.frame_bytes > self._config.frame_bytes_max:
             raise InvalidArgument(
                 f"a frame of {header.frame_bytes} bytes is above the limit of {self._config.frame_bytes_max}: "
@@ -247,12 +246,12 @@ class _Stream:
         if not slots.covers(header.slot_min, header.slot_max):
             raise StaleMetadata(
                 f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
-                f"{self._segment.segment}, which holds {slots}: refresh the metadata and route by key"
+                f"{self.segment.segment}, which holds {slots}: refresh the metadata and route by key"
             )
         validate_payload(header, frame.payload, self._schema(header.schema_version))
 
     def _schema(self, version: int) -> pa.Schema | None:
-        topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)
+        topic = self._lookup.view.topics.get(self.segment.topic.name, self.segment.topic)
         if version < topic.schema_version:
             raise InvalidArgument(
                 f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"

@@ -16,6 +16,7 @@ from seaweedmq.broker.replicate import FollowerLink
 from seaweedmq.broker.segment_files import SegmentFiles
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import Frame, stamp
+from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.producers import ProducerTable
 from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable
@@ -44,6 +45,7 @@ class SegmentContext:
     config: BrokerConfig
     store: SegmentStore
     budget: MemoryBudget
+    producers: ProducerPool
     group_sync: GroupSync
     writer_id: str
     lease_alive: Callable[[], bool]
@@ -66,7 +68,7 @@ class OpenSegment:
         self.log = SegmentLog(
             start_offset=segment.start_offset,
             durability=topic.durability,
-            producers=ProducerTable(context.config.producers_per_segment_max),
+            producers=ProducerTable(ProducerLimits.of(context.config), context.producers),
             followers=len(segment.replicas) > 1,
         )
         self.committed_changed = Signal()
@@ -321,9 +323,7 @@ class OpenSegment:
                 self._check_alive()
                 if self.files.failure:
                     raise self.files.failure
-            self._sealed = SealedLog(
-                end_offset=self.log.end, sequences=tuple(p.sequence for p in self.log.producers.snapshot())
-            )
+            self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
     def _check_alive(self) -> None:
@@ -382,5 +382,6 @@ class OpenSegment:
         await self.files.close()
         self._context.budget.forget(self)
         self._context.budget.give(self.log.release_all())
+        self.log.producers.release()
         self.committed_changed.fire()
         self._drained.fire()

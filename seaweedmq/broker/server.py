@@ -32,6 +32,7 @@ from seaweedmq.codec import keys
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.producer_limits import ProducerPool
 from seaweedmq.errors import (
     Fenced,
     InvalidArgument,
@@ -111,6 +112,7 @@ class Broker(LeaderCalls, GroupCalls):
         # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
         self._replica_budget = MemoryBudget(buffers // 3)
         self._budget = MemoryBudget(buffers - buffers // 3)
+        self._producers = ProducerPool.of(config)
         self._group_sync = GroupSync(config.flush_interval_s)
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
@@ -186,6 +188,7 @@ class Broker(LeaderCalls, GroupCalls):
             config=self._config,
             store=self._store,
             budget=self._budget,
+            producers=self._producers,
             group_sync=self._group_sync,
             writer_id=term.id,
             lease_alive=term.session.alive,
@@ -404,6 +407,7 @@ class Broker(LeaderCalls, GroupCalls):
             view=self._view,
             store=self._store,
             budget=self._replica_budget,
+            producers=self._producers,
             broker_id=info.id,
             suspect=self._report_suspicion,
         )

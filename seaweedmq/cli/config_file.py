@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, PRODUCER_IDLE_S_MAX, BrokerConfig
 
 
 def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
@@ -30,4 +30,10 @@ def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
             rule = "a whole number" if known[name] is int else "a number"
             raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule} above 0")
     settings = found | {name: value for name, value in overrides.items() if value is not None}
-    return BrokerConfig(**settings)  # type: ignore[arg-type]
+    config = BrokerConfig(**settings)  # type: ignore[arg-type]
+    if not DELIVERY_TIMEOUT_S_MAX < config.producer_idle_s <= PRODUCER_IDLE_S_MAX:
+        raise InvalidArgument(
+            f"{where}: producer_idle_s = {config.producer_idle_s:g} is not above {DELIVERY_TIMEOUT_S_MAX:g}, the "
+            f"longest that a client goes on delivering, and at most {PRODUCER_IDLE_S_MAX:g}"
+        )
+    return config

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.config import KIB, MIB
+from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, KIB, MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,8 @@ class ClientConfig:
     buffer_bytes_max: int = 64 * MIB
     """A publisher's records that are not acknowledged; beyond it ``send`` waits."""
     delivery_timeout_s: float = 120.0
-    """From ``send`` to the receipt; then the future fails with DeadlineExceeded."""
+    """From ``send`` to the receipt; then the future fails with DeadlineExceeded. At most 600 s: brokers recognise a
+    repeated frame for somewhat longer."""
     close_timeout_s: float = 150.0
     """How long leaving a ``with`` block waits for what was sent; longer than ``delivery_timeout_s`` by default."""
     subscribe_buffer_bytes_max: int = 32 * MIB
@@ -52,3 +53,8 @@ class ClientConfig:
             value = getattr(self, name)
             if not value >= 0 or (value == 0 and name != "linger_s"):
                 raise InvalidArgument(f"{name} is {value}: it must be positive")
+        if self.delivery_timeout_s > DELIVERY_TIMEOUT_S_MAX:
+            raise InvalidArgument(
+                f"delivery_timeout_s is {self.delivery_timeout_s:g}: give at most {DELIVERY_TIMEOUT_S_MAX:g}; brokers "
+                "do not remember for longer what a publisher has stored, and could store a record twice"
+            )

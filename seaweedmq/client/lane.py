@@ -29,9 +29,6 @@ from seaweedmq.rpc.wire import pack_frames
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
 
-SEALED_ASK_MAX = 5
-"""Times that brokers are asked for the last acknowledgements of a sealed segment before receipts go without offsets."""
-
 T = TypeVar("T")
 
 
@@ -74,7 +71,6 @@ class Lane:
         self._stall: asyncio.Timeout | None = None
         self._refresh = False
         self._progress = False
-        self._sealed_seen = 0
         self.last_error: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -136,7 +132,7 @@ class Lane:
         self.segment = found
         self._progress = False
         try:
-            sealed = self._sealed_in_metadata()
+            sealed = self._sealed_without_asking()
             if sealed is None:
                 address = self._cluster.address_of(description, found)
                 with self._cluster.reaching(address):
@@ -157,21 +153,14 @@ class Lane:
             self.window.lost()
         return True
 
-    def _sealed_in_metadata(self) -> PublishSealed | None:
-        """What the metadata of a sealed segment say, if that is enough: brokers also know the last acknowledgements,
-        which matters only if a committed frame lost its own.
-        """
+    def _sealed_without_asking(self) -> PublishSealed | None:
+        """What a broker would say, if the segment is sealed and nothing of the queue can be stored in it."""
         segment = self.segment
-        if segment.is_open:
-            return None
-        known = (s.next_sequence for s in segment.sequences if s.producer_id == self._producer_id)
-        next_sequence = next(known, 0)
-        self._sealed_seen += 1
-        if self.window.first_sequence < next_sequence and self._sealed_seen <= SEALED_ASK_MAX:
+        if segment.is_open or self.window.may_be_stored:
             return None
         return PublishSealed(
             end_offset=segment.end_offset or 0,
-            next_sequence=next_sequence,
+            next_sequence=self.window.first_sequence,
             recent=(),
             successors=segment.successors,
         )
@@ -229,6 +218,7 @@ class Lane:
             epoch=self.segment.epoch,
             producer_id=self._producer_id,
             producer_epoch=0,
+            first_sequence=self.window.first_sequence,
         )
         while send is self._send:
             idle = not self.window.out

@@ -250,7 +250,12 @@ class Publisher:
     async def on_sealed(self, lane: Lane, sealed: PublishSealed) -> None:
         successors = await self._successors(sealed.successors)
         # From here to the end nothing awaits: a record sent meanwhile can not slip in between.
+        lost = lane.window.loss(sealed)
         committed, rest = lane.window.sealed(sealed)
+        if lost is not None:
+            for frame in rest:
+                frame.outcome.failed(frame.rows, lost)
+            rest = []
         for frame, base_offset in committed:
             frame.outcome.acked(frame.rows, lane.segment.id, base_offset)
         self._hand_over(lane, successors)

@@ -51,6 +51,10 @@ class Window:
         self._one_by_one = False
         self.next_sequence = 0
         """Of the next frame to be added."""
+        self._acknowledged = 0
+        """Everything below is acknowledged, or was given up before what is acknowledged."""
+        self._sent = 0
+        """Nothing from here on is stored."""
         self.waiting_bytes = 0
         """Frames not out on the stream."""
         self.is_open = False
@@ -61,8 +65,14 @@ class Window:
 
     @property
     def first_sequence(self) -> int:
-        """Of the oldest frame that is not acknowledged; ``next_sequence`` if there is none."""
+        """Of the oldest frame that is not acknowledged; ``next_sequence`` if there is none. Nothing below is repeated,
+        nor used again for other records, unless a broker that knows better says where to go on."""
         return self._frames[0].first_sequence if self._frames else self.next_sequence
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether a frame in the queue was out on a stream."""
+        return self.first_sequence < self._sent
 
     @property
     def queued_bytes(self) -> int:
@@ -83,13 +93,16 @@ class Window:
     def opened(self, ready: PublishReady) -> None:
         """A stream is open; everything not acknowledged goes out on it again.
 
-        If the broker knows less than what should lie in front of the queue (frames there expired or were refused, or
-        it forgot an idle producer) nothing of the queue is stored, and it is numbered anew from what the broker knows.
+        If the broker knows less than what should lie in front of the queue (frames there expired or were refused)
+        nothing of the queue is stored, and it is numbered anew from what the broker knows.
 
         Raises:
-            Corrupt: the broker claims more than was ever sent.
+            Corrupt: the broker claims more than was ever sent, or lost what it had acknowledged.
         """
         self.lost()
+        lost = self.loss(ready)
+        if lost is not None:
+            raise lost
         if ready.next_sequence > self.next_sequence:
             raise Corrupt(
                 f"the broker has sequences up to {ready.next_sequence}, but {self.next_sequence} is next to be sent: "
@@ -97,6 +110,7 @@ class Window:
             )
         if ready.next_sequence < self.first_sequence or not self._frames:
             self._renumber(ready.next_sequence)
+        self._sent = ready.next_sequence
         self._frames_max = ready.in_flight_frames_max
         self._bytes_max = ready.in_flight_bytes_max
         self.is_open = True
@@ -114,6 +128,7 @@ class Window:
                 break
             taken.append(data)
             size += len(data)
+            self._sent = max(self._sent, self._frames[self._out].end_sequence)
             self._out += 1
             self._out_bytes += len(data)
             self.waiting_bytes -= len(data)
@@ -133,6 +148,7 @@ class Window:
                 "it does not speak the protocol"
             )
         self._frames.popleft()
+        self._acknowledged = first.end_sequence
         self._out -= 1
         self._out_bytes -= len(first.data)
         if not self._frames:
@@ -144,6 +160,15 @@ class Window:
         self.waiting_bytes += self._out_bytes
         self._out = self._out_bytes = 0
         self.is_open = False
+
+    def loss(self, answer: PublishReady | PublishSealed) -> Corrupt | None:
+        """The error to tell if the segment misses what it had acknowledged."""
+        if answer.next_sequence >= self._acknowledged:
+            return None
+        return Corrupt(
+            f"the segment has sequences up to {answer.next_sequence}, but had acknowledged those up to "
+            f"{self._acknowledged}: the records between were lost; publish them again, with what fails now"
+        )
 
     def sealed(self, sealed: PublishSealed) -> tuple[list[tuple[OutFrame, int | None]], list[OutFrame]]:
         """Empty the queue: frames that are committed with their base offsets (None: not known), and all others."""

@@ -47,6 +47,7 @@ def segment_fields(segment: Segment) -> dict[str, object]:
         "start_offset": segment.start_offset,
         "end_offset": segment.end_offset,
         "sequences": [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences],
+        "sequences_complete": segment.sequences_complete,
         "opened_us": segment.opened_us,
     }
 
@@ -119,6 +120,7 @@ def segment_from_json(data: bytes) -> Segment:
         start_offset=fields.uint("start_offset"),
         end_offset=fields.optional_uint("end_offset"),
         sequences=fields.sequences("sequences"),
+        sequences_complete=fields.flag("sequences_complete"),
         opened_us=fields.optional_uint("opened_us") or 0,
     )
     if not segment.replicas:

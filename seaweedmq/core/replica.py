@@ -6,16 +6,26 @@ back. Invariants: ``flushed <= committed <= end``; entries are contiguous from a
 
 from collections import deque
 
+from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.producers import ProducerState, ProducerTable
 from seaweedmq.core.segment_log import LogEntry
 from seaweedmq.errors import Fenced, InvalidArgument
 from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.segment import ProducerSequence
 
 
 class Replica:
     """The follower's side of one segment."""
 
-    def __init__(self, *, name: str, start_offset: int, epoch: int, producers_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        start_offset: int,
+        epoch: int,
+        limits: ProducerLimits | None = None,
+        pool: ProducerPool | None = None,
+    ) -> None:
         self.name = name
         """For errors: ``namespace/topic#segment``."""
         self.epoch = epoch
@@ -27,7 +37,8 @@ class Replica:
         self.fenced = False
         self.held_bytes = 0
         self._entries: deque[LogEntry] = deque()
-        self._producers = ProducerTable(producers_max)
+        self._producers = ProducerTable(limits, pool)
+        """It does not see streams, only frames: whoever sent none for ``idle_s`` can not repeat any."""
         self._producers.floor = start_offset
 
     def check_epoch(self, epoch: int) -> None:
@@ -38,7 +49,9 @@ class Replica:
                 "a primary of the older epoch must stop"
             )
 
-    def append(self, epoch: int, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry) -> None:
+    def append(
+        self, epoch: int, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry, now: float
+    ) -> None:
         """Hold the next frame.
 
         Raises:
@@ -52,7 +65,7 @@ class Replica:
                 "the primary broke the protocol"
             )
         ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
-        self._producers.record(producer_id, producer_epoch, ack)
+        self._producers.follow(producer_id, producer_epoch, ack, now)
         self._entries.append(entry)
         self.end = entry.end_offset
         self.held_bytes += entry.memory_bytes
@@ -100,8 +113,13 @@ class Replica:
         """What every producer had stored when the log ended at ``offset``."""
         return self._producers.snapshot(below=offset)
 
+    def sequences(self, now: float) -> tuple[ProducerSequence, ...]:
+        """Producers that may not have heard yet of all they stored, the longest idle first."""
+        return self._producers.unsettled(now)
+
     def release_all(self) -> int:
         """Forget everything; return the bytes freed."""
         freed, self.held_bytes = self.held_bytes, 0
         self._entries.clear()
+        self._producers.release()
         return freed

@@ -2,8 +2,17 @@
 
 from dataclasses import dataclass
 
+from seaweedmq.errors import InvalidArgument
+
 KIB = 1024
 MIB = 1024 * KIB
+STREAM_IN_FLIGHT_FRAMES_MAX = 1_024
+"""Highest ``stream_in_flight_frames_max``: so many acknowledgements are remembered of each producer."""
+PRODUCERS_MAX = 100_000
+"""Highest ``producers_max``. What a log file says of its producers stays far below the 64 MiB it may take."""
+DELIVERY_TIMEOUT_S_MAX = 600.0
+"""Longest ``delivery_timeout_s`` of a client: after it no frame is repeated."""
+PRODUCER_IDLE_S_MAX = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +28,7 @@ class BrokerConfig:
     frame_bytes_max: int = 16 * MIB
     stream_in_flight_bytes_max: int = 32 * MIB
     stream_in_flight_frames_max: int = 16
+    """Of one publisher, not acknowledged; from 1 to 1,024. The same number is remembered of each producer."""
     read_chunk_bytes: int = 1 * MIB
     """Frames are read from files and sent to subscribers in runs of about this size."""
     replica_timeout_s: float = 3.0
@@ -60,10 +70,27 @@ class BrokerConfig:
     group_members_max: int = 1_000
     groups_max: int = 10_000
     producers_per_segment_max: int = 1_000
-    """Producers remembered for duplicate detection, the longest idle forgotten first."""
+    """Producers remembered for duplicate detection even if they can not repeat anything any more. Beyond it they are
+    forgotten, but never while their stream is open or was within ``producer_idle_s``."""
+    producer_idle_s: float = 900.0
+    """How long after the end of its stream a producer may repeat something: longer than any client's
+    ``delivery_timeout_s``, which is at most 600 s, and at most 3,600 s."""
+    producers_max: int = 100_000
+    """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 16 bytes more
+    for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of
+    ``memory_bytes_max``. At most 100,000."""
     open_segments_max: int = 2_000
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     streams_max: int = 10_000
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
+
+    def __post_init__(self) -> None:
+        for name, value, limit in (
+            ("stream_in_flight_frames_max", self.stream_in_flight_frames_max, STREAM_IN_FLIGHT_FRAMES_MAX),
+            ("producers_max", self.producers_max, PRODUCERS_MAX),
+            ("producers_per_segment_max", self.producers_per_segment_max, PRODUCERS_MAX),
+        ):
+            if not 1 <= value <= limit:
+                raise InvalidArgument(f"{name} is {value:,}: give from 1 to {limit:,}")

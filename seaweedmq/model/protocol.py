@@ -30,6 +30,9 @@ class PublishOpen:
     epoch: int
     producer_id: int
     producer_epoch: int
+    first_sequence: int = 0
+    """The producer repeats nothing below: it is acknowledged, or given up. A broker that does not know it begins
+    here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class SealedLog:
 
     end_offset: int
     sequences: tuple[ProducerSequence, ...]
-    """The longest idle producer first."""
+    """Every producer that may not have heard yet of all it stored, the longest idle first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,9 @@ class Segment:
     """First offset that does not belong to the segment; None while open. What files hold beyond it is ignored."""
     sequences: tuple[ProducerSequence, ...] = ()
     """Sealed producer sequences, the most recently active first; empty while open."""
+    sequences_complete: bool = False
+    """Whether they name every producer that may not have heard yet of all it stored. Else nobody may take one that is
+    missing for one that stored nothing: the log files tell."""
     opened_us: int = 0
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: not known."""
 

@@ -99,6 +99,7 @@ def encode_publish_request(request: PublishRequest) -> bytes:
                 epoch=request.epoch,
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
+                first_sequence=request.first_sequence,
             )
         )
     except ValueError as error:
@@ -122,6 +123,7 @@ def decode_publish_request(data: bytes) -> PublishRequest:
                 epoch=message.open.epoch,
                 producer_id=message.open.producer_id,
                 producer_epoch=message.open.producer_epoch,
+                first_sequence=message.open.first_sequence,
             )
         case _:
             raise messages.unknown_kind(message)

@@ -2,13 +2,12 @@
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
-from seaweedmq.core.producers import RECENT_FRAMES, ProducerState
+from seaweedmq.core.producers import ProducerState, ProducerTable
 from seaweedmq.core.retention import broker_of
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.protocol import FrameAck
@@ -30,6 +29,9 @@ class Recovered:
     end_offset: int
     producers: tuple[ProducerState, ...]
     """The longest idle first."""
+    producers_complete: bool = True
+    """Whether there are log files up to the end, so that a producer that is missing has stored nothing that it may
+    still repeat."""
 
 
 async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -> Recovered:
@@ -54,7 +56,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     known.learn(segment.end_offset or 0, "its metadata")
     newest, start = await _newest_logs(store, topic, logs, known)
     end = max(start, segment.start_offset)
-    producers = next((_producers_of(p) for log, p in newest if log.base_offset == start), OrderedDict())
+    producers = next((_producers_of(p) for log, p in newest if log.base_offset == start), ProducerTable())
     damage: list[tuple[int, Corrupt]] = []
     torn = ""
     for log, _ in newest:
@@ -78,6 +80,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     for offset, error in damage:
         if offset >= end:
             raise error  # no other file gets further
+    is_complete = segment.end_offset is None or end >= segment.end_offset
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(
@@ -85,7 +88,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
             f"log files end with offset {end}; {last.path} was damaged or cut{f' ({torn})' if torn else ''}, restore "
             "it from a copy"
         )
-    return Recovered(end_offset=max(end, tables_end), producers=tuple(producers.values()))
+    return Recovered(end_offset=max(end, tables_end), producers=producers.snapshot(), producers_complete=is_complete)
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
@@ -158,18 +161,17 @@ async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> L
     return None if scanner.foreign else scanner.preamble
 
 
-def _producers_of(preamble: LogPreamble) -> OrderedDict[int, ProducerState]:
-    return OrderedDict(
-        (
-            p.producer_id,
+def _producers_of(preamble: LogPreamble) -> ProducerTable:
+    return ProducerTable(
+        states=(
             ProducerState(
                 producer_id=p.producer_id,
                 producer_epoch=p.producer_epoch,
                 next_sequence=p.next_sequence,
                 recent=p.recent,
-            ),
+            )
+            for p in preamble.producers
         )
-        for p in preamble.producers
     )
 
 
@@ -186,19 +188,7 @@ async def _frames(
         await reader.close()
 
 
-def _record(producers: OrderedDict[int, ProducerState], header: FrameHeader) -> None:
-    """What the log holds was accepted once, whatever ``ProducerTable`` would say of it today."""
-    known = producers.get(header.producer_id)
-    goes_on = (
-        known is not None
-        and known.producer_epoch == header.producer_epoch
-        and known.next_sequence == header.first_sequence
-    )
-    earlier = known.recent[-(RECENT_FRAMES - 1) :] if known is not None and goes_on else ()
-    producers[header.producer_id] = ProducerState(
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        next_sequence=header.first_sequence + header.record_count,
-        recent=(*earlier, FrameAck(header.first_sequence, header.record_count, header.base_offset)),
-    )
-    producers.move_to_end(header.producer_id)
+def _record(producers: ProducerTable, header: FrameHeader) -> None:
+    ack = FrameAck(header.first_sequence, header.record_count, header.base_offset)
+    producers.floor = header.base_offset  # what was read is there, and frames in flight are all that is asked for
+    producers.follow(header.producer_id, header.producer_epoch, ack)

@@ -47,7 +47,7 @@ from seaweedmq.model.protocol import (
     TopicDescription,
 )
 from seaweedmq.model.ring import KeyRange, even_ranges
-from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
@@ -58,7 +58,7 @@ class StoredSegment:
     """A segment with its frames."""
 
     meta: Segment
-    producers: ProducerTable = field(default_factory=lambda: ProducerTable(1_000))
+    producers: ProducerTable = field(default_factory=ProducerTable)
     frames: list[bytes] = field(default_factory=list)
     headers: list[FrameHeader] = field(default_factory=list)
     end: int = 0
@@ -193,12 +193,7 @@ class FakeCluster:
                 state=SegmentState.SEALED,
                 successors=tuple(ids),
                 end_offset=stored.end,
-                sequences=tuple(
-                    ProducerSequence(
-                        producer_id=s.producer_id, producer_epoch=s.producer_epoch, next_sequence=s.next_sequence
-                    )
-                    for s in stored.producers.snapshot()
-                ),
+                sequences=tuple(s.sequence for s in stored.producers.snapshot()),
             )
         self.wake()
         for coordinator in self.coordinators.values():
@@ -374,9 +369,10 @@ class FakeBroker:
             return
         if stored.meta.primary != self.id or stored.meta.epoch != opening.epoch:
             raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
-        state = stored.producers.state(opening.producer_id, opening.producer_epoch)
         yield PublishReady(
-            next_sequence=state.next_sequence,
+            next_sequence=stored.producers.open(
+                opening.producer_id, opening.producer_epoch, opening.first_sequence, now=0.0
+            ),
             frame_bytes_max=cluster.frame_bytes_max,
             in_flight_frames_max=cluster.in_flight_frames_max,
             in_flight_bytes_max=32 << 20,
@@ -463,11 +459,11 @@ class FakeBroker:
         return ack
 
     def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
-        state = stored.producers.state(opening.producer_id, opening.producer_epoch)
+        state = stored.producers.state(opening.producer_id)
         return PublishSealed(
             end_offset=stored.end,
-            next_sequence=state.next_sequence,
-            recent=state.recent if self.cluster.recent_known else (),
+            next_sequence=opening.first_sequence if state is None else state.next_sequence,
+            recent=state.recent if state is not None and self.cluster.recent_known else (),
             successors=stored.meta.successors,
         )
 

@@ -1,6 +1,6 @@
 """The window of one publish stream, as transcripts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -113,17 +113,50 @@ def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
         window.opened(ready(next_sequence=4))
 
 
-def test_a_broker_that_forgot_the_producer_gets_the_queue_numbered_from_where_it_is() -> None:
+def test_a_broker_that_forgot_the_producer_begins_where_the_window_says_that_it_repeats_nothing_below() -> None:
+    window = Window()
+    assert window.first_sequence == 0
+    data = [add(window, 3), add(window, 2), add(window, 4)]
+    window.opened(ready())
+    window.take(1 << 20)
+    window.acked(FrameAck(0, 3, 0))
+    window.opened(ready(next_sequence=window.first_sequence))
+    assert (window.first_sequence, window.take(1 << 20)) == (3, data[1:]), "same bytes"
+    window.acked(FrameAck(3, 2, 10))
+    window.acked(FrameAck(5, 4, 12))
+    assert window.first_sequence == 9
+
+
+def test_records_that_were_acknowledged_and_are_lost_are_reported() -> None:
     window = Window()
     add(window, 3)
     window.opened(ready())
     window.take(1 << 20)
     window.acked(FrameAck(0, 3, 0))
+    with pytest.raises(Corrupt, match=r"sequences up to 2, but had acknowledged those up to 3: .* were lost"):
+        window.opened(ready(next_sequence=2))
+    sealed = PublishSealed(end_offset=9, next_sequence=2, recent=(), successors=(1,))
+    assert isinstance(window.loss(sealed), Corrupt)
+    assert window.loss(replace(sealed, next_sequence=3)) is None
+
+
+def test_only_what_was_out_on_a_stream_may_be_stored() -> None:
+    window = Window()
+    add(window, 3, deadline=10.0)
+    assert not window.may_be_stored
+    window.opened(ready())
+    assert not window.may_be_stored
+    window.take(1 << 20)
     add(window, 2)
-    add(window, 4)
+    assert window.may_be_stored
+    window.lost()
+    assert window.may_be_stored
+    window.expire(10.0)
+    assert not window.may_be_stored, "the second one never was"
     window.opened(ready(next_sequence=0))
-    assert sequences(window.take(1 << 20)) == [0, 2]
-    assert window.next_sequence == 6
+    assert not window.may_be_stored, "the broker says so"
+    window.take(1 << 20)
+    assert window.may_be_stored
 
 
 def test_sealing_tells_committed_frames_from_those_to_be_routed_again() -> None:

@@ -70,6 +70,7 @@ def segments(draw: st.DrawFn) -> Segment:
                 )
             )
         ),
+        sequences_complete=draw(st.booleans()),
         opened_us=draw(UINTS),
     )
 
@@ -104,9 +105,15 @@ GOLDEN_SEGMENT = Segment(
     start_offset=10,
     end_offset=42,
     sequences=(ProducerSequence(producer_id=9, producer_epoch=1, next_sequence=32),),
+    sequences_complete=True,
     opened_us=1_700_000_000_000_001,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
+
+
+def test_a_segment_without_the_flag_does_not_pass_for_one_that_names_all_producers() -> None:
+    data = segment_to_json(GOLDEN_SEGMENT).replace(b'"sequences_complete":true,', b"")
+    assert not segment_from_json(data).sequences_complete
 
 
 def test_the_bytes_of_the_values_are_these() -> None:
@@ -118,7 +125,7 @@ def test_the_bytes_of_the_values_are_these() -> None:
     assert segment_to_json(GOLDEN_SEGMENT) == (
         b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
         b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]],'
-        b'"opened_us":1700000000000001}'
+        b'"sequences_complete":true,"opened_us":1700000000000001}'
     )
     assert deletion_to_json(Deletion(name=ORDERS, uid=77)) == b'{"v":1,"name":"shop/orders","uid":77}'
     assert broker_to_json(GOLDEN_BROKER) == (

@@ -8,7 +8,7 @@ from seaweedmq.errors import Fenced, InvalidArgument
 
 
 def follower(start: int = 100) -> Replica:
-    return Replica(name="shop/orders#3", start_offset=start, epoch=5, producers_max=10)
+    return Replica(name="shop/orders#3", start_offset=start, epoch=5)
 
 
 def entry(base: int, count: int) -> LogEntry:
@@ -16,7 +16,7 @@ def entry(base: int, count: int) -> LogEntry:
 
 
 def append(replica: Replica, base: int, count: int, *, epoch: int = 5, sequence: int | None = None) -> None:
-    replica.append(epoch, 7, 0, base - 100 if sequence is None else sequence, entry(base, count))
+    replica.append(epoch, 7, 0, base - 100 if sequence is None else sequence, entry(base, count), now=0.0)
 
 
 def test_it_holds_what_comes_and_forgets_what_is_flushed() -> None:

@@ -20,12 +20,19 @@ def entry(base: int, count: int, size: int = 10) -> LogEntry:
 
 
 def new_log(start: int = 0, durability: Durability = Durability.STORED) -> SegmentLog:
-    return SegmentLog(start_offset=start, durability=durability, producers=ProducerTable(10))
+    log = SegmentLog(start_offset=start, durability=durability, producers=ProducerTable())
+    log.producers.open(ME, 0, 0, 0.0)
+    return log
+
+
+def next_sequence(log: SegmentLog) -> int:
+    (state,) = log.producers.snapshot()
+    return state.next_sequence
 
 
 def append(log: SegmentLog, *counts: int) -> None:
     for count in counts:
-        log.append(ME, 0, log.producers.state(ME, 0).next_sequence, entry(log.end, count))
+        log.append(ME, 0, next_sequence(log), entry(log.end, count))
 
 
 def write_all(log: SegmentLog) -> None:
@@ -147,7 +154,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4), size=st.integers(4, 40))
     def append(self, count: int, size: int) -> None:
         new = entry(self.log.end, count, size)
-        first = self.log.producers.state(ME, 0).next_sequence
+        first = next_sequence(self.log)
         assert self.log.append(ME, 0, first, new) == FrameAck(first, count, new.base_offset)
         self.appended.append(new)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.codec.metadata import segment_to_json
 from seaweedmq.core.topology import (
     REPLICAS_MAX,
     SEALED_SEQUENCES_MAX,
@@ -156,7 +157,15 @@ def test_a_parent_keeps_all_but_its_fate() -> None:
     end = sealing(parent, 7, epoch=4, sequences=sequences)
     after = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b-2", "b-3")], now_us=9)
     assert after.segments == (
-        replace(parent, state=SegmentState.SEALED, epoch=4, end_offset=7, sequences=sequences, successors=(2,)),
+        replace(
+            parent,
+            state=SegmentState.SEALED,
+            epoch=4,
+            end_offset=7,
+            sequences=sequences,
+            sequences_complete=True,
+            successors=(2,),
+        ),
         replace(parent, id=2, replicas=("b-2", "b-3"), predecessors=(1,), start_offset=7, opened_us=9),
     )
 
@@ -197,10 +206,20 @@ def test_successors_that_would_leave_or_share_slots_can_not_be_made(parents: lis
 def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_producers() -> None:
     change = created()
     (parent,) = change.segments
-    sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(5_000)]
-    end = sealing(parent, 5_000, sequences=sequences)
-    sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
-    assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
+    for count in (SEALED_SEQUENCES_MAX, SEALED_SEQUENCES_MAX + 1):
+        sequences = [ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=1) for n in range(count)]
+        end = sealing(parent, 5_000, sequences=sequences)
+        sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
+        assert sealed.sequences == tuple(sequences[:SEALED_SEQUENCES_MAX])
+        assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or who is missing passes for new"
+
+
+def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
+    longest = ProducerSequence(producer_id=2**64 - 1, producer_epoch=2**32 - 1, next_sequence=2**64 - 1)
+    change = created(2)
+    ends = [sealing(parent, 7, sequences=[longest] * 2 * SEALED_SEQUENCES_MAX) for parent in change.segments]
+    after = succeed(change.topic, ends, ranges=[KeyRange(0, 65_536)], placement=[("b",)], now_us=0)
+    assert sum(len(segment_to_json(segment)) for segment in after.segments) < 1_500_000 / 8
 
 
 def test_segment_ids_run_out_with_a_clear_error() -> None:

@@ -64,6 +64,7 @@ class PublishOpen(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
@@ -73,6 +74,10 @@ class PublishOpen(_message.Message):
     """Random, chosen by the producer, the same for as long as it lives and in every frame it sends."""
     producer_epoch: _builtins.int
     """Rises when a new instance takes over the identity; the older is FENCED."""
+    first_sequence: _builtins.int
+    """The producer repeats nothing below: it has been acknowledged by this segment, or given up. A broker that does not
+    know the producer (any more) begins with it here.
+    """
     def __init__(
         self,
         *,
@@ -81,10 +86,11 @@ class PublishOpen(_message.Message):
         epoch: _builtins.int = ...,
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
+        first_sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "segment", b"segment", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "first_sequence", b"first_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "segment", b"segment", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

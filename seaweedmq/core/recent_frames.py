@@ -1,0 +1,64 @@
+"""The last frames of one producer, packed: 16 bytes each, whatever is done costs no more for many than for few."""
+
+from array import array
+from bisect import bisect_left
+
+from seaweedmq.model.protocol import FrameAck
+
+SLACK_FRAMES = 64
+"""Dropped frames that may take room until they are cut off."""
+
+
+class RecentFrames:
+    """Contiguous frames, oldest first. Where one ends the next begins; where the last one ends, its owner knows."""
+
+    __slots__ = ("_bases", "_firsts", "_start")
+
+    def __init__(self) -> None:
+        self._firsts = array("Q")
+        self._bases = array("Q")
+        self._start = 0
+        """Index of the oldest that is still remembered."""
+
+    def __len__(self) -> int:
+        return len(self._firsts) - self._start
+
+    def append(self, first_sequence: int, base_offset: int) -> None:
+        """The next frame."""
+        self._firsts.append(first_sequence)
+        self._bases.append(base_offset)
+
+    def trim(self, frames_max: int, floor: int) -> None:
+        """Drop the oldest beyond ``frames_max``, but none from offset ``floor`` on."""
+        start, surplus = self._start, len(self._firsts) - frames_max
+        if start >= surplus:
+            return
+        while start < surplus and self._bases[start] < floor:
+            start += 1
+        if start >= SLACK_FRAMES or 2 * start >= len(self._firsts):
+            del self._firsts[:start]
+            del self._bases[:start]
+            start = 0
+        self._start = start
+
+    def find(self, first_sequence: int, next_sequence: int) -> FrameAck | None:
+        """The frame that begins there, if it is one of these, which end at ``next_sequence``."""
+        index = bisect_left(self._firsts, first_sequence, self._start)
+        if index == len(self._firsts) or self._firsts[index] != first_sequence:
+            return None
+        return self._ack(index, next_sequence)
+
+    def end_below(self, offset: int, next_sequence: int) -> int:
+        """Where the frames below the offset end; ``next_sequence`` is where all of them do."""
+        cut = bisect_left(self._bases, offset, self._start)
+        return self._firsts[cut] if cut < len(self._firsts) else next_sequence
+
+    def last(self, frames_max: int, next_sequence: int) -> tuple[FrameAck, ...]:
+        """Up to so many of the frames that end at or below ``next_sequence``, which is where one ends."""
+        cut = bisect_left(self._firsts, next_sequence, self._start)
+        return tuple(self._ack(i, next_sequence) for i in range(max(self._start, cut - frames_max), cut))
+
+    def _ack(self, index: int, next_sequence: int) -> FrameAck:
+        first, following = self._firsts[index], index + 1
+        end = self._firsts[following] if following < len(self._firsts) else next_sequence
+        return FrameAck(first, end - first, self._bases[index])
