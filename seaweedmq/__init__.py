@@ -74,7 +74,8 @@ def connect(
 
     Raises:
         InvalidArgument: an address is not ``host:port``.
-        Unavailable: no broker answered within ``connect_timeout_s``; names every address and why.
+        Unavailable: no broker answered within ``connect_timeout_s``, or nobody listens at any of them for
+            ``connect_refused_s``; names every address and why.
     """
     from seaweedmq import aio
     from seaweedmq.client.config import ClientConfig

@@ -61,7 +61,8 @@ def connect(
 
     Raises:
         InvalidArgument: an address is not ``host:port``.
-        Unavailable: no broker answered within ``connect_timeout_s``; names every address and why.
+        Unavailable: no broker answered within ``connect_timeout_s``, or nobody listens at any of them for
+            ``connect_refused_s``; names every address and why.
     """
 
     async def open_client() -> Client:

@@ -68,6 +68,10 @@ class Unavailable(SeaweedMQError):
     retryable = True
 
 
+class Refused(Unavailable):
+    """Nobody listens at a broker's address: found out on this side, at once."""
+
+
 class DeadlineExceeded(SeaweedMQError):
     """It was not done in the time allowed. It may still happen; idempotent producers may safely retry."""
 

@@ -1,13 +1,13 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import deadline, is_retryable, retrying
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.segment import Segment
@@ -21,6 +21,8 @@ AVOID_S = 5.0
 AVOIDED_ANSWER_S = 0.5
 """How long such a broker's first answer on a stream is waited for, doubled with every further failure: its segments
 probably move elsewhere meanwhile."""
+REFUSED, NO_ANSWER = "connection refused", "no answer"
+"""Reasons that are told in our own words; brokers' errors tell theirs, and what to do."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[str, ...]:
@@ -57,35 +59,51 @@ class Cluster:
         """Find one broker that answers for the cluster.
 
         Raises:
-            Unavailable: none did within ``connect_timeout_s``; names every address and why.
+            Unavailable: none did within ``connect_timeout_s``, or within ``connect_refused_s`` if nobody listens at any
+                of them; names every address and why.
         """
+        config = self.config
         status = await self.call(
-            "connect to the cluster", lambda api: api.cluster_status(), self.config.connect_timeout_s
+            "connect to the cluster",
+            lambda api: api.cluster_status(),
+            config.connect_timeout_s,
+            refused_s=min(config.connect_refused_s, config.connect_timeout_s),
         )
         self._live = tuple(broker.info.address for broker in status.brokers)
         return status
 
-    async def call(self, what: str, request: Callable[[BrokerApi], Awaitable[T]], timeout_s: float | None = None) -> T:
+    async def call(
+        self,
+        what: str,
+        request: Callable[[BrokerApi], Awaitable[T]],
+        timeout_s: float | None = None,
+        *,
+        refused_s: float | None = None,
+    ) -> T:
         """Make the request at one broker after another until one answers, yes or no.
 
         Raises:
-            Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``); names every address and why.
+            Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``), or all refused the connection for
+                ``refused_s``; names every address and why.
             SeaweedMQError: the refusal of a broker, if repeating the request would not help.
         """
         if timeout_s is None:
             timeout_s = self.config.admin_timeout_s
+        began = asyncio.get_running_loop().time()
         reasons: dict[str, str] = {}
-        stop = deadline(timeout_s)
+        is_late, is_hopeless = deadline(timeout_s), deadline(timeout_s if refused_s is None else refused_s)
+
+        def stop() -> bool:
+            return is_late() or (is_hopeless() and set(reasons.values()) == {REFUSED})
+
         try:
             async with asyncio.timeout(timeout_s):
                 async for attempt in retrying(self.config, self.env.rng, stop):
                     with attempt:
                         return await self._round(what, request, reasons)
         except (Unavailable, TimeoutError) as error:
-            tried = "; ".join(f"{address}: {reason}" for address, reason in reasons.items()) or "no answer yet"
-            raise Unavailable(
-                f"could not {what} within {timeout_s:g} s, tried {tried}. Check that brokers run there"
-            ) from error
+            elapsed_s = min(timeout_s, asyncio.get_running_loop().time() - began)
+            raise Unavailable(f"could not {what} within {elapsed_s:.3g} s, {_tried(reasons)}") from error
         raise AssertionError("retrying ended without a result")
 
     async def _round(self, what: str, request: Callable[[BrokerApi], Awaitable[T]], reasons: dict[str, str]) -> T:
@@ -96,7 +114,9 @@ class Cluster:
                     async with asyncio.timeout(self.config.rpc_timeout_s):
                         return await request(self.dial(address))
             except TimeoutError:
-                reasons[address] = f"no answer within {self.config.rpc_timeout_s:g} s"
+                reasons[address] = f"{NO_ANSWER} within {self.config.rpc_timeout_s:g} s"
+            except Refused:
+                reasons[address] = REFUSED
             except SeaweedMQError as error:
                 if not is_retryable(error):
                     raise
@@ -180,6 +200,15 @@ class Cluster:
         if not self._closed:
             self._closed = True
             await self._dialer.close()
+
+
+def _tried(reasons: Mapping[str, str]) -> str:
+    """Who was asked, what came of it, and what to do, said once: errors of brokers say it themselves."""
+    if not reasons:
+        return "no answer yet: check that brokers run there"
+    tried = "tried " + "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    is_silent = any(reason == REFUSED or reason.startswith(NO_ANSWER) for reason in reasons.values())
+    return f"{tried}. Check that brokers run there" if is_silent else tried
 
 
 class TopicView:

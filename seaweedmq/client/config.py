@@ -12,6 +12,8 @@ class ClientConfig:
 
     connect_timeout_s: float = 10.0
     """How long ``connect`` tries the bootstrap brokers."""
+    connect_refused_s: float = 2.0
+    """How long it tries when nobody listens at any of them. More for scripts that start brokers at the same time."""
     rpc_timeout_s: float = 10.0
     """Deadline of one call to one broker, and of the first answer on a stream."""
     admin_timeout_s: float = 30.0

@@ -6,8 +6,11 @@ import gc
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from seaweedmq.client.cluster import AVOID_S, Cluster, TopicView
-from seaweedmq.errors import Closed, Unavailable
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.errors import Closed, Refused, Unavailable
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
@@ -69,3 +72,60 @@ async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint()
     del view, waiting
     gc.collect()
     assert not complaints
+
+
+def failing(errors: dict[str, Exception]) -> Any:
+    """A dialer to brokers that answer every call with an error; addresses without one do not answer at all."""
+
+    async def cluster_status(address: str) -> None:
+        if address in errors:
+            raise errors[address]
+        await asyncio.Event().wait()
+
+    return SimpleNamespace(dial=lambda address: SimpleNamespace(cluster_status=lambda: cluster_status(address)))
+
+
+async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[str, float]:
+    """What it says when nobody could be reached, and after how long."""
+    cluster = Cluster(("a:1", "b:1"), failing(errors), environment(), config)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable) as failure:
+        await cluster.connect()
+    return str(failure.value), asyncio.get_running_loop().time() - began
+
+
+async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_do() -> None:
+    refused = Refused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
+    config = ClientConfig(connect_timeout_s=5, connect_refused_s=0.1, backoff_s_max=0.05)
+    text, took_s = await connect({"a:1": refused, "b:1": refused}, config)
+    assert took_s < 1
+    before, after = text.split(", tried ")
+    assert before.startswith("could not connect to the cluster within 0.")
+    tried, remedy = after.split(". ")
+    assert sorted(tried.split("; ")) == ["a:1: connection refused", "b:1: connection refused"]
+    assert remedy == "Check that brokers run there"
+
+
+@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: try again")])
+async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
+    config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
+    errors: dict[str, Exception] = {"a:1": Refused("broker a:1 is out of reach")}
+    text, took_s = await connect(errors | ({"b:1": other} if other else {}), config)
+    assert took_s > 0.4
+    assert text.count("heck that") == 1
+    assert ("b:1: no broker leads" if other else "b:1: no answer within 0.1 s") in text
+
+
+async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
+    errors: dict[str, Exception] = {"a:1": Refused("nobody"), "b:1": Refused("nobody")}
+    dialer = failing(errors)
+    status = SimpleNamespace(brokers=())
+    cluster = Cluster(("a:1", "b:1"), dialer, environment(), ClientConfig(connect_refused_s=2.0, backoff_s_max=0.05))
+    connecting = asyncio.create_task(cluster.connect())
+    await asyncio.sleep(0.2)
+
+    async def answer() -> Any:
+        return status
+
+    dialer.dial = lambda address: SimpleNamespace(cluster_status=answer)
+    assert await connecting is status

@@ -17,7 +17,7 @@ from typing import Self
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 
-CLIENT = ClientConfig(connect_timeout_s=60.0)
+CLIENT = ClientConfig(connect_timeout_s=60.0, connect_refused_s=60.0)
 """It may be started while nobody answers."""
 PADDING = b"."
 """At the end of values; they are unique without it."""

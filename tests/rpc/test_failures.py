@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import Refused, Unavailable
 from seaweedmq.model import protocol as p
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.client import GrpcDialer
@@ -107,6 +107,6 @@ async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dial
 
 async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer, unused_tcp_port: int) -> None:
     began = time.monotonic()
-    with pytest.raises(Unavailable, match=f"127.0.0.1:{unused_tcp_port} is out of reach"):
+    with pytest.raises(Refused, match=f"127.0.0.1:{unused_tcp_port} is out of reach"):
         await dialer.dial(f"127.0.0.1:{unused_tcp_port}").list_topics()
     assert time.monotonic() - began < 5.0
