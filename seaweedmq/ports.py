@@ -254,12 +254,8 @@ class MetaStore(Protocol):
 # --- brokers as seen by clients and by each other -------------------------------------------------------------------
 
 
-class BrokerApi(Protocol):
-    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
-
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
-
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
+class LeaderApi(Protocol):
+    """What any broker answers by asking the one that it concerns: the leader, or the broker that is to be drained."""
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription: ...
 
@@ -267,15 +263,8 @@ class BrokerApi(Protocol):
 
     async def delete_topic(self, name: TopicName) -> None: ...
 
-    async def list_topics(self) -> tuple[Topic, ...]: ...
-
-    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
-
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         """Give an empty topic the schema of its first table; the same schema again is no error."""
-
-    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        """Of every open segment, wherever its primary is."""
 
     async def cluster_status(self) -> ClusterStatus: ...
 
@@ -317,6 +306,29 @@ class BrokerApi(Protocol):
     async def delete_group(self, group: str, force: bool) -> None:
         """Forget a group and all its offsets. NotFound; InvalidArgument while it has members, unless forced."""
 
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """To the leader: a replica can not reach another one; it decides whether to seal."""
+
+
+class BrokerApi(LeaderApi, Protocol):
+    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
+
+    @property
+    def passed_on(self) -> LeaderApi:
+        """The same broker, for calls that another one passes on: it answers them itself or refuses with Unavailable,
+        so that brokers that disagree about the leader do not pass a call to and fro."""
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
+
+    async def list_topics(self) -> tuple[Topic, ...]: ...
+
+    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
+
+    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """Of every open segment, wherever its primary is."""
+
     # between brokers
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
@@ -336,9 +348,6 @@ class BrokerApi(Protocol):
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """Leader to primary: take nothing more, write and fsync everything, say where it ends."""
-
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """To the leader: a replica can not reach another one; it decides whether to seal."""
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """Until the stream ends, or StaleMetadata when this broker is not the leader."""

@@ -10,7 +10,7 @@ from seaweedmq.broker.leader import Leader
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.ports import BrokerApi, Dialer
+from seaweedmq.ports import Dialer, LeaderApi
 
 T = TypeVar("T")
 
@@ -22,14 +22,24 @@ class NoLeader(Unavailable):
 class Forwarding:
     """Finds the leader: this broker, or another one that is dialled."""
 
-    def __init__(self, view: ClusterView, dialer: Dialer, own: Callable[[], Leader], timeout_s: float) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        dialer: Dialer,
+        own: Callable[[], Leader],
+        timeout_s: float,
+        *,
+        passed_on: bool = False,
+    ) -> None:
+        """``passed_on``: for calls that another broker passed on. They go no further."""
+        self._passed_on = passed_on
         self._view = view
         self._dialer = dialer
         self._own = own
         self._timeout_s = timeout_s
 
     async def by_leader(
-        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[BrokerApi], Coroutine[Any, Any, T]]
+        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[LeaderApi], Coroutine[Any, Any, T]]
     ) -> T:
         """Have the leader do it. While there is none, wait for one; an unclear outcome is the caller's to judge."""
         waiting = AsyncRetrying(
@@ -43,17 +53,18 @@ class Forwarding:
                 own = self._own()
                 if own.leading:
                     return await _here(own, local)
-                return await remote(self._dialer.dial(self._another(own).address))
+                return await remote(self._dialer.dial(self._another(own).address).passed_on)
         raise AssertionError("tenacity ends with a result or an error")
 
     async def stream_by_leader(
-        self, local: Callable[[Leader], AsyncIterator[T]], remote: Callable[[BrokerApi], AsyncIterator[T]]
+        self, local: Callable[[Leader], AsyncIterator[T]], remote: Callable[[LeaderApi], AsyncIterator[T]]
     ) -> AsyncGenerator[T, None]:
         """Replies of the leader, as long as it leads: a frozen one would never end its stream.
 
         Raises:
             NoLeader: nobody leads now.
             StaleMetadata: another broker leads since a moment.
+            Unavailable: brokers disagree about who leads.
         """
         own = self._own()
         if own.leading:
@@ -61,7 +72,7 @@ class Forwarding:
                 yield reply
             return
         info = self._another(own)
-        replies = remote(self._dialer.dial(info.address))
+        replies = remote(self._dialer.dial(info.address).passed_on)
         moved = asyncio.create_task(self._leader_moves(info.id), name=f"until {info.id} does not lead")
         try:
             while True:
@@ -89,10 +100,19 @@ class Forwarding:
             await self._view.wait_change(self._view.changes)
 
     def _another(self, own: Leader) -> BrokerInfo:
-        """The leader, if that is not this broker; NoLeader."""
+        """The leader, if that is not this broker.
+
+        Raises:
+            NoLeader: nobody leads, or this broker is about to.
+            Unavailable: the call was passed on to this broker, which does not lead.
+        """
         info = self._view.brokers.get(self._view.leader or "")
         if info is None or info.id == own.broker_id:
             raise NoLeader("no broker leads the cluster at the moment: try again in some seconds")
+        if self._passed_on:
+            raise Unavailable(
+                f"broker {own.broker_id} was taken for the leader, and knows {info.id} as such: try again in a moment"
+            )
         return info
 
 

@@ -15,12 +15,12 @@ CLIENT_LENGTH_MAX = 200
 
 
 class GroupCalls:
-    """Part of ``ports.BrokerApi``; see there."""
+    """Part of ``ports.LeaderApi``; see there."""
 
     _forward: Forwarding
 
     async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupReply, None]:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
         opening = await anext(requests, None)
         if not isinstance(opening, GroupOpen):
             raise InvalidArgument("a member's stream begins with GroupOpen: send that first")
@@ -32,7 +32,7 @@ class GroupCalls:
             yield reply
 
     async def list_groups(self) -> tuple[GroupSummary, ...]:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
 
         async def local(leader: Leader) -> tuple[GroupSummary, ...]:
             return await _groups(leader).summaries()
@@ -40,7 +40,7 @@ class GroupCalls:
         return await self._forward.by_leader(local, lambda api: api.list_groups())
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
 
         async def local(leader: Leader) -> GroupDescription:
             return await _groups(leader).describe(group)
@@ -49,7 +49,7 @@ class GroupCalls:
         return await self._forward.by_leader(local, lambda api: api.describe_group(group))
 
     async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
 
         async def local(leader: Leader) -> GroupDescription:
             return await _groups(leader).reset(group, name, start, force)
@@ -59,7 +59,7 @@ class GroupCalls:
         return await self._forward.by_leader(local, lambda api: api.reset_group(group, name, start, force))
 
     async def delete_group(self, group: str, force: bool) -> None:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
 
         async def local(leader: Leader) -> None:
             await _groups(leader).delete(group, force)

@@ -44,8 +44,11 @@ class Leader:
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         config: BrokerConfig,
         groups: GroupLeadership,
+        is_leaving: Callable[[], bool],
     ) -> None:
+        """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
         self.groups = groups
+        self._is_leaving = is_leaving
         self._view = view
         self._election = election
         self.metadata = Metadata(view, election)
@@ -59,7 +62,7 @@ class Leader:
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
-            sealer=Sealer(view, store, dial, election.outlive_others),
+            sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
             wall_us=wall_us,
             orphaned=self._orphans.add,
         )
@@ -100,8 +103,8 @@ class Leader:
                 for task in (duties, deposed):
                     task.cancel()
                 await asyncio.wait({duties, deposed})
-            await self.changes.stop()
-            self.placement.forget()
+                await self.changes.stop()
+                self.placement.forget()
             if not duties.cancelled():
                 duties.result()
             log.info("no longer leading")
@@ -125,10 +128,15 @@ class Leader:
             raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
         if self.changes.concerns(segment):
             return
-        log.warning("%s: %s is suspected: %s", segment, suspicion.suspect or "nobody", suspicion.reason)
+        suspect, level = suspicion.suspect or "nobody", self._severity(suspicion.suspect)
+        log.log(level, "%s: %s is suspected: %s", segment, suspect, suspicion.reason)
         if suspicion.suspect:
             self.placement.suspect(suspicion.suspect)
         self._orphans.add(segment)
+
+    def _severity(self, broker: str) -> int:
+        """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""
+        return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         """See ``ports.BrokerApi``."""

@@ -106,7 +106,10 @@ class Orphans:
                 step = Step(kind="move", parents=(segment,), ranges=(segment.slots,), reason=why, timeout_s=None)
                 await changes.carry_out(step)
             except SeaweedMQError as error:
-                self._complaints.add(f"replacing {segment}", error)
+                if self._placement.somebody_is_free:
+                    self._complaints.add(f"replacing {segment}", error)
+                else:  # the last brokers leave, which is no failure
+                    log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
                 wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
                 self._not_before[key] = asyncio.get_running_loop().time() + wait_s
 

@@ -31,12 +31,15 @@ class Sealer:
         store: SegmentStore,
         dial: Callable[[str], BrokerApi],
         outlive_others: Callable[[], Awaitable[None]],
+        severity: Callable[[str], int],
     ) -> None:
-        """``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks."""
+        """``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks;
+        ``severity`` is the level at which it is logged that a broker does not answer."""
         self._view = view
         self._store = store
         self._dial = dial
         self._outlive_others = outlive_others
+        self._severity = severity
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
         """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
@@ -87,7 +90,8 @@ class Sealer:
                 async with asyncio.timeout(WRITE_OUT_TIMEOUT_S):
                     return await self._dial(follower).write_out(ref, end)
             except (SeaweedMQError, TimeoutError) as error:
-                log.warning("%s: follower %s did not write it out: %s", segment, follower, error or "no answer in time")
+                text = "%s: follower %s did not write it out: %s"
+                log.log(self._severity(follower), text, segment, follower, error or "no answer in time")
         return None
 
     async def _fence(self, follower: str, ref: SegmentRef) -> tuple[bool, int | None]:
@@ -95,5 +99,6 @@ class Sealer:
             async with asyncio.timeout(FENCE_TIMEOUT_S):
                 return True, (await self._dial(follower).fence(ref)).end_offset
         except (SeaweedMQError, TimeoutError) as error:
-            log.warning("%s#%d: follower %s is not fenced: %s", ref.topic, ref.segment, follower, error or "no answer")
+            text = "%s#%d: follower %s is not fenced: %s"
+            log.log(self._severity(follower), text, ref.topic, ref.segment, follower, error or "no answer")
             return False, None

@@ -23,8 +23,10 @@ from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
 from seaweedmq.broker.membership import Membership, is_retryable
 from seaweedmq.broker.ownership import Ownership
+from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
+from seaweedmq.broker.start_offsets import StartOffsets
 from seaweedmq.broker.subscribe import SubscribeService
 from seaweedmq.broker.term import Term
 from seaweedmq.codec import keys
@@ -89,7 +91,9 @@ class Broker(LeaderCalls, GroupCalls):
         address: str,
     ) -> None:
         self._view = ClusterView(meta, env.rng)
-        super().__init__(Forwarding(self._view, dialer, self._leader, config.rpc_timeout_s))
+        forward = partial(Forwarding, self._view, dialer, self._leader, config.rpc_timeout_s)
+        super().__init__(forward())
+        self.passed_on = PassedOn(forward(passed_on=True), broker_id=lambda: self.id, drain=self._drain_here)
         self.address = address
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._config = config
@@ -112,6 +116,7 @@ class Broker(LeaderCalls, GroupCalls):
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
         self._subscribe = SubscribeService(config, self._lookup, store)
+        self._starts = StartOffsets(self._view, store, partial(self._spawn, may_end=True))
         self._tasks: set[asyncio.Task[None]] = set()
         self._membership = Membership(
             meta=meta,
@@ -282,8 +287,11 @@ class Broker(LeaderCalls, GroupCalls):
             known = ", ".join(sorted(b.address for b in self._view.brokers.values()))
             raise NotFound(f"there is no broker {broker}: the cluster has {known}")
         if named[0].id != self.id:
-            await self._dialer.dial(named[0].address).drain_broker(named[0].id)
+            await self._dialer.dial(named[0].address).passed_on.drain_broker(named[0].id)
             return
+        await self._drain_here()
+
+    async def _drain_here(self) -> None:
         if not self._others_stay():
             raise InvalidArgument(f"{self.address} is the last broker that is not being drained: add another one first")
         await self._drain_self(self._member())
@@ -339,16 +347,21 @@ class Broker(LeaderCalls, GroupCalls):
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return ()
+        starts = await self._starts.of(topic)
         return tuple(
             SegmentStats(
                 segment=number,
+                start_offset=max(owned.segment.start_offset, starts.get(number, 0)),
                 high_watermark=owned.log.committed,
                 flushed_offset=owned.log.flushed,
                 bytes_per_s=owned.meter.bytes_per_s,
                 records_per_s=owned.meter.records_per_s,
             )
-            for (topic, number), owned in sorted(self._owned.items())
-            if topic == name and owned.is_sure
+            for (of, number), owned in sorted(self._owned.items())
+            if of == name and owned.is_sure
         )
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
@@ -391,6 +404,7 @@ class Broker(LeaderCalls, GroupCalls):
             stats=self.topic_stats,
             config=self._config,
             groups=groups,
+            is_leaving=lambda: self._membership.draining,
         )
         followers = FollowerService(
             config=self._config,

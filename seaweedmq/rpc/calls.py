@@ -24,7 +24,22 @@ class Peer:
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
         self._address = address
         self._metadata = metadata
-        self.closed = False
+        self._closed = asyncio.Event()
+
+    def with_metadata(self, key: str, value: str) -> "Peer":
+        """The same broker on the same connection, told more with each call."""
+        other = Peer(self._address, (*self._metadata, (key, value)))
+        other._closed = self._closed
+        return other
+
+    @property
+    def closed(self) -> bool:
+        """Whether the owner of the connection has closed it."""
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """The connection is being closed: what is under way ends with Closed."""
+        self._closed.set()
 
     async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
         """One request, one reply, within a deadline."""

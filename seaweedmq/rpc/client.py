@@ -1,6 +1,7 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
 from collections.abc import AsyncIterator
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import grpc.aio
@@ -28,12 +29,21 @@ from seaweedmq.model.replication import (
     Suspicion,
 )
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.ports import BrokerApi
+from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, wire
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.calls import Peer
 from seaweedmq.rpc.methods import Unary
-from seaweedmq.rpc.transport import JOIN_GROUP, PROTOCOL_KEY, PUBLISH, REPLICATE, REPORT_LOAD, SUBSCRIBE, client_options
+from seaweedmq.rpc.transport import (
+    JOIN_GROUP,
+    PASSED_ON_KEY,
+    PROTOCOL_KEY,
+    PUBLISH,
+    REPLICATE,
+    REPORT_LOAD,
+    SUBSCRIBE,
+    client_options,
+)
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -102,6 +112,10 @@ class _GrpcBroker:
         self._replicate: Any = channel.stream_stream(REPLICATE, None, None)
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
+
+    @cached_property
+    def passed_on(self) -> LeaderApi:
+        return _GrpcBroker(self._channel, self._peer.with_metadata(PASSED_ON_KEY, "1"), self._timeout_s)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         return self._peer.stream(
@@ -204,7 +218,7 @@ class _GrpcBroker:
 
     async def close(self) -> None:
         """Cancel what is under way and drop the connection."""
-        self._peer.closed = True
+        self._peer.close()
         await self._channel.close(None)
 
     async def _unary(self, method: Unary[Q, R], request: Q, timeout_s: float | None = None) -> R:

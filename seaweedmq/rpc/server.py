@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import PROTOCOL_VERSION
-from seaweedmq.ports import BrokerApi
+from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, status, wire
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.closing import closing
@@ -28,6 +28,7 @@ from seaweedmq.rpc.transport import (
     DATA_SERVICE,
     GROUPS_SERVICE,
     MESSAGE_SLACK_BYTES,
+    PASSED_ON_KEY,
     PROTOCOL_KEY,
     SERVICES,
     server_options,
@@ -37,6 +38,7 @@ from seaweedmq.rpc.v1 import cluster_pb2
 Q = TypeVar("Q")
 R = TypeVar("R")
 Context = grpc.aio.ServicerContext[Any, Any]
+Call = Callable[[Any], Awaitable[Any]]
 
 UNARY_CALLS_MAX: Final = 1_000
 """Calls served at one time beside the streams."""
@@ -110,35 +112,15 @@ class _Handlers:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
         api = self._api
-        unary: list[tuple[Unary[Any, Any], Callable[[Any], Awaitable[Any]]]] = [
-            (methods.CREATE_TOPIC, api.create_topic),
-            (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
-            (methods.DELETE_TOPIC, api.delete_topic),
-            (methods.LIST_TOPICS, lambda _: api.list_topics()),
-            (methods.DESCRIBE_TOPIC, api.describe_topic),
-            (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
-            (methods.TOPIC_STATS, api.topic_stats),
-            (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
-            (methods.DRAIN_BROKER, api.drain_broker),
-            (segments.SPLIT_SEGMENT, lambda request: api.split_segment(*request)),
-            (segments.MERGE_SEGMENTS, lambda request: api.merge_segments(*request)),
-            (segments.SEAL_SEGMENT, lambda request: api.seal_segment(*request)),
-            (segments.MOVE_SEGMENT, lambda request: api.move_segment(*request)),
-            (segments.REBALANCE, lambda _: api.rebalance()),
-            (groups.LIST_GROUPS, lambda _: api.list_groups()),
-            (groups.DESCRIBE_GROUP, api.describe_group),
-            (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
-            (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
-            (methods.LOCAL_STATS, api.local_stats),
-            (replication.NOTE_PROGRESS, api.progress),
-            (replication.FENCE, api.fence),
-            (replication.WRITE_OUT, lambda request: api.write_out(*request)),
-            (replication.SEAL, api.seal),
-            (replication.SUSPECT, api.suspect),
+        unary: list[tuple[Unary[Any, Any], Call, Call]] = [
+            (method, call, passed_on)
+            for (method, call), (_, passed_on) in zip(_by_leader(api), _by_leader(api.passed_on), strict=True)
         ]
+        unary += [(method, call, call) for method, call in _by_broker(api)]
         services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
-        for method, call in unary:
-            services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method, call))
+        for method, call, passed_on in unary:
+            handler = grpc.unary_unary_rpc_method_handler(self._unary(method, call, passed_on))
+            services[method.service][method.name] = handler
         services[DATA_SERVICE]["Publish"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Publish", api.publish),
             request_deserializer=wire.decode_publish_request,
@@ -150,7 +132,7 @@ class _Handlers:
             response_serializer=wire.encode_subscribe_reply,
         )
         services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Join", api.join_group),
+            self._stream("Join", api.join_group, api.passed_on.join_group),
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )
@@ -166,19 +148,29 @@ class _Handlers:
             tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
         )
 
-    def _unary(self, method: Unary[Q, R], call: Callable[[Q], Awaitable[R]]) -> Callable[..., Awaitable[bytes]]:
+    def _unary(
+        self,
+        method: Unary[Q, R],
+        call: Callable[[Q], Awaitable[R]],
+        passed_on: Callable[[Q], Awaitable[R]],
+    ) -> Callable[..., Awaitable[bytes]]:
         async def handle(data: bytes, context: Context) -> bytes:
             async with self._translated(method.name, context):
-                return method.encode_reply(await call(method.decode_request(data)))
+                request = method.decode_request(data)
+                return method.encode_reply(await (passed_on if _is_passed_on(context) else call)(request))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
 
     def _stream(
-        self, name: str, call: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
+        self,
+        name: str,
+        call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
+        passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            async with self._translated(name, context), self._counted(), closing(call(requests)) as replies:
+            answer = passed_on if passed_on and _is_passed_on(context) else call
+            async with self._translated(name, context), self._counted(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
 
@@ -227,6 +219,44 @@ class _Handlers:
         number = str(theirs)[:20]
         older = "client" if number.isdecimal() and int(number) < self._protocol_version else "broker"
         raise Unsupported(f"the client speaks protocol {number}, this broker {ours}: upgrade the {older}")
+
+
+def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:
+    return [
+        (methods.CREATE_TOPIC, api.create_topic),
+        (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
+        (methods.DELETE_TOPIC, api.delete_topic),
+        (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
+        (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
+        (methods.DRAIN_BROKER, api.drain_broker),
+        (segments.SPLIT_SEGMENT, lambda request: api.split_segment(*request)),
+        (segments.MERGE_SEGMENTS, lambda request: api.merge_segments(*request)),
+        (segments.SEAL_SEGMENT, lambda request: api.seal_segment(*request)),
+        (segments.MOVE_SEGMENT, lambda request: api.move_segment(*request)),
+        (segments.REBALANCE, lambda _: api.rebalance()),
+        (groups.LIST_GROUPS, lambda _: api.list_groups()),
+        (groups.DESCRIBE_GROUP, api.describe_group),
+        (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
+        (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
+        (replication.SUSPECT, api.suspect),
+    ]
+
+
+def _by_broker(api: BrokerApi) -> list[tuple[Unary[Any, Any], Call]]:
+    return [
+        (methods.LIST_TOPICS, lambda _: api.list_topics()),
+        (methods.DESCRIBE_TOPIC, api.describe_topic),
+        (methods.TOPIC_STATS, api.topic_stats),
+        (methods.LOCAL_STATS, api.local_stats),
+        (replication.NOTE_PROGRESS, api.progress),
+        (replication.FENCE, api.fence),
+        (replication.WRITE_OUT, lambda request: api.write_out(*request)),
+        (replication.SEAL, api.seal),
+    ]
+
+
+def _is_passed_on(context: Context) -> bool:
+    return any(key == PASSED_ON_KEY for key, _ in context.invocation_metadata() or ())
 
 
 async def _check_free(address: Address) -> None:

@@ -1,14 +1,20 @@
-"""A stream through another broker to the leader that its caller leaves in the middle."""
+"""Calls that one broker passes on to the leader: they end, whatever the brokers believe and whoever goes away."""
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.groups import GroupOpen
+from seaweedmq.model.protocol import EARLIEST
+from tests.broker.bed import NAME, Bed, Host, Streaming, story
 
 
 async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:
@@ -16,7 +22,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
     view = SimpleNamespace(
         leader="b-2", brokers={"b-2": leader}, changes=0, wait_change=lambda _: asyncio.Event().wait()
     )
-    dialer = SimpleNamespace(dial=lambda address: address)
+    dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
     forwarding = Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), 1.0)
     opened = asyncio.Event()
@@ -42,3 +48,59 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
     del caller  # and with it whatever its traceback holds
     gc.collect()
     assert not complaints
+
+
+async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
+    """Two brokers that take each other for the leader. Counts the calls that come to the one and the other."""
+    hosts = await bed.cluster(2)
+    calls: Counter[str] = Counter()
+    serve = bed.network._serve
+
+    async def counted(stream: Any, host: Any, method: str) -> None:
+        calls[method] += 1
+        await serve(stream, host, method)
+
+    monkeypatch.setattr(bed.network, "_serve", counted)
+    for one, other in (hosts, hosts[::-1]):
+        one.meta.hears.clear()
+        one.broker._view.leader = other.broker.id
+        monkeypatch.setattr(one.broker._leader().metadata.__class__, "leading", False)
+    return hosts, calls
+
+
+@story
+async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_other_for_the_leader(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts, calls = await disagreeing(bed, monkeypatch)
+    with pytest.raises(Unavailable, match=r"was taken for the leader, and knows .* as such: try again"):
+        await hosts[0].api.cluster_status()
+    assert calls["call"] == 2
+    monkeypatch.undo()
+
+
+@story
+async def test_nor_is_the_stream_of_a_member(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts, calls = await disagreeing(bed, monkeypatch)
+    stream = Streaming(bed, hosts[0].api.join_group)
+    await stream.send(GroupOpen(group="g", topic=NAME, member="m", client="c", start=EARLIEST, incarnation=1, held={}))
+    assert "was taken for the leader" in str(await stream.failure())
+    assert calls["join_group"] == 2
+    monkeypatch.undo()
+
+
+@story
+async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = await bed.cluster(2)
+    for host in hosts:
+        host.meta.hears.clear()
+    old = hosts[1].broker.id
+    assert hosts[1].broker._term is not None
+    bed.etcd.server.expire_lease(hosts[1].broker._term.session.lease)
+    await bed.until(lambda: hosts[1].broker.id != old)
+    with pytest.raises(Unavailable, match=f"broker {old} came back as {hosts[1].broker.id} a moment ago: try again"):
+        await hosts[0].api.drain_broker(old)
+    for host in hosts:
+        host.meta.hears.set()

@@ -1,6 +1,7 @@
 """Brokers that are stopped or drained at any moment: while they start, lose their lease, or come back as another."""
 
 import asyncio
+import logging
 from contextlib import suppress
 
 import pytest
@@ -224,3 +225,26 @@ async def test_what_is_said_of_a_lease_that_has_ended_is_refused(bed: Bed) -> No
     with pytest.raises(SeaweedMQError, match=f"the lease of broker {term.id} has ended: register again"):
         await term.announce_draining()
     assert registered(bed) == {host.broker.id}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    "apart_s", [0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.025, 0.03]
+)
+@story
+async def test_stopping_the_last_brokers_is_no_failure(
+    bed: Bed, apart_s: float, replicas: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=6, replicas=replicas)
+    for n in range(6):
+        await (await (await bed.primary(hosts[0], segment=n)).publisher(segment=n)).store(
+            slots=(n * 65536 // 6 + 1, n * 65536 // 6 + 1)
+        )
+    stopping = []
+    for host in hosts:
+        stopping.append(asyncio.create_task(host.stop()))
+        await asyncio.sleep(apart_s)
+    await asyncio.wait_for(asyncio.gather(*stopping), 10)
+    assert registered(bed) == set()
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []

@@ -380,10 +380,15 @@ class SimDialer:
 class _Remote:
     """A broker seen through the network. Implements ``ports.BrokerApi``."""
 
-    def __init__(self, network: Network, owner: Owner | None, address: str) -> None:
+    def __init__(self, network: Network, owner: Owner | None, address: str, *, is_passed_on: bool = False) -> None:
         self._network = network
         self._owner = owner
         self._address = address
+        self._is_passed_on = is_passed_on
+
+    @property
+    def passed_on(self) -> "_Remote":
+        return _Remote(self._network, self._owner, self._address, is_passed_on=True)
 
     def __getattr__(self, method: str) -> Any:
         if method in ("publish", "subscribe", "replicate", "join_group"):
@@ -405,7 +410,7 @@ class _Remote:
                 raise Unavailable(f"broker {self._address} can not be reached: no answer")
             patience_s -= 0.1
             await asyncio.sleep(0.1)
-        return host
+        return _Host(host.owner, host.api.passed_on) if self._is_passed_on else host
 
     async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         host = await self._connect()
