@@ -26,6 +26,7 @@ from seaweedmq.broker.ownership import Ownership
 from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
+from seaweedmq.broker.start_offsets import StartOffsets
 from seaweedmq.broker.subscribe import SubscribeService
 from seaweedmq.broker.term import Term
 from seaweedmq.codec import keys
@@ -117,6 +118,7 @@ class Broker(LeaderCalls, GroupCalls):
         self._lookup = Lookup(self._view, self._owned)
         self._publish = PublishService(config, self._lookup, store)
         self._subscribe = SubscribeService(config, self._lookup, store)
+        self._starts = StartOffsets(self._view, store, partial(self._spawn, may_end=True))
         self._tasks: set[asyncio.Task[None]] = set()
         self._membership = Membership(
             meta=meta,
@@ -348,16 +350,21 @@ class Broker(LeaderCalls, GroupCalls):
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return ()
+        starts = await self._starts.of(topic)
         return tuple(
             SegmentStats(
                 segment=number,
+                start_offset=max(owned.segment.start_offset, starts.get(number, 0)),
                 high_watermark=owned.log.committed,
                 flushed_offset=owned.log.flushed,
                 bytes_per_s=owned.meter.bytes_per_s,
                 records_per_s=owned.meter.records_per_s,
             )
-            for (topic, number), owned in sorted(self._owned.items())
-            if topic == name and owned.is_sure
+            for (of, number), owned in sorted(self._owned.items())
+            if of == name and owned.is_sure
         )
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:

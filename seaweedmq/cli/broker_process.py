@@ -11,6 +11,7 @@ import tenacity
 from seaweedmq.broker.server import Broker
 from seaweedmq.cli.output import note
 from seaweedmq.codec.keys import LEADER
+from seaweedmq.coordination.boot_clock import boot_s
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -47,7 +48,9 @@ async def run_broker(
         converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes)
         one = Broker(
             config=config,
-            env=Environment(wall_us=lambda: time.time_ns() // 1000, rng=random.Random(secrets.randbits(64))),
+            env=Environment(
+                wall_us=lambda: time.time_ns() // 1000, rng=random.Random(secrets.randbits(64)), boot_s=boot_s
+            ),
             store=store,
             meta=meta,
             dialer=dialer,

@@ -53,7 +53,7 @@ def segment_fields(segment: Segment, addresses: Mapping[str, str], stats: Segmen
         "brokers": [addresses.get(broker, broker) for broker in segment.replicas],
         "predecessors": segment.predecessors,
         "successors": segment.successors,
-        "start_offset": segment.start_offset,
+        "start_offset": stats.start_offset if stats else segment.start_offset,
         "end_offset": stats.high_watermark if stats else segment.end_offset,
         "flushed_offset": stats.flushed_offset if stats else segment.end_offset,
         "bytes_per_s": stats.bytes_per_s if stats else 0.0,

@@ -152,6 +152,8 @@ class SegmentStats:
     """How far one segment is, as its primary (open) or the metadata (sealed) knows."""
 
     segment: int
+    start_offset: int
+    """Earliest offset that retention has left, as of some seconds ago."""
     high_watermark: int
     flushed_offset: int
     """First offset not yet fsynced."""

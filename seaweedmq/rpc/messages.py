@@ -267,6 +267,7 @@ def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
 def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
     return types_pb2.SegmentStats(
         segment=stats.segment,
+        start_offset=stats.start_offset,
         high_watermark=stats.high_watermark,
         flushed_offset=stats.flushed_offset,
         bytes_per_s=stats.bytes_per_s,
@@ -277,6 +278,7 @@ def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
 def read_stats(message: types_pb2.SegmentStats) -> SegmentStats:
     return SegmentStats(
         segment=message.segment,
+        start_offset=message.start_offset,
         high_watermark=message.high_watermark,
         flushed_offset=message.flushed_offset,
         bytes_per_s=message.bytes_per_s,

@@ -128,7 +128,7 @@ class Bed:
         self.streams: list[Streaming] = []
 
     def wall_us(self) -> int:
-        return WALL_START_US + int(self.loop.time() * 1e6)
+        return WALL_START_US + int(self.loop.boot_s * 1e6)
 
     async def start(self, config: BrokerConfig = CONFIG, address: str | None = None) -> "Host":
         """One more broker."""
@@ -189,7 +189,7 @@ class Host:
         """How far its wall clock is ahead of the storage's."""
         self.broker = Broker(
             config=config,
-            env=Environment(self.wall_us, random.Random(f"broker {number}")),
+            env=Environment(self.wall_us, random.Random(f"broker {number}"), lambda: bed.loop.boot_s),
             store=bed.store,
             meta=self.meta,
             dialer=bed.network.dialer(self.owner),
@@ -227,6 +227,12 @@ class Host:
     def thaw(self) -> None:
         """SIGCONT."""
         self.bed.loop.thaw(self.owner)
+
+    async def suspend(self, seconds: float) -> None:
+        """Its machine sleeps for so long: nobody hears anything of it, and only its monotonic clock knows nothing."""
+        self.bed.loop.suspend(self.owner)
+        await asyncio.sleep(seconds)
+        self.bed.loop.resume(self.owner)
 
     async def stop(self) -> None:
         """SIGTERM."""

@@ -54,6 +54,7 @@ def segment(number: int, lo: int, hi: int, *, primary: str = "b-1", sealed: bool
 def stats(number: int, bytes_per_s: float, records_per_s: float, end: int = 0) -> SegmentStats:
     return SegmentStats(
         segment=number,
+        start_offset=0,
         high_watermark=end,
         flushed_offset=end,
         bytes_per_s=bytes_per_s,

@@ -308,7 +308,14 @@ class FakeBroker:
         self._check_alive()
         self.cluster.describe(name)
         return tuple(
-            SegmentStats(segment=n, high_watermark=s.end, flushed_offset=s.end, bytes_per_s=0.0, records_per_s=0.0)
+            SegmentStats(
+                segment=n,
+                start_offset=s.meta.start_offset,
+                high_watermark=s.end,
+                flushed_offset=s.end,
+                bytes_per_s=0.0,
+                records_per_s=0.0,
+            )
             for n, s in self.cluster.segments[name].items()
             if s.meta.is_open
         )

@@ -68,7 +68,9 @@ SEGMENT = Segment(
     topic=NAME, id=0, slots=WHOLE_RING, epoch=1, state=SegmentState.OPEN, replicas=("b-1",), predecessors=()
 )
 DESCRIPTION = TopicDescription(topic=TOPIC, segments=(SEGMENT,), addresses={"b-1": "127.0.0.1:17777"})
-STATS = (SegmentStats(segment=0, high_watermark=7, flushed_offset=5, bytes_per_s=1.5, records_per_s=0.5),)
+STATS = (
+    SegmentStats(segment=0, start_offset=3, high_watermark=7, flushed_offset=5, bytes_per_s=1.5, records_per_s=0.5),
+)
 STATUS = ClusterStatus(
     leader="b-1",
     brokers=(

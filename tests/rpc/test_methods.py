@@ -85,7 +85,13 @@ DESCRIPTIONS = st.builds(
 )
 STATS = st.lists(
     st.builds(
-        SegmentStats, segment=U32, high_watermark=U64, flushed_offset=U64, bytes_per_s=RATES, records_per_s=RATES
+        SegmentStats,
+        segment=U32,
+        start_offset=U64,
+        high_watermark=U64,
+        flushed_offset=U64,
+        bytes_per_s=RATES,
+        records_per_s=RATES,
     ),
     max_size=3,
 ).map(tuple)

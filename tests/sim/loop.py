@@ -46,6 +46,9 @@ class Owner:
         self.state = OwnerState.RUNNING
         self.held: deque[asyncio.Handle] = deque()
         """Due while frozen; or dead, kept so that no finaliser of the dead runs either."""
+        self.suspended_s = 0.0
+        """How far its monotonic clock is behind: the time for which its machine was suspended."""
+        self.suspended_at: float | None = None
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.state.value}>"
@@ -109,6 +112,13 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- the clock and the queue ------------------------------------------------------------------------------------
 
     def time(self) -> float:
+        """The monotonic clock of whoever asks."""
+        owner = OWNER.get()
+        return self._now_s - owner.suspended_s if owner is not None else self._now_s
+
+    @property
+    def boot_s(self) -> float:
+        """The clock that goes on while a machine is suspended."""
         return self._now_s
 
     def call_at(  # type: ignore[override]
@@ -119,9 +129,23 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
+        owner = timer._context.get(OWNER)  # type: ignore[attr-defined]
+        if owner is not None:
+            when += owner.suspended_s
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        owner = OWNER.get() if context is None else context.get(OWNER)  # its clock counts, not the caller's
+        now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)
+        return self.call_at(now_s + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are dropped when their time comes."""
@@ -169,6 +193,31 @@ class SimLoop(asyncio.BaseEventLoop):
         owner.state = OwnerState.RUNNING
         self._ready.extend(owner.held)  # type: ignore[attr-defined]
         owner.held.clear()
+
+    def suspend(self, owner: Owner) -> None:
+        """The lid is closed: nothing of it runs, and its monotonic clock stands still."""
+        owner.state = OwnerState.FROZEN
+        owner.suspended_at = self._now_s
+
+    def resume(self, owner: Owner) -> None:
+        """The lid is opened. Its timers have as long to go as they had; time for everybody else has passed."""
+        if owner.suspended_at is None:
+            raise SimError(f"{owner.name} is not suspended")
+        gone_s = self._now_s - owner.suspended_at
+        owner.suspended_s += gone_s
+        rang = [h for h in owner.held if isinstance(h, asyncio.TimerHandle)]
+        owner.held = deque(h for h in owner.held if not isinstance(h, asyncio.TimerHandle))
+        timers = [
+            (when + gone_s if timer._context.get(OWNER) is owner else when, number, timer)  # type: ignore[attr-defined]
+            for when, number, timer in self._timers
+        ]
+        for timer in rang:
+            timer._scheduled = True  # type: ignore[attr-defined]
+            timers.append((timer.when() + owner.suspended_s, next(self._numbers), timer))
+        self._timers = timers
+        heapq.heapify(self._timers)
+        owner.suspended_at = None
+        self.thaw(owner)
 
     # --- tasks and futures ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ import pytest
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.ownership import Ownership
-from seaweedmq.broker.term import Term
 from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, view
@@ -44,18 +43,6 @@ def _leased(entry: Any) -> Any:
     return type(entry)(entry.key, entry.value, entry.create_revision, entry.mod_revision, 1)
 
 
-def come_back_after_the_end(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is stopped goes on coming back under new ids until its process is gone."""
-    patch.setattr(Membership, "retire", lambda membership: setattr(membership, "draining", True))
-    ended = Term.end
-
-    async def leave(membership: Any) -> None:
-        if membership.term is not None:
-            await ended(membership.term)
-
-    patch.setattr(Membership, "leave", leave)
-
-
 def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:
     """The time for which a machine is suspended does not count."""
     made: Callable[..., None] = Session.__init__
@@ -86,7 +73,6 @@ def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:
 
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
-    come_back_after_the_end,
     count_leases_by_a_clock_that_stops,
     leave_a_surplus_segment_unserved,
     pass_calls_to_and_fro,

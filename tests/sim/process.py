@@ -22,7 +22,9 @@ START_AGAIN_S = 0.5
 
 def environment(loop: SimLoop, seed: str, clock_error_us: int = 0) -> Environment:
     """Wall clock and randomness of one process; wall clocks of machines differ a little."""
-    return Environment(lambda: WALL_START_US + clock_error_us + int(loop.time() * 1e6), random.Random(seed))
+    return Environment(
+        lambda: WALL_START_US + clock_error_us + int(loop.boot_s * 1e6), random.Random(seed), lambda: loop.boot_s
+    )
 
 
 class BrokerProcess:

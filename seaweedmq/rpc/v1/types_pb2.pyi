@@ -433,6 +433,7 @@ class SegmentStats(_message.Message):
     FLUSHED_OFFSET_FIELD_NUMBER: _builtins.int
     BYTES_PER_S_FIELD_NUMBER: _builtins.int
     RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
     segment: _builtins.int
     high_watermark: _builtins.int
     """First offset that is not committed."""
@@ -440,6 +441,8 @@ class SegmentStats(_message.Message):
     """First offset that is not fsynced."""
     bytes_per_s: _builtins.float
     records_per_s: _builtins.float
+    start_offset: _builtins.int
+    """Earliest offset that retention has left, as of some seconds ago."""
     def __init__(
         self,
         *,
@@ -448,10 +451,11 @@ class SegmentStats(_message.Message):
         flushed_offset: _builtins.int = ...,
         bytes_per_s: _builtins.float = ...,
         records_per_s: _builtins.float = ...,
+        start_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "flushed_offset", b"flushed_offset", "high_watermark", b"high_watermark", "records_per_s", b"records_per_s", "segment", b"segment"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "flushed_offset", b"flushed_offset", "high_watermark", b"high_watermark", "records_per_s", b"records_per_s", "segment", b"segment", "start_offset", b"start_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,73 @@
+"""Where the segments of a topic begin by now, after retention: for figures, which may be some seconds old."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import SegmentStore
+
+log = logging.getLogger(__name__)
+
+FRESH_S = 30.0
+"""Retention removes files minutes apart, and listing many of them costs."""
+PATIENCE_S = 1.0
+"""A storage that hangs does not hold up figures that come from memory."""
+
+
+@dataclass(slots=True)
+class _Listing:
+    uid: int
+    at: float = -math.inf
+    """Loop time of the last one; -inf before the first."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """Segment -> lowest offset that is in its files. It only ever rises."""
+    refreshing: asyncio.Task[None] | None = None
+
+
+class StartOffsets:
+    """One listing a topic: only once without retention, since nothing goes away then; else at most every 30 s."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        store: SegmentStore,
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+    ) -> None:
+        self._view = view
+        self._store = store
+        self._spawn = spawn
+        self._listings: dict[TopicName, _Listing] = {}
+
+    async def of(self, topic: Topic) -> Mapping[int, int]:
+        """Segment -> lowest offset in its files, of segments that have any."""
+        listing = self._listings.get(topic.name)
+        if listing is None or listing.uid != topic.uid:
+            listing = self._listings[topic.name] = _Listing(topic.uid)
+        if listing.refreshing is None and self._is_old(listing, topic):
+            listing.refreshing = self._spawn(self._refresh(topic, listing), f"start offsets of {topic.name}")
+        if listing.refreshing is not None:
+            await asyncio.wait({listing.refreshing}, timeout=PATIENCE_S)
+        return listing.starts
+
+    def _is_old(self, listing: _Listing, topic: Topic) -> bool:
+        is_shrinking = topic.retention_s is not None or topic.retention_bytes is not None
+        return asyncio.get_running_loop().time() - listing.at >= (FRESH_S if is_shrinking else math.inf)
+
+    async def _refresh(self, topic: Topic, listing: _Listing) -> None:
+        try:
+            starts: dict[int, int] = {}
+            for file in await self._store.list_topic_files(topic.name):
+                starts[file.segment] = min(file.base_offset, starts.get(file.segment, file.base_offset))
+            listing.starts, listing.at = starts, asyncio.get_running_loop().time()
+        except SeaweedMQError as error:
+            log.info("%s: figures have start offsets of before: %s", topic.name, error)
+        finally:
+            listing.refreshing = None
+            for name in self._listings.keys() - self._view.topics.keys():
+                del self._listings[name]
