@@ -23,7 +23,7 @@ class SnapshotPiece:
     """None: to the end of what the log files hold."""
     files: tuple[SegmentFile, ...]
     """One table; or log files, the most promising first. Where one of them ends early, another may go on: the writers
-    of a segment follow one another, and what they hold twice is identical."""
+    of a segment follow one another, and what they hold twice is identical. Where none goes on, the piece ends."""
     complete: bool
     """Whether every offset up to ``end_offset`` is known to exist, so that finding fewer is damage."""
 
@@ -35,7 +35,9 @@ class SnapshotPiece:
     def size_bytes(self) -> int:
         """Estimate of what is to be read, for sharing out work."""
         file = self.files[0]
-        if file.end_offset is None or self.end_offset is None:
+        if self.end_offset is None:
+            return sum(f.size_bytes for f in self.files)
+        if file.end_offset is None:
             return file.size_bytes
         return file.size_bytes * (self.end_offset - self.start_offset) // (file.end_offset - file.base_offset)
 
@@ -46,7 +48,9 @@ def plan_snapshot(
     """Pieces that hold the segment's offsets in ``[start, end)``, in order, without gap or overlap.
 
     What retention removed at the beginning is left out silently; so is what files hold beyond the segment's end.
-    A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open.
+    A log file does not tell its end, so a piece of logs ends where the next file begins, and the last one is open. That
+    one has the last two files: the end of the one may have waited for its fsync when the other was begun, and after
+    power loss the segment ends there.
 
     Raises:
         Corrupt: offsets in the middle, or before the end of a sealed segment, are in no file.
@@ -60,11 +64,16 @@ def plan_snapshot(
         mine = [f for f in mine if f.base_offset < segment.end_offset]
     if not mine:
         return ()
-    stored = segment.end_offset
-    if stored is None:
-        stored = max(f.end_offset or f.base_offset for f in mine)
     tables = [f for f in mine if f.kind is FileKind.TABLE]
     logs = [f for f in mine if f.kind is FileKind.LOG]
+    stored = segment.end_offset
+    last: list[SegmentFile] = []
+    """Logs that may begin behind something that was lost."""
+    if stored is None:
+        tables_end = max((_end(t) for t in tables), default=0)
+        bases = sorted({f.base_offset for f in logs})
+        last = [f for f in logs if len(bases) > 1 and f.base_offset == bases[-1] > tables_end]
+        stored = max([tables_end, *(bases[:-1] if last else bases)])
     position = max(start, segment.start_offset, mine[0].base_offset)
     open_logs: dict[str, SegmentFile] = {}
     """Of each writer the last file that begins at or before ``position``: a writer's files follow one another."""
@@ -87,6 +96,9 @@ def plan_snapshot(
             following = [
                 f.base_offset for f in (*tables[tables_begun : tables_begun + 1], *logs[logs_begun : logs_begun + 1])
             ]
+            if found and last and following == [last[0].base_offset]:
+                found += tuple(last)
+                following = []
             stop = _least(*following, limit)
             if not found:
                 if position >= stored:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.broker.segment_files import SegmentFiles
 from seaweedmq.codec.frame import HEADER_BYTES
+from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.core.producers import ProducerTable
 from seaweedmq.core.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
@@ -95,3 +96,57 @@ async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> N
         async for chunk in chunks:
             position = chunk.end_offset
     assert position >= recovered.end_offset
+
+
+async def preambles(store: MemorySegmentStore) -> list[tuple[int, int | None]]:
+    """Base offset, and how far the fsyncs were, of every log file."""
+    found = []
+    for path in sorted(store.files):
+        preamble, _ = decode_preamble(bytes(store.files[path].data))
+        found.append((preamble.base_offset, preamble.flushed))
+    return found
+
+
+async def test_a_file_tells_how_far_the_fsyncs_were_when_it_began() -> None:
+    store = MemorySegmentStore(lambda: 0)
+    writer = Writer(store, random.Random(1), roll_bytes=1)
+    await writer.write()
+    await writer.files.sync()
+    first = writer.log.flushed
+    await writer.write()
+    second = writer.log.written
+    assert await preambles(store) == [(0, 0), (first, first)]
+    await writer.files.sync()
+    await writer.write()
+    assert await preambles(store) == [(0, 0), (first, first), (second, second)]
+
+
+async def test_a_full_file_grows_on_until_it_is_there_to_stay() -> None:
+    store = MemorySegmentStore(lambda: 0)
+    writer = Writer(store, random.Random(1), roll_bytes=1)
+    for _ in range(3):
+        await writer.write()
+        writer.files.retire_if_older(0)
+    assert await preambles(store) == [(0, 0)]
+    written = writer.log.written
+    await writer.files.sync()
+    await writer.write()
+    assert await preambles(store) == [(0, 0), (written, written)]
+
+
+async def test_after_a_failed_append_what_was_not_fsynced_is_written_again_before_another_file_begins() -> None:
+    failing: list[StorageOp] = []
+
+    async def fault(op: StorageOp, path: str) -> None:
+        if op in failing:
+            failing.remove(op)
+            raise StorageFailed(f"{op} {path}")
+
+    store = MemorySegmentStore(lambda: 0, fault)
+    writer = Writer(store, random.Random(1), roll_bytes=1 << 20)
+    await writer.write()
+    written = writer.log.written
+    failing.append(StorageOp.APPEND)
+    await writer.write()
+    assert writer.log.flushed == written
+    assert await preambles(store) == [(0, 0), (0, 0), (written, written)]

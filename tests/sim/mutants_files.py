@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.broker import maintenance, sealer
 from seaweedmq.broker.segment_files import SegmentFiles
 from seaweedmq.storage import recovery
 from seaweedmq.storage.lost_blocks import LostBlocks
+from seaweedmq.storage.memory import MemorySegmentStore
 from tests.sim.mutants import Break
 
 
@@ -39,8 +41,65 @@ def take_a_lost_block_for_damage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LostBlocks, "found_in", lambda *args, **options: False)
 
 
+def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
+    """Retention takes whatever a clock dated long ago, also from the middle of a segment."""
+
+    def old_files(segments: Any, policy: Any, now_us: int) -> list[Any]:
+        files = [f for _, files in segments for f in files]
+        logs = [f for f in expire(segments, replace(policy, retention_us=None), now_us) if f.kind == "log"]
+        if policy.retention_us is None:
+            return logs
+        due_us = now_us - policy.retention_us - policy.log_grace_us
+        return logs + [f for f in files if f.kind == "table" and f.modified_us <= due_us]
+
+    expire = maintenance.expired_files
+    patch.setattr(maintenance, "expired_files", old_files)
+
+
+def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose clock is ahead deletes what the storage dated just now."""
+
+    async def far_ahead(store: Any) -> int:
+        return 1 << 62
+
+    patch.setattr(MemorySegmentStore, "now_us", far_ahead)
+
+
+def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """A clock that is set back keeps maintenance from looking at files until it is there again."""
+    look_after = maintenance.Maintenance._look_after
+
+    async def wait_for_the_clock(keeper: Any, name: Any) -> None:
+        now_us = keeper._wall_us()
+        latest_us = keeper.__dict__.setdefault("latest_us", now_us)
+        if now_us >= latest_us:
+            keeper.latest_us = now_us
+            await look_after(keeper, name)
+
+    patch.setattr(maintenance.Maintenance, "_look_after", wait_for_the_clock)
+
+
+def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
+    """The seal counts what a dead writer left in the cache of its machine, which is lost before the fsync."""
+
+    synced: set[str] = set()
+
+    async def second_only(sealing: Any, topic: Any, segment: Any) -> None:
+        key = f"{topic.uid}/{segment.id}"
+        if key in synced:
+            await sync_logs(sealing, topic, segment)
+        synced.add(key)
+
+    sync_logs = sealer.Sealer._sync_logs
+    patch.setattr(sealer.Sealer, "_sync_logs", second_only)
+
+
 BROKEN: tuple[Break, ...] = (
     believe_every_preamble,
     begin_files_behind_one_that_may_vanish,
     take_a_lost_block_for_damage,
+    expire_by_modification_time,
+    trust_the_clock_of_the_broker,
+    look_again_by_the_wall_clock,
+    believe_files_before_they_are_fsynced,
 )

@@ -60,9 +60,16 @@ def test_tables_first_then_the_logs_that_go_on() -> None:
     assert shown(plan_snapshot(OPEN, files)) == [
         (0, 60, "0-60"),
         (60, 100, "50-b-1"),
-        (100, 150, "100-b-1"),
-        (150, None, "150-b-1"),
+        (100, None, "100-b-1 150-b-1"),
     ]
+
+
+def test_the_last_two_logs_of_an_open_segment_are_one_piece() -> None:
+    """Power loss may have taken the end of the one and kept the other: it ends at the gap."""
+    assert shown(plan_snapshot(OPEN, [log(0), log(50), log(50, "b-2")])) == [(0, None, "0-b-1 50-b-1 50-b-2")]
+    assert shown(plan_snapshot(OPEN, [log(0), log(50), table(0, 60)])) == [(0, 60, "0-60"), (60, None, "50-b-1")]
+    (piece,) = plan_snapshot(OPEN, [log(0), log(50)], 0, 40)
+    assert not piece.complete
 
 
 def test_a_log_fills_the_gap_between_tables() -> None:
