@@ -63,6 +63,7 @@ from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentSt
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+VERSION = version("seaweedmq")
 
 DRAIN_TIMEOUT_S = 20.0
 LEAVE_TIMEOUT_S = 15.0
@@ -173,7 +174,7 @@ class Broker(LeaderCalls, GroupCalls):
             address=self.address,
             started_us=self._env.wall_us(),
             pid=os.getpid(),
-            version=version("seaweedmq"),
+            version=VERSION,
             draining=self._draining,
         )
         await session.open(info)

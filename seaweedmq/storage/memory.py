@@ -78,6 +78,8 @@ class MemorySegmentStore:
     """If set, a failing append leaves a random part of its bytes in the file."""
     files: dict[str, MemoryFile] = field(default_factory=dict)
     _materialized: tempfile.TemporaryDirectory[str] | None = None
+    _copied: dict[str, MemoryFile] = field(default_factory=dict)
+    """What lies in it, by path: tables, which are replaced and never changed."""
 
     def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
         """Lose what is not fsynced of the files of one writer, or of all.
@@ -135,8 +137,10 @@ class MemorySegmentStore:
         copy = Path(self._materialized.name) / path
         file = self.files.get(path)
         if file is None:
+            self._copied.pop(path, None)
             copy.unlink(missing_ok=True)
-        else:
+        elif self._copied.get(path) is not file:
+            self._copied[path] = file
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(file.data)
         return str(copy)
@@ -199,6 +203,10 @@ class MemorySegmentStore:
             del self.files[path]
 
     async def close(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the copies on disk."""
         if self._materialized is not None:
             self._materialized.cleanup()
             self._materialized = None
