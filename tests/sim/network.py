@@ -48,6 +48,9 @@ class NetworkFaults:
         self.slow_share = self.break_share = self.lost_ack_share = 0.0
 
 
+_NOBODY = contextvars.Context()
+
+
 class EndOfStream(Exception):
     """The sender finished, and everything was received."""
 
@@ -139,7 +142,8 @@ class Pipe(Generic[T]):
 
     def _wake_receiver_at(self, when_s: float) -> None:
         if self._receiver is not None and self._timer is None and when_s < math.inf:
-            self._timer = asyncio.get_running_loop().call_at(when_s, _set, self._receiver)
+            # Nobody's timer: what is under way arrives though its sender is frozen or dead by then.
+            self._timer = asyncio.get_running_loop().call_at(when_s, _set, self._receiver, context=_NOBODY)
 
     def _wake_senders(self) -> None:
         senders, self._senders = self._senders, []
