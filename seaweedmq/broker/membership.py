@@ -17,6 +17,7 @@ from seaweedmq.ports import Environment, MetaStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+VERSION = version("seaweedmq")
 
 
 class Membership:
@@ -70,7 +71,7 @@ class Membership:
                 address=self._address,
                 started_us=self._env.wall_us(),
                 pid=os.getpid(),
-                version=version("seaweedmq"),
+                version=VERSION,
                 draining=self.draining,
             )
             await session.open(info)

@@ -1,7 +1,7 @@
 """Segments in memory, for tests and the simulation: like files, and it can fail the way files fail.
 
-Each file knows how much of it was fsynced. ``crash`` is the loss of a machine: what its processes wrote and did not
-fsync is gone, or a part of it is.
+Each file knows how much of it was fsynced, and whether its name was. ``crash`` is the loss of a machine: what its
+processes wrote and did not fsync is gone, or any part of it is.
 """
 
 import random
@@ -46,6 +46,9 @@ class StorageOp(StrEnum):
     DELETE = "delete"
 
 
+PAGE_BYTES = (64, 512, 4_096)
+"""Of a file system, and smaller ones, so that small files have several."""
+
 FaultHook = Callable[[StorageOp, str], Awaitable[None]]
 """Awaited with the operation and the path before anything happens: may sleep (slow storage) or raise StorageFailed."""
 
@@ -68,6 +71,19 @@ class MemoryFile:
     """Its machine is gone: the writer's handle is dead."""
 
 
+def _lose_pages(file: MemoryFile, rng: random.Random) -> None:
+    """Any subset of the pages behind what is fsynced was written back; the others read as zeros, or end the file."""
+    synced, page, kept = file.synced_bytes, rng.choice(PAGE_BYTES), rng.choice((0.2, 0.5, 0.9))
+    end = len(file.data)
+    if rng.random() < 0.5:
+        end = rng.randint(synced, end)
+    del file.data[end:]
+    for first in range(synced - synced % page, end, page):
+        if rng.random() >= kept:
+            lost = slice(max(first, synced), min(first + page, end))
+            file.data[lost] = bytes(lost.stop - lost.start)
+
+
 @dataclass(slots=True)
 class MemorySegmentStore:
     """``ports.SegmentStore`` as a dictionary. Set ``fault`` to make it slow or failing at any time."""
@@ -75,26 +91,28 @@ class MemorySegmentStore:
     wall_us: Callable[[], int]
     fault: FaultHook = no_faults
     tear: random.Random | None = None
-    """If set, a failing append leaves a random part of its bytes in the file."""
+    """If set, a failing append leaves a random part of its bytes in the file, a failing creation a part of a file."""
     files: dict[str, MemoryFile] = field(default_factory=dict)
     _materialized: tempfile.TemporaryDirectory[str] | None = None
+    _copied: dict[str, MemoryFile] = field(default_factory=dict)
+    """What lies in it, by path: tables, which are replaced and never changed."""
 
     def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
         """Lose what is not fsynced of the files of one writer, or of all.
 
-        With ``rng`` a random part of the unsynced bytes survives, so that the last write may be torn.
+        With ``rng`` a random part survives, of each file without regard to the others: file systems write pages back in
+        any order, and names in another one.
         """
         for path, file in list(self.files.items()):
             if writer is not None and file.writer != writer:
                 continue
             file.crashed = True
-            kept = file.synced_bytes
-            if rng is not None:
-                kept += rng.randint(0, len(file.data) - kept)
-            elif not file.named:
+            if not file.named and (rng is None or rng.random() < 0.5):
                 del self.files[path]
-                continue
-            del file.data[kept:]
+            elif rng is None:
+                del file.data[file.synced_bytes :]
+            else:
+                _lose_pages(file, rng)
 
     async def check(self) -> None:
         await self.fault(StorageOp.CHECK, "")
@@ -107,7 +125,13 @@ class MemorySegmentStore:
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "MemoryLogWriter":
         path = log_path(topic, segment, base_offset, writer)
-        await self.fault(StorageOp.CREATE, path)
+        try:
+            await self.fault(StorageOp.CREATE, path)
+        except BaseException:
+            if self.tear is not None and path not in self.files and self.tear.random() < 0.5:
+                torn = preamble[: self.tear.randint(0, len(preamble))]
+                self.files[path] = MemoryFile(bytearray(torn), self.wall_us(), writer)
+            raise
         if path in self.files:
             raise AlreadyExists(
                 f"log file {path} exists: every writer has its own name and begins a file at an offset once"
@@ -134,13 +158,16 @@ class MemorySegmentStore:
 
     async def local_path(self, path: str) -> str:
         """A copy on disk, for Arrow; it goes with the store."""
+        await self.fault(StorageOp.OPEN, path)
         if self._materialized is None:
             self._materialized = tempfile.TemporaryDirectory(prefix="seaweedmq-memory-", ignore_cleanup_errors=True)
         copy = Path(self._materialized.name) / path
         file = self.files.get(path)
         if file is None:
+            self._copied.pop(path, None)
             copy.unlink(missing_ok=True)
-        else:
+        elif self._copied.get(path) is not file:
+            self._copied[path] = file
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(file.data)
         return str(copy)
@@ -152,7 +179,8 @@ class MemorySegmentStore:
             await self.fault(StorageOp.SYNC, file.path)
             if found is not None and self.files.get(file.path) is found:
                 found.synced_bytes = max(found.synced_bytes, min(covered, len(found.data)))
-                found.named = True
+        for folder in {file.path.rpartition("/")[0] for file in files}:
+            self._sync_names(folder)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
@@ -163,6 +191,7 @@ class MemorySegmentStore:
         path = fence_path(topic, uid, segment)
         await self.fault(StorageOp.FENCE, path)
         self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
+        self._sync_names(path.rpartition("/")[0])
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         path = fence_path(topic, uid, segment)
@@ -188,6 +217,7 @@ class MemorySegmentStore:
         if name is not None and name.end_offset is not None:
             refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
+        self._sync_names(path.rpartition("/")[0])
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
@@ -203,9 +233,19 @@ class MemorySegmentStore:
             del self.files[path]
 
     async def close(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the copies on disk."""
         if self._materialized is not None:
             self._materialized.cleanup()
             self._materialized = None
+
+    def _sync_names(self, folder: str) -> None:
+        """The folder was fsynced, and with it the names of all that is in it."""
+        for path, file in self.files.items():
+            if not file.named and path.rpartition("/")[0] == folder:
+                file.named = True
 
     def _tables(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         return self._listed(f"{table_dir(topic)}/{table_prefix(segment)}")
@@ -281,7 +321,9 @@ class MemoryLogWriter:
             raise
         self._check()
         self._file.synced_bytes = max(self._file.synced_bytes, covered)
-        self._file.named = True
+        if not self._file.named:
+            self._store._sync_names(self._path.rpartition("/")[0])
+            self._file.named = True
 
     async def close(self) -> None:
         self._closed = True

@@ -1,14 +1,21 @@
-"""Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-9999``."""
+"""Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-9999``.
+
+``--find-mutants`` looks for the first seed that catches each broken variant, for CAUGHT_BY of ``test_simulation``.
+"""
 
 import argparse
+import signal
 import sys
 
 from tests.sim.campaign import play_all
+from tests.sim.catching import find_mutants
+from tests.sim.workers import temporary_folder
 from tests.sim.world import simulate
 
 
 def _replay(seed: int, *, only_digest: bool) -> int:
-    report = simulate(seed)
+    with temporary_folder():
+        report = simulate(seed)
     if only_digest:
         print(report.digest)
         return 0
@@ -28,10 +35,15 @@ def main() -> int:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--seed", type=int, help="replay one seed and print its whole event log")
     chosen.add_argument("--seeds", help="play a range of seeds, such as 0-999")
+    chosen.add_argument("--find-mutants", nargs="*", metavar="NAME", help="of these broken variants, or of all")
+    parser.add_argument("--until", type=int, default=500, help="with --find-mutants: try so many seeds")
     parser.add_argument("--processes", type=int, default=1, help="play so many seeds at a time")
     parser.add_argument("--keep-going", action="store_true", help="play on after a seed failed")
     parser.add_argument("--digest", action="store_true", help="print the digest of the event log only")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end like any other: nothing is left behind
+    if args.find_mutants is not None:
+        return find_mutants(args.find_mutants, args.until, args.processes)
     if args.seed is not None:
         return _replay(args.seed, only_digest=args.digest)
     first, _, last = args.seeds.partition("-")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seaweedmq.broker.segment import OpenSegment
     from tests.sim.world import World
 
-LOOK_AGAIN_S = 0.001
+LOOK_AGAIN_S = 0.002
 MOMENT_S_MAX = 1.0
 """How long the right moment is waited for."""
 SEALED_S_MAX = 8.0
@@ -153,13 +153,13 @@ class Aimed:
         return replicas if complete else []
 
     def _running(self, segment: Segment) -> list[BrokerProcess]:
-        running = {p.broker.id: p for p in self._world.processes if p.is_running and p.broker}
-        return [running[replica] for replica in segment.replicas if replica in running]
+        processes = self._world.processes
+        found = (next((p for p in processes if p.runs_as(replica)), None) for replica in segment.replicas)
+        return [process for process in found if process is not None]
 
     def _leader(self) -> BrokerProcess | None:
         lock = self._world.etcd.server.get(keys.LEADER)
-        running = {p.broker.id: p for p in self._world.processes if p.is_running and p.broker}
-        return None if lock is None else running.get(lock.value.decode())
+        return next((p for p in self._world.processes if lock and p.runs_as(lock.value.decode())), None)
 
     def _owned(self, segment: Segment) -> "OpenSegment | None":
         broker = self._running(segment)[0].broker

@@ -1,16 +1,16 @@
 """Many seeds, one after another or in several processes."""
 
-import multiprocessing
+import functools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from tests.sim.world import simulate
+from tests.sim.watchdog import PATIENCE, Patience, TooSlow, watched
+from tests.sim.workers import Died, play_in_processes, temporary_folder
+from tests.sim.world import Report, simulate
 
 TAIL_LINES = 60
-SEEDS_PER_PROCESS = 200
-"""Then a fresh one goes on, so that hours of play need no more memory than minutes."""
 PROGRESS_S = 10.0
 
 
@@ -32,33 +32,52 @@ class Failure:
         print(f"replay with: make sim SEED={self.seed}", flush=True)
 
 
-def _play(seed: int) -> tuple[int, Failure | None]:
-    report = simulate(seed)
-    failure = Failure(seed, [str(v) for v in report.violations], report.log[-TAIL_LINES:])
-    return seed, None if report.ok else failure
+Simulate = Callable[[int], Report]
 
 
-@contextmanager
-def _played(seeds: Sequence[int], processes: int) -> Iterator[Iterator[tuple[int, Failure | None]]]:
-    """Results as they come; in order if there is one process."""
-    if processes == 1:
-        yield map(_play, seeds)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=SEEDS_PER_PROCESS) as pool:
-        yield pool.imap_unordered(_play, seeds)
+def play(seed: int, *, simulate: Simulate = simulate, patience: Patience = PATIENCE) -> Failure | None:
+    """Play one seed under the eyes of the watchdog."""
+    try:
+        with watched(f"seed {seed}", patience):
+            report = simulate(seed)
+    except TooSlow as error:
+        return Failure(seed, [str(error)], [])
+    return None if report.ok else Failure(seed, [str(v) for v in report.violations], report.log[-TAIL_LINES:])
 
 
-def play_all(seeds: Sequence[int], processes: int, *, keep_going: bool) -> int:
-    """Print how it goes, and each failure; 0 if there is none."""
+def _in_this_process(
+    seeds: Sequence[int], playing: Callable[[int], Failure | None]
+) -> Iterator[tuple[int, Failure | None]]:
+    with temporary_folder():
+        for seed in seeds:
+            yield seed, playing(seed)
+
+
+def play_all(
+    seeds: Sequence[int],
+    processes: int,
+    *,
+    keep_going: bool,
+    simulate: Simulate = simulate,
+    patience: Patience = PATIENCE,
+) -> int:
+    """Print how it goes, and each failure; 0 if there is none. In order if there is one process."""
+    playing = functools.partial(play, simulate=simulate, patience=patience)
     failed: list[int] = []
     began = told = time.monotonic()
     played = 0
-    with _played(seeds, processes) as results:
-        for _, failure in results:
+    results: Iterator[tuple[int, Failure | Died | None]] = (
+        _in_this_process(seeds, playing)
+        if processes == 1
+        else play_in_processes(playing, seeds, processes, kill_s=patience.kill_s)
+    )
+    with closing(results):
+        for seed, result in results:
             played += 1
+            failure = Failure(seed, [result.reason], []) if isinstance(result, Died) else result
             if failure:
-                failed.append(failure.seed)
-                failure.print(0 if keep_going else TAIL_LINES)
+                failed.append(seed)
+                failure.print(0 if keep_going else min(TAIL_LINES, len(failure.tail)))
                 if not keep_going:
                     break
             if time.monotonic() - told >= PROGRESS_S:

@@ -76,6 +76,7 @@ def deterministic(seed: int) -> Iterator[None]:
     state, collecting = random.getstate(), gc.isenabled()
     random.seed(seed)
     gc.disable()
+    gc.freeze()  # what is older than the run is not looked at in the end: that takes longer than many a run
     for owner, name, value in patches:
         setattr(owner, name, value)
     try:
@@ -85,18 +86,29 @@ def deterministic(seed: int) -> Iterator[None]:
             setattr(owner, name, value)
         random.setstate(state)
         # Coroutines of killed processes are closed here, long after the loop: what their ``finally`` does is void.
-        with nobody_told():
+        with void():
             gc.collect()
+        gc.unfreeze()
         if collecting:
             gc.enable()
 
 
 @contextmanager
-def nobody_told() -> Iterator[None]:
-    """Errors that nobody can catch, in coroutines that are closed because nobody refers to them, are not reported."""
-    hook = sys.unraisablehook
+def void() -> Iterator[None]:
+    """What coroutines do when they are closed because the run is over has no effect.
+
+    Errors that nobody can catch are not reported, and tasks are refused: asyncio would put them into the loop of the
+    interpreter, which never runs, and keeps them and their whole world for ever.
+    """
+    hook, running = sys.unraisablehook, asyncio._get_running_loop()
     sys.unraisablehook = lambda unraisable: None
+    asyncio._set_running_loop(_NOWHERE)
     try:
         yield
     finally:
+        asyncio._set_running_loop(running)
         sys.unraisablehook = hook
+
+
+_NOWHERE = SimLoop()
+_NOWHERE.close()

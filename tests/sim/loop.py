@@ -44,7 +44,7 @@ class Owner:
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = OwnerState.RUNNING
-        self.held: deque[asyncio.Handle] = deque()
+        self.held: deque[SimHandle] = deque()
         """Due while frozen; or dead, kept so that no finaliser of the dead runs either."""
         self.suspended_s = 0.0
         """How far its monotonic clock is behind: the time for which its machine was suspended."""
@@ -79,14 +79,46 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by its number."""
+    """A future that hashes by the number it gets when it is hashed first: few ever are."""
 
-    def __init__(self, *, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
+    number = 0
 
     def __hash__(self) -> int:
+        if not self.number:
+            loop = self.get_loop()
+            assert isinstance(loop, SimLoop)
+            self.number = next(loop.numbers)
         return self.number
+
+
+class SimHandle(asyncio.TimerHandle):
+    """A callback, due at once or at a time: asyncio's own, without what only its debug mode needs."""
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+        self.is_timer = False
+        """It waited in the queue of timers, whatever the time."""
+
+    def cancel(self) -> None:
+        """It is dropped when its time comes."""
+        self._cancelled = True
+        self._callback = None  # type: ignore[assignment]
+        self._args = ()
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -97,8 +129,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._time_s_max = time_s_max
         self._steps_max = steps_max
-        self._numbers = itertools.count(1)
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self.numbers = itertools.count(1)
+        self._timers: list[tuple[float, int, SimHandle]] = []
         self.thread_latency_s: Callable[[], float] = lambda: 0.0
         """Virtual time that a job waits for its thread, and its result for the loop."""
         self.steps = 0
@@ -128,12 +160,12 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        owner = timer._context.get(OWNER)  # type: ignore[attr-defined]
+        timer = SimHandle(when, callback, args, self, context)
+        timer.is_timer = True
+        owner = timer._context.get(OWNER)
         if owner is not None:
             when += owner.suspended_s
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
-        timer._scheduled = True  # type: ignore[attr-defined]
+        heapq.heappush(self._timers, (when, next(self.numbers), timer))
         return timer
 
     def call_later(  # type: ignore[override]
@@ -147,35 +179,47 @@ class SimLoop(asyncio.BaseEventLoop):
         now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)
         return self.call_at(now_s + delay, callback, *args, context=context)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are dropped when their time comes."""
-
-    def call_soon_threadsafe(  # type: ignore[override]
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+        if self._closed:  # type: ignore[attr-defined]
+            raise RuntimeError("Event loop is closed")
+        handle = SimHandle(self._now_s, callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def _run_once(self) -> None:
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
-        if not ready and not self._stopping:  # type: ignore[attr-defined]
-            self._jump()
-        while self._timers and (self._timers[0][0] <= self._now_s or self._timers[0][2]._cancelled):
-            _, _, timer = heapq.heappop(self._timers)
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if not timer._cancelled:
-                ready.append(timer)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
-            if owner is not None and owner.state is not OwnerState.RUNNING:
-                owner.held.append(handle)
-                continue
-            self.steps += 1
-            handle._run()
-        if self.steps > self._steps_max:
-            raise LimitReached(f"{self._steps_max} steps at {self._now_s:.3f} s: {self.describe_pending()}")
+        """All rounds until somebody stops the loop: in each runs what was ready when it began."""
+        ready: deque[SimHandle] = self._ready  # type: ignore[attr-defined]
+        timers = self._timers
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                self._jump()
+            now_s = self._now_s
+            while timers and timers[0][0] <= now_s:
+                timer = heapq.heappop(timers)[2]
+                if not timer._cancelled:
+                    ready.append(timer)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                owner = context.get(OWNER)
+                if owner is not None and owner.state is not OwnerState.RUNNING:
+                    owner.held.append(handle)
+                    continue
+                self.steps += 1
+                try:
+                    context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - fails the run: callbacks have nobody to raise to
+                    self.call_exception_handler({"message": f"in {handle!r}", "exception": error})
+            if self.steps > self._steps_max:
+                raise LimitReached(f"{self._steps_max} steps at {self._now_s:.3f} s: {self.describe_pending()}")
 
     def _jump(self) -> None:
         while self._timers and self._timers[0][2]._cancelled:
@@ -205,15 +249,14 @@ class SimLoop(asyncio.BaseEventLoop):
             raise SimError(f"{owner.name} is not suspended")
         gone_s = self._now_s - owner.suspended_at
         owner.suspended_s += gone_s
-        rang = [h for h in owner.held if isinstance(h, asyncio.TimerHandle)]
-        owner.held = deque(h for h in owner.held if not isinstance(h, asyncio.TimerHandle))
+        rang = [h for h in owner.held if h.is_timer]
+        owner.held = deque(h for h in owner.held if not h.is_timer)
         timers = [
             (when + gone_s if timer._context.get(OWNER) is owner else when, number, timer)  # type: ignore[attr-defined]
             for when, number, timer in self._timers
         ]
         for timer in rang:
-            timer._scheduled = True  # type: ignore[attr-defined]
-            timers.append((timer.when() + owner.suspended_s, next(self._numbers), timer))
+            timers.append((timer.when() + owner.suspended_s, next(self.numbers), timer))
         self._timers = timers
         heapq.heapify(self._timers)
         owner.suspended_at = None
@@ -229,7 +272,7 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         self._check_closed()  # type: ignore[attr-defined]
-        number = next(self._numbers)
+        number = next(self.numbers)
         owner = OWNER.get() if context is None else context.get(OWNER)
         task: SimTask[T] = SimTask(
             coro, number=number, owner=owner, loop=self, name=name or f"task-{number}", context=context
@@ -242,7 +285,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def create_future(self) -> asyncio.Future[Any]:
-        return SimFuture(number=next(self._numbers), loop=self)
+        return SimFuture(loop=self)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any

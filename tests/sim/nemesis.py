@@ -137,7 +137,7 @@ class Nemesis:
         return None if lock is None else self._process_of(lock.value.decode())
 
     def _process_of(self, broker_id: str) -> BrokerProcess | None:
-        return next((p for p in self.world.processes if p.is_running and p.broker and p.broker.id == broker_id), None)
+        return next((p for p in self.world.processes if p.runs_as(broker_id)), None)
 
     # --- processes --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ own time. The server's handler is then cancelled, as ``grpc.aio`` does, and the 
 
 import asyncio
 import contextvars
+import math
 import random
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -47,6 +48,9 @@ class NetworkFaults:
         self.slow_share = self.break_share = self.lost_ack_share = 0.0
 
 
+_NOBODY = contextvars.Context()
+
+
 class EndOfStream(Exception):
     """The sender finished, and everything was received."""
 
@@ -62,74 +66,89 @@ class Pipe(Generic[T]):
         self._end: Exception | None = None
         self._sender_error: Exception | None = None
         self._receiver_error: Exception | None = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._receiver: asyncio.Future[None] | None = None
+        """Waits for the next item, or for the time at which it arrives."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Wakes the receiver."""
+        self._senders: list[asyncio.Future[None]] = []
+        """Wait for room."""
 
     async def send(self, item: T) -> None:
         """Wait for room, then put ``item`` under way. Raises what broke the stream, once this side knows."""
+        loop = asyncio.get_running_loop()
         while self._sender_error is None and len(self._items) >= self._messages_max:
-            await self._wait(None)
+            waiter = loop.create_future()
+            self._senders.append(waiter)
+            await waiter
         if self._sender_error is not None:
             raise self._sender_error
-        self._last_arrival_s = max(self._last_arrival_s, asyncio.get_running_loop().time() + self._latency_s())
+        self._put_off()
         self._items.append((self._last_arrival_s, item))
-        self._wake()
+        self._wake_receiver_at(self._last_arrival_s)
 
     def end(self, error: Exception | None = None) -> None:
         """No more items; the receiver gets ``error``, or the end, behind what was sent."""
         if self._end is None:
             self._end = error or EndOfStream()
-            self._last_arrival_s = max(self._last_arrival_s, asyncio.get_running_loop().time() + self._latency_s())
-            self._wake()
+            self._put_off()
+            self._wake_receiver_at(self._last_arrival_s)
 
     def lose(self) -> None:
         """Nothing more arrives; neither side knows yet."""
         self._items.clear()
-        self._last_arrival_s = float("inf")
-        self._wake()
+        self._last_arrival_s = math.inf
+        self._wake_senders()
 
     def fail_sender(self, error: Exception) -> None:
         self._sender_error = error
-        self._wake()
+        self._wake_senders()
 
     def fail_receiver(self, error: Exception) -> None:
         self._receiver_error = error
-        self._wake()
+        if self._receiver is not None:
+            _set(self._receiver)
 
     async def receive(self) -> T:
         """The next item. Raises EndOfStream, or what ended or broke the stream."""
+        loop = asyncio.get_running_loop()
         while True:
             if self._receiver_error is not None:
                 raise self._receiver_error
-            now_s = asyncio.get_running_loop().time()
+            next_s = math.inf
             if self._items:
-                arrival_s, item = self._items[0]
-                if arrival_s <= now_s:
+                next_s, item = self._items[0]
+                if next_s <= loop.time():
                     self._items.popleft()
-                    self._wake()
+                    self._wake_senders()
                     return item
-                await self._wait(arrival_s - now_s)
-            elif self._end is not None and self._last_arrival_s <= now_s:
-                raise self._end
-            else:
-                await self._wait(None if self._end is None else self._last_arrival_s - now_s)
+            elif self._end is not None:
+                next_s = self._last_arrival_s
+                if next_s <= loop.time():
+                    raise self._end
+            self._receiver = loop.create_future()
+            self._wake_receiver_at(next_s)
+            try:
+                await self._receiver
+            finally:
+                self._receiver = None
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
 
-    async def _wait(self, timeout_s: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-        self._waiters.append(waiter)
-        timer = None if timeout_s is None or timeout_s == float("inf") else loop.call_later(timeout_s, _set, waiter)
-        try:
-            await waiter
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+    def _put_off(self) -> None:
+        """What is sent now arrives after all that was sent before."""
+        arrival_s = asyncio.get_running_loop().time() + self._latency_s()
+        self._last_arrival_s = max(self._last_arrival_s, arrival_s)
 
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            _set(waiter)
+    def _wake_receiver_at(self, when_s: float) -> None:
+        if self._receiver is not None and self._timer is None and when_s < math.inf:
+            # Nobody's timer: what is under way arrives though its sender is frozen or dead by then.
+            self._timer = asyncio.get_running_loop().call_at(when_s, _set, self._receiver, context=_NOBODY)
+
+    def _wake_senders(self) -> None:
+        senders, self._senders = self._senders, []
+        for sender in senders:
+            _set(sender)
 
 
 def _set(waiter: "asyncio.Future[None]") -> None:

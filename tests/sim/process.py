@@ -54,6 +54,11 @@ class BrokerProcess:
         """Runs, is not about to stop, and reaches etcd."""
         return self.owner.state is OwnerState.RUNNING and not self._stop_requested.is_set() and not self.meta.is_cut_off
 
+    def runs_as(self, broker_id: str) -> bool:
+        """Whether the broker of this id is on that machine now, frozen or not."""
+        broker = self.broker
+        return broker is not None and broker.id == broker_id and self.owner.state is not OwnerState.DEAD
+
     def start(self) -> None:
         """Start the next life."""
         assert not self.is_running, f"{self.name} runs already"

@@ -110,6 +110,19 @@ def test_a_killed_server_is_unavailable_and_so_is_an_empty_address() -> None:
     play(story)
 
 
+def test_what_is_under_way_arrives_though_its_sender_is_dead_by_then() -> None:
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        network.faults.latency_s_min = network.faults.latency_s_max = 1.0
+        received = asyncio.ensure_future(anext(echo(network).publish(numbers(1))))
+        await asyncio.sleep(2.5)
+        assert broker.taken == 1
+        owner.state = OwnerState.DEAD
+        async with asyncio.timeout(10):
+            assert await received == 0
+
+    play(story)
+
+
 def test_a_client_that_leaves_cancels_its_handler() -> None:
     async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
         replies = echo(network).publish(numbers(10_000))

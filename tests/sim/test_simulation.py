@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from tests.sim.mutants import DATA_RULES, MUTANTS
+from tests.sim.catching import every_mutant, is_caught
 from tests.sim.world import simulate
 
 SEEDS = 300
@@ -38,14 +38,6 @@ def test_different_seeds_are_different_runs() -> None:
     assert len({simulate(seed).digest for seed in range(5)}) == 5
 
 
-def is_caught(name: str, seed: int) -> bool:
-    """Whether the seed keeps every promise as the code is, and breaks one about data in the broken variant."""
-    with pytest.MonkeyPatch.context() as patch:
-        MUTANTS[name](patch)
-        rules = {violation.rule for violation in simulate(seed).violations}
-    return bool(rules & DATA_RULES) and simulate(seed).ok
-
-
 CAUGHT_BY = {
     "accept_old_epochs": 94,
     "acknowledge_before_the_follower": 1,
@@ -67,11 +59,11 @@ CAUGHT_BY = {
     "assign_successors_early": 17,
 }
 """The seed, of the first 500, that caught each variant last. When the code changes it may be another one: then the
-test looks for it, and says so."""
+test looks for it, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
 
 
 def test_every_broken_variant_has_its_seed() -> None:
-    assert CAUGHT_BY.keys() == MUTANTS.keys()
+    assert CAUGHT_BY.keys() == every_mutant().keys()
 
 
 @pytest.mark.parametrize("name", CAUGHT_BY)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import gc
 import hashlib
 import logging
 import random
@@ -18,7 +17,7 @@ from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
-from tests.sim.determinism import WALL_START_US, deterministic, nobody_told
+from tests.sim.determinism import WALL_START_US, deterministic, void
 from tests.sim.files import Record, TopicFiles
 from tests.sim.group import Group
 from tests.sim.lives import Lives
@@ -329,10 +328,10 @@ def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Calla
         try:
             return _play(world)
         finally:
-            with nobody_told():  # what killed processes would still do when their coroutines are closed is void
+            with void():
                 world.loop.close()
-                del world
-                gc.collect()
+            world.disk.store.discard()
+            del world  # or it would outlive the collection that follows
 
 
 def _play(world: World) -> Report:

@@ -45,9 +45,39 @@ async def test_a_crash_may_tear_the_last_write() -> None:
         await log.append([b"0123456789"])
         store.crash(rng=random.Random(seed))
         data = bytes(store.files[log.path].data)[len(make_preamble(0)) :]
-        assert b"0123456789".startswith(data)
+        assert b"0123456789".startswith(data.rstrip(b"\0"))
         kept.add(len(data))
     assert len(kept) > 5
+
+
+async def test_a_crash_keeps_any_pages_of_what_was_not_synced() -> None:
+    first, second, third = b"1" * 4_096, b"2" * 4_096, b"3" * 4_096
+    survived = set()
+    for seed in range(200):
+        store = make_store()
+        log = await begin_log(store, 0)
+        await log.append([b"synced"])
+        await log.sync()
+        synced = len(store.files[log.path].data)
+        await log.append([first, second, third])
+        store.crash(rng=random.Random(seed))
+        data = bytes(store.files[log.path].data)
+        assert data.startswith(make_preamble(0) + b"synced")
+        survived.add(tuple(page[:1] in data[synced:] for page in (first, second, third)))
+    assert survived >= {(True, True, True), (False, True, True), (True, False, True), (True, True, False)}
+
+
+async def test_a_name_that_was_not_synced_may_survive_a_crash_and_one_that_was_does() -> None:
+    survived = set()
+    for seed in range(20):
+        store = make_store()
+        await begin_log(store, 0, writer="b-1")
+        await store.fence(NAME, 1, 0)  # fsyncs the folder of the segment's logs
+        await begin_log(store, 10, writer="b-1")
+        await begin_log(store, 20, writer="b-1")
+        store.crash("b-1", random.Random(seed))
+        survived.add(tuple(f.base_offset for f in await store.list_files(NAME, 0)))
+    assert survived == {(0,), (0, 10), (0, 20), (0, 10, 20)}
 
 
 async def test_tables_never_overlap() -> None:

@@ -1,0 +1,71 @@
+"""Every broken variant there is, and the search for the first seed that catches each."""
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+import tests.sim
+from tests.sim.mutants import DATA_RULES, MUTANTS, Break
+from tests.sim.watchdog import PATIENCE, TooSlow, watched
+from tests.sim.workers import Died, play_in_processes
+from tests.sim.world import simulate
+
+BLOCK = 10
+"""Seeds that one process tries in a row for one variant."""
+
+
+def every_mutant() -> dict[str, Break]:
+    """By name: those of ``mutants`` and of every ``mutants_*`` beside it."""
+    found = dict(MUTANTS)
+    for module in sorted(m.name for m in pkgutil.iter_modules(tests.sim.__path__) if m.name.startswith("mutants_")):
+        found |= {broken.__name__: broken for broken in importlib.import_module(f"tests.sim.{module}").BROKEN}
+    return found
+
+
+def is_caught(name: str, seed: int) -> bool:
+    """Whether the seed keeps every promise as the code is, and breaks one about data in the broken variant."""
+    with pytest.MonkeyPatch.context() as patch:
+        every_mutant()[name](patch)
+        rules = {violation.rule for violation in simulate(seed).violations}
+    return bool(rules & DATA_RULES) and simulate(seed).ok
+
+
+def _first_of_block(block: tuple[str, int]) -> int | None:
+    name, first = block
+    for seed in range(first, first + BLOCK):
+        try:
+            with watched(f"{name} with seed {seed}", PATIENCE):
+                if is_caught(name, seed):
+                    return seed
+        except TooSlow:
+            continue
+    return None
+
+
+def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
+    """Print the table of CAUGHT_BY; 0 if every variant is caught."""
+    missing = list(names) or list(every_mutant())
+    caught: dict[str, int] = {}
+    began = time.monotonic()
+    for first in range(0, seeds_max, BLOCK):
+        blocks = [(name, first) for name in missing]
+        with closing(play_in_processes(_first_of_block, blocks, processes, kill_s=BLOCK * PATIENCE.kill_s)) as found:
+            for (name, _), seed in found:
+                if seed is not None and not isinstance(seed, Died):
+                    caught[name] = seed
+                    print(f"    {name!r}: {seed},  # after {time.monotonic() - began:.0f} s", flush=True)
+        missing = [name for name in missing if name not in caught]
+        if not missing:
+            break
+    print("\nCAUGHT_BY = {")
+    for name in every_mutant():
+        if name in caught:
+            print(f'    "{name}": {caught[name]},')
+    print("}")
+    for name in missing:
+        print(f"!! {name} went unnoticed in {seeds_max} seeds")
+    return 1 if missing else 0
