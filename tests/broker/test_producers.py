@@ -386,6 +386,7 @@ async def test_a_crowd_loses_and_doubles_nothing(
     await _strike(bed, blow, replicas, 12, SMALL)
 
 
+@pytest.mark.timeout(600)
 @story
 async def test_with_1200_publishers_and_the_usual_limits_as_well(bed: Bed) -> None:
     await _strike(bed, "failover", 2, 1_200, CONFIG)
