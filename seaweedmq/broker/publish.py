@@ -134,6 +134,9 @@ class _Stream:
         self._pending: deque[FrameAck] = deque()
         """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
         self._told = Signal()
+        """The client got acknowledgements."""
+        self._news = Signal()
+        """What concerns this stream alone, and should wake no other: thousands may share a segment."""
         self._is_admitting = False
         """A frame waits for memory, or was refused."""
         self._is_superseded = False
@@ -182,7 +185,7 @@ class _Stream:
                         await self._told.wait()
                     await self._take(frame)
         finally:
-            self.segment.committed_changed.fire()
+            self._news.fire()
 
     async def _acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
         """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
@@ -197,7 +200,7 @@ class _Stream:
                 return
             if segment.failure and (self._pending or self._is_admitting):
                 raise segment.failure
-            await segment.committed_changed.wait()
+            await segment.committed_changed.wait(self._news)
 
     def _committed(self) -> tuple[FrameAck, ...]:
         committed = self.segment.log.committed
@@ -228,7 +231,7 @@ class _Stream:
             ack = segment.append(frame)
         else:
             segment.release(size)
-            segment.committed_changed.fire()
+            self._news.fire()
         self._pending.append(ack)
 
     def _check(self, frame: Frame) -> None:

@@ -18,11 +18,14 @@ class Signal:
                 waiter.set_result(None)
         self._waiters.clear()
 
-    async def wait(self) -> None:
-        """Until the next ``fire``."""
+    async def wait(self, *others: "Signal") -> None:
+        """Until the next ``fire`` of this one, or of one of the others."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        signals = (self, *others)
+        for signal in signals:
+            signal._waiters.add(waiter)
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            for signal in signals:
+                signal._waiters.discard(waiter)

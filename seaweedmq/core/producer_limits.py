@@ -9,8 +9,8 @@ from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.config import STREAM_IN_FLIGHT_FRAMES_MAX, BrokerConfig
 
 PRODUCER_BYTES = 800
-"""What one takes in memory beside its frames: measured 760."""
-FRAME_BYTES = 16
+"""What one takes in memory beside its frames. Measured with them: 905 of 16 frames, 18,065 of 1,024."""
+FRAME_BYTES = 17
 MEMORY_SHARE = 8
 """Producers may take an eighth of a broker's memory."""
 

@@ -76,7 +76,7 @@ class BrokerConfig:
     """How long after the end of its stream a producer may repeat something: longer than any client's
     ``delivery_timeout_s``, which is at most 600 s, and at most 3,600 s."""
     producers_max: int = 100_000
-    """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 16 bytes more
+    """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 17 bytes more
     for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of
     ``memory_bytes_max``. At most 100,000."""
     open_segments_max: int = 2_000

@@ -255,9 +255,8 @@ class SimLoop(asyncio.BaseEventLoop):
             (when + gone_s if timer._context.get(OWNER) is owner else when, number, timer)  # type: ignore[attr-defined]
             for when, number, timer in self._timers
         ]
-        for timer in rang:
-            timers.append((timer.when() + owner.suspended_s, next(self.numbers), timer))
-        self._timers = timers
+        timers += [(timer.when() + owner.suspended_s, next(self.numbers), timer) for timer in rang]
+        self._timers[:] = timers
         heapq.heapify(self._timers)
         owner.suspended_at = None
         self.thaw(owner)

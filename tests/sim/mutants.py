@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import changes, publish, sealer
+from seaweedmq.broker import changes, publish, sealed_producers, sealer
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.coordination.session import Session
@@ -56,20 +56,20 @@ def forget_sequences_at_the_seal(patch: pytest.MonkeyPatch) -> None:
     """A publisher that comes to a sealed segment is told that nothing of it was stored."""
     sealed = publish.PublishService._sealed
 
-    async def forgetful(service: Any, topic: Any, segment: Any, opening: Any) -> Any:
-        return replace(await sealed(service, topic, segment, opening), next_sequence=0, recent=())
+    async def forgetful(service: Any, topic: Any, segment: Any, opening: Any, first: int) -> Any:
+        return replace(await sealed(service, topic, segment, opening, first), next_sequence=first, recent=())
 
     patch.setattr(publish.PublishService, "_sealed", forgetful)
 
 
 def ignore_the_end_offset(patch: pytest.MonkeyPatch) -> None:
     """What files hold beyond the end of a sealed segment counts."""
-    recover = publish.recover_segment  # type: ignore[attr-defined]
+    recover = sealed_producers.recover_segment  # type: ignore[attr-defined]
 
     async def recover_all(store: Any, topic: Any, segment: Any) -> Any:
         return await recover(store, topic, replace(segment, end_offset=None, state=SegmentState.OPEN))
 
-    patch.setattr(publish, "recover_segment", recover_all)
+    patch.setattr(sealed_producers, "recover_segment", recover_all)
 
 
 def take_a_short_log(patch: pytest.MonkeyPatch) -> None:
