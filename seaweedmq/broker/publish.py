@@ -15,7 +15,7 @@ from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.producers import ProducerState
-from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -98,7 +98,7 @@ class PublishService:
         sealed = self._lookup.try_segment(opening.topic, opening.segment)
         if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
             assert segment.closed is not None
-            raise segment.closed
+            raise fresh(segment.closed)
         yield await self._sealed(sealed.topic, sealed.segment, opening)
 
     async def _end_older_stream(self, segment: OpenSegment, producer_id: int) -> None:
@@ -201,7 +201,7 @@ class _Stream:
             if segment.closed_hard or (reading.done() and not self._pending):
                 return
             if segment.failure and (self._pending or self._is_admitting):
-                raise segment.failure
+                raise fresh(segment.failure)
             await segment.committed_changed.wait()
 
     def _committed(self) -> tuple[FrameAck, ...]:

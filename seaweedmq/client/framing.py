@@ -130,7 +130,7 @@ def encode(
                 rows,
                 InvalidArgument(
                     f"row {int(rows[0])}: a record that takes a frame of {len(data)} bytes is over the limit of "
-                    f"{frame_bytes_max} bytes: send less, or pass the payload by reference"
+                    f"{frame_bytes_max} bytes: split it, or raise frame_bytes_max on every broker"
                 ),
             )
 

@@ -29,7 +29,7 @@ from seaweedmq.client.stop import until_finished
 from seaweedmq.client.subscriber import StartAt, start_of
 from seaweedmq.client.unsettled import Unsettled
 from seaweedmq.core.redelivery import NEVER
-from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen
 from seaweedmq.model.protocol import EARLIEST, Start, StartKind
 from seaweedmq.model.segment import Segment
@@ -201,7 +201,7 @@ class GroupSubscriber(Intake):
             Fenced: another member with the same id took over.
         """
         if self._error is not None:
-            raise self._error
+            raise fresh(self._error)
         await self._shares.commit(self._config.admin_timeout_s if timeout is None else timeout)
 
     async def handle(self, handler: Handler, concurrency: int = 1) -> None:
@@ -263,7 +263,7 @@ class GroupSubscriber(Intake):
         idle_since = self._loop.time()
         while not self._ended:
             if self._error is not None:
-                raise self._error
+                raise fresh(self._error)
             if not self._handout.halted and not self._handout.has_rows:
                 self._handout.refill()
                 self._pull_rows()
@@ -350,7 +350,7 @@ class GroupSubscriber(Intake):
     def _on_reader_error(self, owned: Owned, reader: SegmentReader, error: SeaweedMQError) -> None:
         if not isinstance(error, OutOfRange):
             self.on_arrived(reader)
-            raise error
+            raise fresh(error)
         log.warning("group %s goes on with what there is: %s", self.group, error)
         self._drop_reader(owned.segment)
         self._help(self._read(owned, EARLIEST), f"opening of segment {owned.segment}")

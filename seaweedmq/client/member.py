@@ -14,7 +14,7 @@ from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.lane import closing
 from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.core.commits import CommitQueue
-from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
+from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import (
     GroupAssignment,
     GroupCommitted,
@@ -96,7 +96,7 @@ class Member:
             async with asyncio.timeout(timeout_s):
                 while not self.commits.is_empty:
                     if self._failed is not None:
-                        raise self._failed
+                        raise fresh(self._failed)
                     self._answered.clear()
                     self._work.set()
                     await self._answered.wait()

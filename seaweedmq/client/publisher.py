@@ -11,6 +11,7 @@ from seaweedmq.client.buffer import Headers, NoRoom, RecordBuffer, Timestamp, Wo
 from seaweedmq.client.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent, SentTable
+from seaweedmq.client.failures import Failures
 from seaweedmq.client.framing import Piece, encode, piece_of, route
 from seaweedmq.client.lane import Lane
 from seaweedmq.client.records import piece_of_records
@@ -19,7 +20,7 @@ from seaweedmq.client.routing import Routes
 from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.config import MIB, BrokerConfig
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
 from seaweedmq.model.ring import KeyRange
@@ -66,7 +67,7 @@ class Publisher:
         self._progress = asyncio.Event()
         self._unsettled: dict[Work, None] = {}
         self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
-        self._first_error: SeaweedMQError | None = None
+        self._failures = Failures()
         self._closing: asyncio.Task[None] | None = None
         self.buffer = RecordBuffer(
             post=post,
@@ -79,6 +80,7 @@ class Publisher:
             on_open=self._on_open,
             on_work=self._work.set,
             on_settled=self._on_settled,
+            on_refused=self._failures.add,
         )
 
     @property
@@ -120,7 +122,7 @@ class Publisher:
         """
         while True:
             try:
-                return self.buffer.append(value, key=key, headers=headers, timestamp=timestamp)
+                return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
                 await self.buffer.room(full.size)
 
@@ -151,6 +153,13 @@ class Publisher:
             DeadlineExceeded: it is not within ``timeout`` seconds.
             SeaweedMQError: the first failure since the last flush.
         """
+        await self._settled(timeout)
+        error = self._failures.take()
+        if error is not None:
+            raise error
+
+    async def _settled(self, timeout_s: float | None) -> None:
+        """Everything sent so far has an outcome. Raises DeadlineExceeded."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
@@ -158,19 +167,15 @@ class Publisher:
             entry = (pending, done)
             self._flushes.append(entry)
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout_s):
                     await done
             except TimeoutError:
                 raise DeadlineExceeded(
-                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout:g} s; "
+                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s; "
                     f"they are still being sent{self._last_errors()}"
                 ) from None
             finally:
                 self._flushes.remove(entry)
-        error = self._first_error or self.buffer.first_error
-        self._first_error = self.buffer.first_error = None
-        if error is not None:
-            raise error
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
@@ -179,8 +184,11 @@ class Publisher:
             timeout: seconds; ``close_timeout_s`` by default.
 
         Raises:
-            SeaweedMQError: as :meth:`flush`; the publisher is closed all the same.
+            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
+                :meth:`flush`, it took too long. The publisher is closed all the same.
         """
+        if self.is_closed:
+            return
         if self._closing is None:
             timeout_s = self._config.close_timeout_s if timeout is None else timeout
             self._closing = asyncio.create_task(self._close(timeout_s))
@@ -198,7 +206,10 @@ class Publisher:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
         try:
-            await self.flush(timeout_s)
+            await self._settled(timeout_s)
+            error = self._failures.untold()
+            if error is not None:
+                raise error
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -323,8 +334,7 @@ class Publisher:
     def _on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
         self.buffer.release(work.size)
-        error = work.first_error()
-        self._first_error = self._first_error or error
+        self._failures.add(work)
         for pending, done in self._flushes:
             pending.discard(work)
             if not pending and not done.done():
@@ -360,7 +370,7 @@ class Publisher:
         if isinstance(work, TableJob):
             return work.pieces(self._piece_bytes())
         if self.buffer.refusal is not None:
-            raise self.buffer.refusal
+            raise fresh(self.buffer.refusal)
         piece = piece_of_records(work)
         work.forget_records()
         return [piece]
