@@ -4,7 +4,7 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -306,6 +306,10 @@ class BrokerApi(Protocol):
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """Of the open segments whose primary this broker is."""
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        """Segment -> where it ends, committed or not, of the open segments whose primary this broker is; answered once
+        it knows the metadata at ``revision``, and does as they say."""
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """Primary to follower: see ``model.replication``."""

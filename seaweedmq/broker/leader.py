@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from seaweedmq.broker.administration import Administration
+from seaweedmq.broker.adoption import Adoption
 from seaweedmq.broker.balancing import Balancing
 from seaweedmq.broker.changes import Changes
 from seaweedmq.broker.documents import Documents
@@ -63,8 +64,10 @@ class Leader:
         self.balancing = Balancing(
             metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
         )
+        self._adoption = Adoption(self.metadata, dial)
         self.administration = Administration(
             metadata=self.metadata,
+            adoption=self._adoption,
             documents=self._documents,
             placement=self.placement,
             store=store,
@@ -108,6 +111,7 @@ class Leader:
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
             duties.create_task(self.administration.sweep(), name="sweep")
+            duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
 

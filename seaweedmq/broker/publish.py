@@ -15,7 +15,7 @@ from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.producers import ProducerState
-from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, fresh
+from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -217,12 +217,13 @@ class _Stream:
         size = header.frame_bytes
         self._is_admitting = True
         await segment.admit(size)
-        self._is_admitting = False
         try:
+            await self._schema_decided(header.schema_version)
+            self._is_admitting = False
             ack = segment.log.find_repeat(
                 header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
             )
-        except SeaweedMQError:
+        except BaseException:
             segment.release(size)
             raise
         if ack is None:
@@ -251,8 +252,23 @@ class _Stream:
             )
         validate_payload(header, frame.payload, self._schema(header.schema_version))
 
+    async def _schema_decided(self, version: int) -> None:
+        """While the topic may get a schema if it is empty, plain frames wait. Raises if this one may not be appended
+        now, after all waiting: nothing may come between that and the append."""
+        view = self._lookup.view
+        while version == 0 and self._topic().adopting is not None:
+            await view.wait_change(view.changes)
+        self._schema(version)
+        self._segment.check_open()
+
+    def _topic(self) -> Topic:
+        """As the metadata have it now."""
+        mine = self._segment.topic
+        topic = self._lookup.view.topics.get(mine.name, mine)
+        return topic if topic.uid == mine.uid else mine
+
     def _schema(self, version: int) -> pa.Schema | None:
-        topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)
+        topic = self._topic()
         if version < topic.schema_version:
             raise InvalidArgument(
                 f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"

@@ -20,6 +20,7 @@ from seaweedmq.client.routing import Routes
 from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
+from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.config import MIB, BrokerConfig
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
@@ -281,7 +282,14 @@ class Publisher:
 
     def _send_again(self, frames: list[OutFrame]) -> None:
         for frame in frames:
-            self._enqueue(piece_of(frame.data, self._schema, frame.rows, frame.outcome))
+            try:
+                piece = piece_of(frame.data, self._schema, frame.rows, frame.outcome)
+                if self.buffer.refusal is not None and not piece.flags >> SCHEMA_VERSION_SHIFT:
+                    raise fresh(self.buffer.refusal)
+            except SeaweedMQError as error:
+                frame.outcome.failed(frame.rows, error)  # it is in no queue any more: nobody else would say so
+                continue
+            self._enqueue(piece)
 
     async def _successors(self, ids: Iterable[int]) -> list[Segment]:
         """Where to go on. After a merge the other side may have been there, and gone on, already."""

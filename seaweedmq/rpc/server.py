@@ -130,6 +130,7 @@ class _Handlers:
             (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
             (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
             (methods.LOCAL_STATS, api.local_stats),
+            (methods.LOG_ENDS, lambda request: api.log_ends(*request)),
             (replication.NOTE_PROGRESS, api.progress),
             (replication.FENCE, api.fence),
             (replication.WRITE_OUT, lambda request: api.write_out(*request)),

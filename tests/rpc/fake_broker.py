@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.config import BrokerConfig
@@ -269,6 +269,10 @@ class FakeBroker:
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         self._called("local", name)
         return STATS
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        self._called("ends", name, uid, revision)
+        return {0: 5, 3: 2**40}
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         async for report in reports:
