@@ -13,6 +13,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from seaweedmq import errors
 from seaweedmq.client.admin import Admin
@@ -43,7 +44,9 @@ __all__ = [
 
 def system_environment() -> Environment:
     """The machine's clock and unseeded randomness."""
-    return Environment(wall_us=lambda: time.time_ns() // 1_000)
+    return Environment(
+        wall_us=lambda: time.time_ns() // 1_000, uptime_s=partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    )
 
 
 def connect(

@@ -41,6 +41,8 @@ class Environment:
     wall_us: Callable[[], int]
     """Microseconds since 1970 UTC."""
     rng: random.Random = field(default_factory=random.Random)
+    uptime_s: Callable[[], float] | None = None
+    """Seconds, which go on while the machine is suspended; None: the loop's time will do."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------

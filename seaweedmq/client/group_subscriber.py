@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.contact import Contact
 from seaweedmq.client.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
 from seaweedmq.client.handlers import Handler, Handling
 from seaweedmq.client.handout import Handout
@@ -95,10 +96,12 @@ class GroupSubscriber(Intake):
         self._attention = Notice()
         self._owned: dict[int, Owned] = {}
         self._unsettled = Unsettled(self._owned, group, max_unacked, config.group_unacked_bytes_max)
+        self._contact = Contact(cluster.env.uptime_s or self._loop.time)
         self._handout = Handout(
             self._owned,
             self._unsettled,
             clock=self._loop.time,
+            contact=self._contact,
             limit=limit,
             auto_ack=auto_ack,
             deliveries_max=max_deliveries,
@@ -129,7 +132,8 @@ class GroupSubscriber(Intake):
                 ends = await self._stop_offsets(description, set())
                 starts = {s.id: s.start_offset for s in (await self.description(False)).segments}
                 self._stops = {segment: end for segment, end in ends.items() if end > starts.get(segment, 0)}
-            await self._shares.join(Member(self._cluster, self._opening(), self._shares), self._config.admin_timeout_s)
+            member = Member(self._cluster, self._opening(), self._shares, self._contact)
+            await self._shares.join(member, self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()
             raise Unavailable(
@@ -269,7 +273,7 @@ class GroupSubscriber(Intake):
                 self._pull_rows()
             if self._handout.has_rows:
                 return True
-            if self._handout.paused or self._handling_count() or self._handout.holds_back:
+            if self._handout.halted or self._handling_count() or self._handout.holds_back:
                 idle_since = self._loop.time()
             if self._is_over(idle_since):
                 self._end()

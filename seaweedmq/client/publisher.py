@@ -22,7 +22,7 @@ from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
-from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.config import MIB
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -30,6 +30,8 @@ from seaweedmq.model.topic import TopicName
 
 LANES_PER_BATCH_MAX = 8
 """A batch is made larger for more segments, up to this, so that the frames it is split into do not get small."""
+FRAME_BYTES_MAX = 120 * MIB
+"""More than this no client receives in a message. Brokers take less, as each says when a lane has reached it."""
 AHEAD_BYTES = 4 * MIB
 """Frames encoded ahead of a connected lane: enough to keep it busy, few enough to stay in the processor's cache."""
 
@@ -55,7 +57,7 @@ class Publisher:
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._producer_id = cluster.env.rng.getrandbits(63)
-        self._frame_bytes_max = BrokerConfig().frame_bytes_max
+        self._frame_bytes_max = FRAME_BYTES_MAX
         self._view = TopicView(cluster, topic, self._on_description)
         self._schema: pa.Schema | None = None
         self._routes: Routes | None = None

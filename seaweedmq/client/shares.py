@@ -140,6 +140,7 @@ class Shares:
             if given is None or given.generation != owned.generation:
                 self._revoke(owned)
         self._begin_assigned()
+        self._handout.look_again()  # it may have waited for this
         if not self._joined.done():
             self._joined.set_result(None)
 

@@ -86,7 +86,7 @@ DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a
 SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)
 GROUP = GroupDescription(group="billing", topics=())
 ASSIGNMENT = GroupAssignment(
-    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),)
+    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),), trust_s=3.0
 )
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
 CHUNK = bytes(1024 * 1024)

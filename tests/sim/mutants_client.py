@@ -10,6 +10,7 @@ from seaweedmq import errors
 from seaweedmq.broker import publish
 from seaweedmq.broker.adoption import Adoption
 from seaweedmq.client import publisher
+from seaweedmq.client.contact import Contact
 from seaweedmq.client.framing import Piece
 from seaweedmq.codec.batch import decode_frame
 from seaweedmq.codec.frame import split_frames
@@ -60,9 +61,15 @@ def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(publisher.Publisher, "_send_again", send_again)
 
 
+def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
+    """A member that was frozen goes on with what it had been assigned."""
+    patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None))
+
+
 BROKEN: tuple[Break, ...] = (
     raise_kept_errors_again,
     adopt_by_what_is_committed,
     take_plain_frames_while_a_schema_is_adopted,
     read_waiting_frames_by_the_new_schema,
+    deliver_after_standing_still,
 )
