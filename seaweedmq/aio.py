@@ -23,6 +23,7 @@ from seaweedmq.client.messages import Message
 from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
 from seaweedmq.client.subscriber import Subscriber
+from seaweedmq.coordination.boot_clock import boot_s
 from seaweedmq.ports import Dialer, Environment
 
 __all__ = [
@@ -43,7 +44,7 @@ __all__ = [
 
 def system_environment() -> Environment:
     """The machine's clock and unseeded randomness."""
-    return Environment(wall_us=lambda: time.time_ns() // 1_000)
+    return Environment(wall_us=lambda: time.time_ns() // 1_000, boot_s=boot_s)
 
 
 def connect(

@@ -4,7 +4,7 @@ Every error a user can meet derives from :class:`SeaweedMQError`. A message name
 the remedy. ``rpc.status`` is the only place that turns these into gRPC status codes and back.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 
 class SeaweedMQError(Exception):
@@ -15,6 +15,21 @@ class SeaweedMQError(Exception):
 
     code: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
+
+
+E = TypeVar("E", bound=SeaweedMQError)
+
+
+def fresh(error: E) -> E:
+    """The same error without the frames it went through: what is kept, to be raised more than once, is raised so.
+
+    Every raise adds to an exception's traceback, which keeps alive the frames it names and all they refer to.
+    """
+    again = type(error).__new__(type(error), *error.args)
+    again.__dict__.update(error.__dict__)
+    again.__cause__ = error.__cause__
+    again.__suppress_context__ = error.__suppress_context__
+    return again
 
 
 class InvalidArgument(SeaweedMQError):

@@ -5,7 +5,7 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -336,6 +336,10 @@ class BrokerApi(LeaderApi, Protocol):
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """Of the open segments whose primary this broker is."""
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        """Segment -> where it ends, committed or not, of the open segments whose primary this broker is; answered once
+        it knows the metadata at ``revision``, and does as they say."""
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """Primary to follower: see ``model.replication``."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from seaweedmq.broker.adoption import Adoption, holds_records
 from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Conflict, Metadata, segment_put
 from seaweedmq.broker.placement import Placement
@@ -13,7 +14,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic
-from seaweedmq.errors import AlreadyExists, InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put, SegmentStore
@@ -30,6 +31,7 @@ class Administration:
         self,
         *,
         metadata: Metadata,
+        adoption: Adoption,
         documents: Documents,
         placement: Placement,
         store: SegmentStore,
@@ -38,6 +40,7 @@ class Administration:
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
     ) -> None:
         self._metadata = metadata
+        self._adoption = adoption
         self._documents = documents
         self._placement = placement
         self._store = store
@@ -122,16 +125,15 @@ class Administration:
         """See ``ports.BrokerApi``."""
         schema = _normal(schema)
         topic = self._metadata.topic(name)
-        if topic.schema is None:
+        if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
             silent = {s.id for s in self._metadata.description(name).segments if s.is_open} - {s.segment for s in stats}
             if silent:
                 raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
-            if any(s.high_watermark > 0 for s in stats):
-                raise InvalidArgument(
-                    f"topic {name} holds plain records already and can not get a schema: create a new topic for tables"
-                )
-        return await self._update(name, lambda topic: _with_schema(topic, schema))
+            taken = [s.segment for s in stats if s.high_watermark > 0]
+            if taken:
+                raise holds_records(name, taken[0])
+        return await self._changed(name, await self._adoption.adopt(name, schema))
 
     async def _update(self, name: TopicName, edit: Callable[[Topic], Topic]) -> TopicDescription:
         async for attempt in self._metadata.on_conflict():
@@ -157,9 +159,3 @@ def _taken(name: TopicName) -> AlreadyExists:
 def _normal(schema: bytes) -> bytes:
     """The one form in which equal schemas have equal bytes."""
     return schema_to_bytes(schema_from_bytes(schema))
-
-
-def _with_schema(topic: Topic, schema: bytes) -> Topic:
-    if topic.schema is not None and topic.schema != schema:
-        raise InvalidArgument(f"topic {topic.name} has another schema already: send tables that fit it")
-    return replace(topic, schema=schema)

@@ -28,7 +28,7 @@ from seaweedmq.core.group_events import (
     Released,
     TimePassed,
 )
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import (
@@ -301,7 +301,9 @@ class Coordinator:
 def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
     for waiter in waiting:
         if not waiter.done():
-            waiter.set_exception(error if isinstance(error, SeaweedMQError) else StaleMetadata("the leader changed"))
+            waiter.set_exception(
+                fresh(error) if isinstance(error, SeaweedMQError) else StaleMetadata("the leader changed")
+            )
 
 
 def _check(commit: GroupCommit) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from seaweedmq.broker.signal import Signal
-from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, GroupReply
 
 COMMITS_IN_FLIGHT_MAX = 16
@@ -74,7 +74,7 @@ class Seat:
                 yield assignment
             elif self._over:
                 if self._error is not None:
-                    raise self._error
+                    raise fresh(self._error)
                 return
             else:
                 await self._changed.wait()

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from seaweedmq.broker.administration import Administration
+from seaweedmq.broker.adoption import Adoption
 from seaweedmq.broker.balancing import Balancing
 from seaweedmq.broker.changes import Changes
 from seaweedmq.broker.documents import Documents
@@ -70,8 +71,10 @@ class Leader:
         self.balancing = Balancing(
             metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
         )
+        self._adoption = Adoption(self.metadata, dial)
         self.administration = Administration(
             metadata=self.metadata,
+            adoption=self._adoption,
             documents=self._documents,
             placement=self.placement,
             store=store,
@@ -115,6 +118,7 @@ class Leader:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
             duties.create_task(self.administration.sweep(), name="sweep")
             duties.create_task(self._ghosts.run(), name="ghosts")
+            duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
 

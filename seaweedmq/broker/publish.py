@@ -13,7 +13,7 @@ from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
 from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.errors import Fenced, InvalidArgument, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
@@ -74,7 +74,7 @@ class PublishService:
         sealed = self._lookup.try_segment(opening.topic, opening.segment)
         if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
             assert segment.closed is not None
-            raise segment.closed
+            raise fresh(segment.closed)
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
     def _open(self, opening: PublishOpen, segment: OpenSegment) -> "_Stream":
@@ -199,7 +199,7 @@ class _Stream:
             if segment.closed_hard or (reading.done() and not self._pending):
                 return
             if segment.failure and (self._pending or self._is_admitting):
-                raise segment.failure
+                raise fresh(segment.failure)
             await segment.committed_changed.wait(self._news)
 
     def _committed(self) -> tuple[FrameAck, ...]:
@@ -217,14 +217,15 @@ class _Stream:
         size = header.frame_bytes
         self._is_admitting = True
         await segment.admit(size)
-        self._is_admitting = False
         try:
+            await self._schema_decided(header.schema_version)
+            self._is_admitting = False
             if self._is_superseded:
                 raise self._superseded()
             ack = segment.log.find_repeat(
                 header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
             )
-        except SeaweedMQError:
+        except BaseException:
             segment.release(size)
             raise
         if ack is None:
@@ -253,8 +254,23 @@ class _Stream:
             )
         validate_payload(header, frame.payload, self._schema(header.schema_version))
 
+    async def _schema_decided(self, version: int) -> None:
+        """While the topic may get a schema if it is empty, plain frames wait. Raises if this one may not be appended
+        now, after all waiting: nothing may come between that and the append."""
+        view = self._lookup.view
+        while version == 0 and self._topic().adopting is not None:
+            await view.wait_change(view.changes)
+        self._schema(version)
+        self.segment.check_open()
+
+    def _topic(self) -> Topic:
+        """As the metadata have it now."""
+        mine = self.segment.topic
+        topic = self._lookup.view.topics.get(mine.name, mine)
+        return topic if topic.uid == mine.uid else mine
+
     def _schema(self, version: int) -> pa.Schema | None:
-        topic = self._lookup.view.topics.get(self.segment.topic.name, self.segment.topic)
+        topic = self._topic()
         if version < topic.schema_version:
             raise InvalidArgument(
                 f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"

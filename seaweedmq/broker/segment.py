@@ -19,7 +19,7 @@ from seaweedmq.codec.frame import Frame, stamp
 from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.producers import ProducerTable
 from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable
+from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
@@ -221,9 +221,9 @@ class OpenSegment:
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
         if self.closed:
-            raise self.closed
+            raise fresh(self.closed)
         if self.failure:
-            raise self.failure
+            raise fresh(self.failure)
 
     def evict(self, bytes_wanted: int) -> int:
         """See ``budget.Evictable``."""
@@ -303,7 +303,7 @@ class OpenSegment:
             StorageFailed: not everything could be written and fsynced yet.
         """
         if self.commit.fenced and self.commit.failure:
-            raise self.commit.failure
+            raise fresh(self.commit.failure)
         if not self._frozen:
             self._frozen = True
             self.commit.stop()
@@ -322,13 +322,13 @@ class OpenSegment:
                 await self.sync()
                 self._check_alive()
                 if self.files.failure:
-                    raise self.files.failure
+                    raise fresh(self.files.failure)
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
     def _check_alive(self) -> None:
         if self.closed_hard and self.closed:
-            raise self.closed
+            raise fresh(self.closed)
 
     def _stop_replicating(self) -> None:
         for task in self._link_tasks:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -366,6 +366,15 @@ class Broker(LeaderCalls, GroupCalls):
             for (of, number), owned in sorted(self._owned.items())
             if of == name and owned.is_sure
         )
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        """See ``ports.BrokerApi``."""
+        await self._view.wait_revision(revision)
+        return {
+            number: owned.log.end
+            for (topic, number), owned in self._owned.items()
+            if topic == name and owned.topic.uid == uid
+        }
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""

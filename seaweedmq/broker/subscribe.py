@@ -7,7 +7,7 @@ from contextlib import aclosing
 from seaweedmq.broker.lookup import Found, Lookup
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
+from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     Start,
@@ -188,14 +188,14 @@ class _Credit:
         """
         while self.bytes <= 0:
             if self._end:
-                raise self._end
+                raise fresh(self._end)
             await self._changed.wait()
         self.check()
 
     def check(self) -> None:
         """Raise InvalidArgument if the client broke the protocol."""
         if isinstance(self._end, InvalidArgument):
-            raise self._end
+            raise fresh(self._end)
 
     def spend(self, size_bytes: int) -> None:
         """Count what is sent; the balance may go below zero by a part of one frame."""

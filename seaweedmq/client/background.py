@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from seaweedmq.errors import Closed, InvalidArgument
+from seaweedmq.errors import Closed, InvalidArgument, fresh
 
 T = TypeVar("T")
 _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
@@ -49,7 +49,7 @@ class Background:
         """
         try:
             if self._closed is not None:
-                raise self._closed
+                raise fresh(self._closed)
             if self.is_current_thread():
                 raise InvalidArgument(
                     "a callback of a future may not wait for the client, whose thread it runs in: use another thread"

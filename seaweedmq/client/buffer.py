@@ -17,7 +17,7 @@ from seaweedmq.client.delivery import Batch, Sent
 from seaweedmq.client.tables import TableJob
 from seaweedmq.codec.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.frame import HEADER_BYTES
-from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
 """Counted for every record beside its bytes, so that a million empty ones count too."""
@@ -52,6 +52,7 @@ class RecordBuffer:
         clock: the loop's time, seconds. wall_us: microseconds since 1970.
         on_open: called in the loop when a batch got its first record. on_work: when work is waiting.
         on_settled: called with work that has its whole outcome.
+        on_refused: called, in the sender's thread, with a batch of one record, which is too long.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class RecordBuffer:
         on_open: Callable[[], None],
         on_work: Callable[[], None],
         on_settled: Callable[[Work], None],
+        on_refused: Callable[[Batch], None],
     ) -> None:
         self._post = post
         self._clock = clock
@@ -78,6 +80,7 @@ class RecordBuffer:
         self._on_open = on_open
         self._on_work = on_work
         self._on_settled = on_settled
+        self._on_refused = on_refused
         self._loop_thread = threading.get_ident()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
@@ -89,13 +92,11 @@ class RecordBuffer:
         """Bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
         self._backlog = 0
-        self.first_error: SeaweedMQError | None = None
-        """Of the records refused here."""
         self.refusal: SeaweedMQError | None = None
         """Why the topic takes no single records."""
         self._closed: SeaweedMQError | None = None
 
-    def append(
+    def send(
         self,
         value: bytes,
         *,
@@ -190,7 +191,7 @@ class RecordBuffer:
         """
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise fresh(self._closed)
             if not self._has_room(job.size):
                 return False
             self._cut()
@@ -286,9 +287,9 @@ class RecordBuffer:
 
     def _next_batch(self, size: int) -> Batch | None:
         if self._closed is not None:
-            raise self._closed
+            raise fresh(self._closed)
         if self.refusal is not None:
-            raise self.refusal
+            raise fresh(self.refusal)
         self._cut()
         if not self._has_room(size):
             return None
@@ -318,15 +319,19 @@ class RecordBuffer:
     def _refused(self, size: int) -> Sent:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
         error = InvalidArgument(
-            f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): send less, or pass "
-            "the payload by reference"
+            f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
+            "frame_bytes_max on every broker"
         )
-        self.first_error = self.first_error or error
         batch = Batch(0, 0, 0.0, lambda _: None)
         batch.values.append(b"")
         batch.cut()
         batch.failed(range(1), error)
+        self._on_refused(batch)
         return Sent(batch, 0)
+
+
+RecordBuffer.send.__qualname__ = "Publisher.send"
+# Python names a function in the errors it raises itself, and the synchronous publisher gives this one out as its own.
 
 
 def _put(

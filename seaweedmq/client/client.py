@@ -24,12 +24,15 @@ class _Closing(Protocol):
 
 T = TypeVar("T", bound=_Closing)
 S = TypeVar("S", Subscriber, GroupSubscriber)
+_OPTIONS = frozenset({"start", "limit", "stop_at", "timeout", "columns"})
 _GROUP_ONLY = frozenset({"member", "auto_ack", "max_deliveries", "dead_letter", "max_unacked"})
 
 
-def check_no_group(options: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if there is an option that only a member of a group has."""
-    for name in _GROUP_ONLY & options.keys():
+def _check_options(group: str | None, options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that no subscriber has, InvalidArgument for one that needs a group."""
+    for name in options.keys() - _OPTIONS - _GROUP_ONLY:
+        raise TypeError(f"Client.subscriber() got an unexpected keyword argument {name!r}")
+    for name in _GROUP_ONLY & options.keys() if group is None else ():
         raise InvalidArgument(f"{name}= needs a group: give group= too, or leave it out")
 
 
@@ -168,8 +171,8 @@ class Client:
         options. Opening it raises NotFound.
         """
         name = topic_name(topic)
+        _check_options(group, options)
         if group is None:
-            check_no_group(options)
             return Opening(lambda: self._opened(Subscriber, name, options))
         if options.get("dead_letter") is not None:
             options["dead_letter"] = topic_name(options["dead_letter"])
@@ -186,7 +189,7 @@ class Client:
         """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
 
         Raises:
-            SeaweedMQError: the first failure to deliver; everything is closed all the same.
+            SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
         """
         if self._closed:
             return

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, fresh
 
 Rows = range | npt.NDArray[np.int64]
 """Positions in a batch, in the order of the frame that carries them."""
@@ -67,6 +67,7 @@ class Batch:
         "_segment",
         "_segments",
         "_told",
+        "_told_of",
         "_waiters",
         "count",
         "deadline",
@@ -103,6 +104,8 @@ class Batch:
         self._segments: npt.NDArray[np.int32] | None = None
         self._offsets: npt.NDArray[np.int64] | None = None
         self._errors: dict[int, SeaweedMQError] = {}
+        self._told_of: set[int] = set()
+        """Rows that failed and whose futures were asked."""
         self._condition: threading.Condition | None = None
         self._waiters: dict[int, tuple[Future[Receipt], list[Any]]] = {}
         self._told: dict[int, list[Any]] = {}
@@ -126,7 +129,7 @@ class Batch:
         self.limit = -1
 
     def forget_records(self) -> None:
-        """The frames hold the records now."""
+        """The frames hold the records now, or nobody does any more."""
         self.values = []
         self.keys = self.headers = self.timestamps = None
 
@@ -148,6 +151,7 @@ class Batch:
         self._settled(len(rows))
 
     def failed(self, rows: Rows, error: SeaweedMQError) -> None:
+        error = fresh(error)
         with self.condition():
             _, offsets = self._spread()
             for row in rows:
@@ -182,11 +186,22 @@ class Batch:
         return Receipt(segment, None if offset == _OFFSET_UNKNOWN else offset)
 
     def error(self, index: int) -> SeaweedMQError | None:
-        return self._errors.get(index)
+        """What became of a row that failed; who asks has been told."""
+        error = self._errors.get(index)
+        if error is None:
+            return None
+        self._told_of.add(index)
+        return fresh(error)
 
     def first_error(self) -> SeaweedMQError | None:
         """Of the lowest row that failed."""
-        return self._errors[min(self._errors)] if self._errors else None
+        return fresh(self._errors[min(self._errors)]) if self._errors else None
+
+    def untold_error(self) -> SeaweedMQError | None:
+        """Of the lowest row that failed and whose future was not asked."""
+        with self.condition():
+            untold = self._errors.keys() - self._told_of
+            return fresh(self._errors[min(untold)]) if untold else None
 
     def condition(self) -> threading.Condition:
         """Held while rows get their outcome, and notified then. Made when first asked for; reentrant."""
@@ -220,6 +235,7 @@ class Batch:
     def _settled(self, count: int) -> None:
         self.pending -= count
         if self.pending == 0:
+            self.forget_records()
             self._on_settled(self)
 
     def _wake(self) -> None:
@@ -292,19 +308,22 @@ class Sent(Future[Receipt]):
             TimeoutError: there is no outcome yet.
             SeaweedMQError: the record was not kept, or not for sure (DeadlineExceeded).
         """
-        error = self.exception(timeout)
-        if error is not None:
-            raise error
+        self._wait(timeout)
+        if self._batch.state(self._index) == _FAILED:
+            raise self._batch.error(self._index) or AssertionError("a row failed without an error")
         return self._batch.receipt(self._index)
 
     def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
         """None if the record is kept. Waits, and raises TimeoutError, as :meth:`result`."""
+        self._wait(timeout)
+        return self._batch.error(self._index)
+
+    def _wait(self, timeout: float | None) -> None:
         if not self.done():
             condition = self._batch.condition()
             with condition:
                 if not condition.wait_for(self.done, timeout):
                     raise TimeoutError(f"no acknowledgement within {timeout:g} s; it may still come")
-        return self._batch.error(self._index)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         """Call ``fn(self)`` at the outcome, in the client's thread; at once if it is known. It must not block."""
@@ -338,7 +357,9 @@ class SentTable(Future[TableReceipt]):
         self.pending = records
         self.deadline = 0.0
         """Loop time; set when the table is taken in."""
-        self.error: SeaweedMQError | None = None
+        self._error: SeaweedMQError | None = None
+        self._told_of = False
+        """It failed, and was asked."""
         self.on_settled: Callable[[], None] = lambda: None
         self._ranges: list[OffsetRange] = []
 
@@ -346,13 +367,36 @@ class SentTable(Future[TableReceipt]):
         """Always False."""
         return False
 
+    def result(self, timeout: float | None = None) -> TableReceipt:
+        """The receipt, waited for at most ``timeout`` seconds. Raises as :meth:`Sent.result`."""
+        if super().exception(timeout) is not None:
+            raise self._told()
+        return super().result()
+
+    def exception(self, timeout: float | None = None) -> SeaweedMQError | None:
+        """None if every row is kept. Waits, and raises TimeoutError, as :meth:`result`."""
+        return None if super().exception(timeout) is None else self._told()
+
+    def first_error(self) -> SeaweedMQError | None:
+        return None if self._error is None else fresh(self._error)
+
+    def untold_error(self) -> SeaweedMQError | None:
+        """The failure, if it was not asked for."""
+        return None if self._error is None or self._told_of else fresh(self._error)
+
+    def _told(self) -> SeaweedMQError:
+        if self._error is None:
+            raise AssertionError("a table failed without an error")
+        self._told_of = True
+        return fresh(self._error)
+
     def acked(self, rows: Rows, segment: int, base_offset: int | None) -> None:
         if base_offset is not None:
             self._ranges.append(OffsetRange(segment, base_offset, base_offset + len(rows)))
         self._settled(len(rows))
 
     def failed(self, rows: Rows, error: SeaweedMQError) -> None:
-        self.error = self.error or error
+        self._error = self._error or fresh(error)
         self._settled(len(rows))
 
     def settle_from(self, row: int, error: SeaweedMQError | None) -> None:
@@ -371,8 +415,8 @@ class SentTable(Future[TableReceipt]):
         self.pending -= count
         if self.pending:
             return
-        if self.error is not None:
-            self.set_exception(self.error)
+        if self._error is not None:
+            self.set_exception(self._error)
         else:
             self.set_result(TableReceipt(self.records, _joined(self._ranges)))
         self.on_settled()

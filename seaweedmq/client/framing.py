@@ -130,7 +130,7 @@ def encode(
                 rows,
                 InvalidArgument(
                     f"row {int(rows[0])}: a record that takes a frame of {len(data)} bytes is over the limit of "
-                    f"{frame_bytes_max} bytes: send less, or pass the payload by reference"
+                    f"{frame_bytes_max} bytes: split it, or raise frame_bytes_max on every broker"
                 ),
             )
 
@@ -180,7 +180,12 @@ def _slot_figures(
 
 
 def piece_of(data: Frames, schema: pa.Schema | None, rows: Rows, outcome: Outcome) -> Piece:
-    """The rows of a frame that was made here, to be routed again."""
+    """The rows of a frame that was made here, to be routed again. The topic may have got its schema since.
+
+    Raises:
+        Corrupt: the frame has another schema.
+    """
     frame = next(split_frames(data, verify=False))
     header: FrameHeader = frame.header
-    return Piece(decode_frame(frame, schema), header.flags, header.timestamp_min, rows, outcome)
+    batch = decode_frame(frame, schema if header.schema_version else None)
+    return Piece(batch, header.flags, header.timestamp_min, rows, outcome)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.contact import Contact
 from seaweedmq.client.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
 from seaweedmq.client.handlers import Handler, Handling
 from seaweedmq.client.handout import Handout
@@ -29,7 +30,7 @@ from seaweedmq.client.stop import until_finished
 from seaweedmq.client.subscriber import StartAt, start_of
 from seaweedmq.client.unsettled import Unsettled
 from seaweedmq.core.redelivery import NEVER
-from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen
 from seaweedmq.model.protocol import EARLIEST, Start, StartKind
 from seaweedmq.model.segment import Segment
@@ -95,10 +96,12 @@ class GroupSubscriber(Intake):
         self._attention = Notice()
         self._owned: dict[int, Owned] = {}
         self._unsettled = Unsettled(self._owned, group, max_unacked, config.group_unacked_bytes_max)
+        self._contact = Contact(cluster.env.boot_s)
         self._handout = Handout(
             self._owned,
             self._unsettled,
             clock=self._loop.time,
+            contact=self._contact,
             limit=limit,
             auto_ack=auto_ack,
             deliveries_max=max_deliveries,
@@ -129,7 +132,8 @@ class GroupSubscriber(Intake):
                 ends = await self._stop_offsets(description, set())
                 starts = {s.id: s.start_offset for s in (await self.description(False)).segments}
                 self._stops = {segment: end for segment, end in ends.items() if end > starts.get(segment, 0)}
-            await self._shares.join(Member(self._cluster, self._opening(), self._shares), self._config.admin_timeout_s)
+            member = Member(self._cluster, self._opening(), self._shares, self._contact)
+            await self._shares.join(member, self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()
             raise Unavailable(
@@ -201,7 +205,7 @@ class GroupSubscriber(Intake):
             Fenced: another member with the same id took over.
         """
         if self._error is not None:
-            raise self._error
+            raise fresh(self._error)
         await self._shares.commit(self._config.admin_timeout_s if timeout is None else timeout)
 
     async def handle(self, handler: Handler, concurrency: int = 1) -> None:
@@ -263,13 +267,13 @@ class GroupSubscriber(Intake):
         idle_since = self._loop.time()
         while not self._ended:
             if self._error is not None:
-                raise self._error
+                raise fresh(self._error)
             if not self._handout.halted and not self._handout.has_rows:
                 self._handout.refill()
                 self._pull_rows()
             if self._handout.has_rows:
                 return True
-            if self._handout.paused or self._handling_count() or self._handout.holds_back:
+            if self._handout.halted or self._handling_count() or self._handout.holds_back:
                 idle_since = self._loop.time()
             if self._is_over(idle_since):
                 self._end()
@@ -350,7 +354,7 @@ class GroupSubscriber(Intake):
     def _on_reader_error(self, owned: Owned, reader: SegmentReader, error: SeaweedMQError) -> None:
         if not isinstance(error, OutOfRange):
             self.on_arrived(reader)
-            raise error
+            raise fresh(error)
         log.warning("group %s goes on with what there is: %s", self.group, error)
         self._drop_reader(owned.segment)
         self._help(self._read(owned, EARLIEST), f"opening of segment {owned.segment}")

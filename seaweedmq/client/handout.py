@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from seaweedmq.client.contact import Contact
 from seaweedmq.client.intake import MESSAGES_AT_ONCE
 from seaweedmq.client.messages import Arrived, Message, messages_of, record_batch_of
 from seaweedmq.client.notice import Notice
@@ -27,6 +28,7 @@ class Handout:
 
     Args:
         owned: what this member reads, by segment.
+        contact: with the coordinator.
         limit: records to hand out in all.
         news: whoever waits for records looks again.
         attention: a position may have changed that others wait for.
@@ -38,6 +40,7 @@ class Handout:
         unsettled: Unsettled,
         *,
         clock: Callable[[], float],
+        contact: Contact,
         limit: int | None,
         auto_ack: bool,
         deliveries_max: int | None,
@@ -50,6 +53,7 @@ class Handout:
         self._unsettled = unsettled
         self.lock = unsettled.lock
         self._clock = clock
+        self._contact = contact
         self.left = limit
         self._auto_ack = auto_ack
         self._deliveries_max = deliveries_max
@@ -77,8 +81,8 @@ class Handout:
 
     @property
     def halted(self) -> bool:
-        """Paused or closed: nothing is handed out."""
-        return self.paused or self.closed
+        """Nothing is handed out: paused, closed, or what was assigned may have been given to others."""
+        return self.paused or self.closed or not self._contact.is_fresh
 
     @property
     def has_rows(self) -> bool:
@@ -142,7 +146,8 @@ class Handout:
         """Some thousand at most."""
         self._fill()
         chunk, auto_ack = self._chunk, self._auto_ack
-        while not self.halted:
+        contact, clock = self._contact, self._contact.clock
+        while not (self.paused or self.closed or clock() > contact.until):  # ``halted``, for each record in 0.1 us
             try:
                 message = chunk.pop()
             except IndexError:

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from seaweedmq.client.cluster import Cluster
+from seaweedmq.client.contact import Contact
 from seaweedmq.client.lane import closing
 from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.core.commits import CommitQueue
-from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
+from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.groups import (
     GroupAssignment,
     GroupCommitted,
@@ -45,8 +46,9 @@ class MemberOwner(Protocol):
 class Member:
     """One membership. ``commits`` says what to commit; :meth:`wake` has it sent."""
 
-    def __init__(self, cluster: Cluster, opening: GroupOpen, owner: MemberOwner) -> None:
+    def __init__(self, cluster: Cluster, opening: GroupOpen, owner: MemberOwner, contact: Contact) -> None:
         self._cluster = cluster
+        self._contact = contact
         self._opening = opening
         self._owner = owner
         self.commits = CommitQueue()
@@ -56,6 +58,8 @@ class Member:
         self._answered = asyncio.Event()
         self._stall: asyncio.Timeout | None = None
         self._reached_at = 0.0
+        self._stood_still = False
+        """Why the stream is being given up."""
         self._failed: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -96,7 +100,7 @@ class Member:
             async with asyncio.timeout(timeout_s):
                 while not self.commits.is_empty:
                     if self._failed is not None:
-                        raise self._failed
+                        raise fresh(self._failed)
                     self._answered.clear()
                     self._work.set()
                     await self._answered.wait()
@@ -141,7 +145,9 @@ class Member:
         loop = asyncio.get_running_loop()
         work = self._work = asyncio.Event()
         work.set()
-        joined = False
+        joined = self._stood_still = False
+        beating: asyncio.Task[None] | None = None
+        opened_at = self._contact.clock()
         try:
             async with (
                 closing(self._cluster.dial(address).join_group(self._requests(work))) as replies,
@@ -151,6 +157,9 @@ class Member:
                     joined = True
                     if isinstance(reply, GroupAssignment):
                         self._owner.on_assignment(reply)
+                        if beating is None:  # not before what was lost is withdrawn
+                            self._contact.opened(opened_at, reply)
+                            beating = asyncio.create_task(self._beat(), name=f"contact of {self._opening.member}")
                     else:
                         self.commits.answered(reply)
                         self._owner.on_committed(reply)
@@ -158,16 +167,30 @@ class Member:
                         work.set()
                     self._expect_answer()
         except TimeoutError:
+            if self._stood_still:
+                raise StaleMetadata(f"this process stood still: asking anew what {self._what()} has for it") from None
             raise Unavailable(f"broker {address} does not answer for {self._what()}") from None
         finally:
             self._stall = None
+            if beating is not None:
+                beating.cancel()
             if joined:
                 self._reached_at = loop.time()
         if not self._leaving:
             raise Unavailable(f"broker {address} ended the stream for {self._what()}")
 
+    async def _beat(self) -> None:
+        """While a stream is open; it is given up if this process stood still."""
+        while True:
+            await asyncio.sleep(self._contact.beat_s)
+            if not self._contact.beat():
+                break
+        if self._stall is not None and not self._stall.expired():
+            self._stood_still = True
+            self._stall.reschedule(asyncio.get_running_loop().time())
+
     def _expect_answer(self) -> None:
-        if self._stall is not None:
+        if self._stall is not None and not self._stood_still:
             timeout_s = self._cluster.config.stall_timeout_s
             waiting = self.commits.is_under_way
             self._stall.reschedule(asyncio.get_running_loop().time() + timeout_s if waiting else None)

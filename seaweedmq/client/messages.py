@@ -196,7 +196,8 @@ def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None) -> No
 def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> pa.RecordBatch:
     """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns.
 
-    The stored columns are not copied.
+    The stored columns are not copied. A chosen column that is not there is null: plain records may be in a topic that
+    has a schema.
     """
     batch, flags = arrived.batch, arrived.flags
     count = batch.num_rows
@@ -220,7 +221,13 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
         timestamp = pa.array(np.full(count, arrived.timestamp, dtype=np.int64)).view(TIMESTAMP)
     arrays = [segment, offset, timestamp, key, headers, *batch.columns[at:]]
     full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at))
-    return full if columns is None else full.select(list(columns))
+    if columns is None:
+        return full
+    present = [name for name in columns if name in full.schema.names]
+    if len(present) == len(columns):
+        return full.select(present)
+    arrays = [full.column(name) if name in present else pa.nulls(count) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:

@@ -11,6 +11,7 @@ from seaweedmq.client.buffer import Headers, NoRoom, RecordBuffer, Timestamp, Wo
 from seaweedmq.client.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.delivery import Sent, SentTable
+from seaweedmq.client.failures import Failures
 from seaweedmq.client.framing import Piece, encode, piece_of, route
 from seaweedmq.client.lane import Lane
 from seaweedmq.client.records import piece_of_records
@@ -19,8 +20,9 @@ from seaweedmq.client.routing import Routes
 from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable
-from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
+from seaweedmq.model.config import MIB
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -28,6 +30,8 @@ from seaweedmq.model.topic import TopicName
 
 LANES_PER_BATCH_MAX = 8
 """A batch is made larger for more segments, up to this, so that the frames it is split into do not get small."""
+FRAME_BYTES_MAX = 120 * MIB
+"""More than this no client receives in a message. Brokers take less, as each says when a lane has reached it."""
 AHEAD_BYTES = 4 * MIB
 """Frames encoded ahead of a connected lane: enough to keep it busy, few enough to stay in the processor's cache."""
 
@@ -53,7 +57,7 @@ class Publisher:
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._producer_id = cluster.env.rng.getrandbits(63)
-        self._frame_bytes_max = BrokerConfig().frame_bytes_max
+        self._frame_bytes_max = FRAME_BYTES_MAX
         self._view = TopicView(cluster, topic, self._on_description)
         self._schema: pa.Schema | None = None
         self._routes: Routes | None = None
@@ -66,7 +70,7 @@ class Publisher:
         self._progress = asyncio.Event()
         self._unsettled: dict[Work, None] = {}
         self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
-        self._first_error: SeaweedMQError | None = None
+        self._failures = Failures()
         self._closing: asyncio.Task[None] | None = None
         self.buffer = RecordBuffer(
             post=post,
@@ -79,6 +83,7 @@ class Publisher:
             on_open=self._on_open,
             on_work=self._work.set,
             on_settled=self._on_settled,
+            on_refused=self._failures.add,
         )
 
     @property
@@ -120,7 +125,7 @@ class Publisher:
         """
         while True:
             try:
-                return self.buffer.append(value, key=key, headers=headers, timestamp=timestamp)
+                return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
                 await self.buffer.room(full.size)
 
@@ -151,6 +156,13 @@ class Publisher:
             DeadlineExceeded: it is not within ``timeout`` seconds.
             SeaweedMQError: the first failure since the last flush.
         """
+        await self._settled(timeout)
+        error = self._failures.take()
+        if error is not None:
+            raise error
+
+    async def _settled(self, timeout_s: float | None) -> None:
+        """Everything sent so far has an outcome. Raises DeadlineExceeded."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
         if pending:
@@ -158,19 +170,15 @@ class Publisher:
             entry = (pending, done)
             self._flushes.append(entry)
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(timeout_s):
                     await done
             except TimeoutError:
                 raise DeadlineExceeded(
-                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout:g} s; "
+                    f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s; "
                     f"they are still being sent{self._last_errors()}"
                 ) from None
             finally:
                 self._flushes.remove(entry)
-        error = self._first_error or self.buffer.first_error
-        self._first_error = self.buffer.first_error = None
-        if error is not None:
-            raise error
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
@@ -179,8 +187,11 @@ class Publisher:
             timeout: seconds; ``close_timeout_s`` by default.
 
         Raises:
-            SeaweedMQError: as :meth:`flush`; the publisher is closed all the same.
+            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
+                :meth:`flush`, it took too long. The publisher is closed all the same.
         """
+        if self.is_closed:
+            return
         if self._closing is None:
             timeout_s = self._config.close_timeout_s if timeout is None else timeout
             self._closing = asyncio.create_task(self._close(timeout_s))
@@ -198,7 +209,10 @@ class Publisher:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
         try:
-            await self.flush(timeout_s)
+            await self._settled(timeout_s)
+            error = self._failures.untold()
+            if error is not None:
+                raise error
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -275,7 +289,14 @@ class Publisher:
 
     def _send_again(self, frames: list[OutFrame]) -> None:
         for frame in frames:
-            self._enqueue(piece_of(frame.data, self._schema, frame.rows, frame.outcome))
+            try:
+                piece = piece_of(frame.data, self._schema, frame.rows, frame.outcome)
+                if self.buffer.refusal is not None and not piece.flags >> SCHEMA_VERSION_SHIFT:
+                    raise fresh(self.buffer.refusal)
+            except SeaweedMQError as error:
+                frame.outcome.failed(frame.rows, error)  # it is in no queue any more: nobody else would say so
+                continue
+            self._enqueue(piece)
 
     async def _successors(self, ids: Iterable[int]) -> list[Segment]:
         """Where to go on. After a merge the other side may have been there, and gone on, already."""
@@ -328,8 +349,7 @@ class Publisher:
     def _on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
         self.buffer.release(work.size)
-        error = work.first_error()
-        self._first_error = self._first_error or error
+        self._failures.add(work)
         for pending, done in self._flushes:
             pending.discard(work)
             if not pending and not done.done():
@@ -365,7 +385,7 @@ class Publisher:
         if isinstance(work, TableJob):
             return work.pieces(self._piece_bytes())
         if self.buffer.refusal is not None:
-            raise self.buffer.refusal
+            raise fresh(self.buffer.refusal)
         piece = piece_of_records(work)
         work.forget_records()
         return [piece]

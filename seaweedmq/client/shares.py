@@ -12,7 +12,7 @@ from seaweedmq.client.member import Member, ended
 from seaweedmq.client.notice import Notice
 from seaweedmq.client.ownership import Owned
 from seaweedmq.client.unsettled import Unsettled
-from seaweedmq.errors import Closed, SeaweedMQError
+from seaweedmq.errors import Closed, SeaweedMQError, fresh
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
 
 log = logging.getLogger(__name__)
@@ -140,6 +140,7 @@ class Shares:
             if given is None or given.generation != owned.generation:
                 self._revoke(owned)
         self._begin_assigned()
+        self._handout.look_again()  # it may have waited for this
         if not self._joined.done():
             self._joined.set_result(None)
 
@@ -154,7 +155,7 @@ class Shares:
 
     def on_failed(self, error: SeaweedMQError) -> None:
         if not self._joined.done():
-            self._joined.set_exception(error)
+            self._joined.set_exception(fresh(error))
         self.end()
         self._owner.fail(error)
 

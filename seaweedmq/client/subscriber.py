@@ -16,7 +16,7 @@ from seaweedmq.client.messages import Arrived, Message, check_columns, messages_
 from seaweedmq.client.reader import SegmentReader
 from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.core.lineage import LineageWalk, before_open, below_offset
-from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.errors import InvalidArgument, Unavailable, fresh
 from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
@@ -159,7 +159,7 @@ class Subscriber(Intake):
                 return arrived
             try:
                 if reader.error is not None:
-                    raise reader.error
+                    raise fresh(reader.error)
                 await self._finish(reader)
             except BaseException:
                 self.on_arrived(reader)

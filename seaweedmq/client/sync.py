@@ -50,7 +50,7 @@ class Publisher(_Context):
     def __init__(self, core: aio_publisher.Publisher, background: Background) -> None:
         self._core = core
         self._background = background
-        self.send = core.buffer.append  # type: ignore[method-assign]  # one call less a record than the method below
+        self.send = core.buffer.send  # type: ignore[method-assign]  # one call less a record than the method below
 
     @property
     def topic(self) -> str:
@@ -78,7 +78,7 @@ class Publisher(_Context):
             DeadlineExceeded: there was no room within ``timeout``; the record was not sent.
             Closed: the publisher is closed.
         """
-        return self._core.buffer.append(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
+        return self._core.buffer.send(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
 
     def send_table(
         self,
@@ -122,7 +122,8 @@ class Publisher(_Context):
             timeout: seconds; ``close_timeout_s`` by default.
 
         Raises:
-            SeaweedMQError: as :meth:`flush`; the publisher is closed all the same.
+            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
+                :meth:`flush`, it took too long. The publisher is closed all the same.
         """
         if not self._core.is_closed:
             self._background.run(self._core.close(timeout))
@@ -382,7 +383,7 @@ class Client(_Context):
         """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
 
         Raises:
-            SeaweedMQError: the first failure to deliver; everything is closed all the same.
+            SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
         """
         if self._closed:
             return

@@ -36,7 +36,10 @@ class TableJob:
         return self.future.deadline
 
     def first_error(self) -> SeaweedMQError | None:
-        return self.future.error
+        return self.future.first_error()
+
+    def untold_error(self) -> SeaweedMQError | None:
+        return self.future.untold_error()
 
     @property
     def count(self) -> int:

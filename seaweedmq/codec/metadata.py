@@ -14,6 +14,7 @@ from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
 
 def topic_fields(topic: Topic) -> dict[str, object]:
     """The topic as JSON values; the schema is base64 of its IPC message."""
+    adopting = {} if topic.adopting is None else {"adopting": base64.b64encode(topic.adopting).decode("ascii")}
     return {
         "v": METADATA_VERSION,
         "name": str(topic.name),
@@ -29,6 +30,7 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "target_bytes_per_s": topic.target_bytes_per_s,
         "target_records_per_s": topic.target_records_per_s,
         "segments_min": topic.segments_min,
+        **adopting,
     }
 
 
@@ -102,6 +104,7 @@ def topic_from_json(data: bytes) -> Topic:
         target_bytes_per_s=fields.optional_number("target_bytes_per_s"),
         target_records_per_s=fields.optional_number("target_records_per_s"),
         segments_min=fields.optional_uint("segments_min") or 1,
+        adopting=fields.optional_bytes("adopting"),
     )
 
 

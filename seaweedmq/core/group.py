@@ -360,7 +360,9 @@ class Group:
             if self._told.get(member) != tuple(segments):
                 self._told[member] = tuple(segments)
                 ownerships = tuple(self._ownership(segment, generation) for segment, generation in segments)
-                assignment = GroupAssignment(generation=self._generation, owned=ownerships)
+                assignment = GroupAssignment(
+                    generation=self._generation, owned=ownerships, trust_s=self._limits.trust_s
+                )
                 self._replies.append(Reply(self._streams[member], assignment))
 
     def _ownership(self, segment: int, generation: int) -> Ownership:

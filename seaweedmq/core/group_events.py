@@ -23,6 +23,11 @@ class Limits:
     rebalance_delay_s: float
     members_max: int
 
+    @property
+    def trust_s(self) -> float:
+        """See ``GroupAssignment``. Half the time that a silent member has: both sides may be late to see that it is."""
+        return min(self.session_timeout_s, self.revoke_timeout_s) / 2
+
 
 # --- what comes in --------------------------------------------------------------------------------------------------
 

@@ -99,6 +99,9 @@ class GroupAssignment:
     generation: int
     """Of the group; rises with each change of owners."""
     owned: tuple[Ownership, ...]
+    trust_s: float | None = None
+    """How long a member that hears nothing of the coordinator may believe this: others get nothing of it before. None:
+    the coordinator does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,8 @@ class Topic:
     target_records_per_s: float | None = None
     segments_min: int = 1
     """Merging by load stops here: as many as were asked for at the creation."""
+    adopting: bytes | None = None
+    """The schema that a plain topic gets if it is empty. No plain frame is appended until that is decided."""
 
     @property
     def schema_version(self) -> int:

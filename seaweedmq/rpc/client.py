@@ -1,6 +1,6 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -170,6 +170,9 @@ class _GrpcBroker:
 
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         return await self._unary(methods.LOCAL_STATS, name)
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        return await self._unary(methods.LOG_ENDS, (name, uid, revision))
 
     async def drain_broker(self, broker: str) -> None:
         await self._unary(methods.DRAIN_BROKER, broker, DRAIN_TIMEOUT_S)

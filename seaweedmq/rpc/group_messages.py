@@ -73,6 +73,7 @@ def write_assignment(assignment: GroupAssignment) -> groups_pb2.GroupAssignment:
             )
             for owned in assignment.owned
         ],
+        trust_s=assignment.trust_s,
     )
 
 
@@ -89,6 +90,7 @@ def read_assignment(message: groups_pb2.GroupAssignment) -> GroupAssignment:
             )
             for owned in message.owned
         ),
+        trust_s=message.trust_s if message.HasField("trust_s") else None,
     )
 
 

@@ -1,6 +1,6 @@
 """The unary calls, each described once for both sides. More of them in ``segments``, ``groups`` and ``replication``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -155,6 +155,16 @@ DRAIN_BROKER: Unary[str, None] = Unary(
     read_request=lambda message: str(message.broker),
     write_reply=lambda _: admin_pb2.DrainBrokerReply(),
     read_reply=_read_nothing,
+)
+LOG_ENDS: Unary[tuple[TopicName, int, int], Mapping[int, int]] = Unary(
+    service=CLUSTER_SERVICE,
+    name="LogEnds",
+    request=cluster_pb2.LogEndsRequest,
+    reply=cluster_pb2.LogEndsReply,
+    write_request=lambda r: cluster_pb2.LogEndsRequest(topic=str(r[0]), uid=r[1], revision=r[2]),
+    read_request=lambda m: (TopicName.parse(m.topic), m.uid, m.revision),
+    write_reply=lambda ends: cluster_pb2.LogEndsReply(end_offsets=ends),
+    read_reply=lambda m: dict(m.end_offsets),
 )
 LOCAL_STATS: Unary[TopicName, tuple[SegmentStats, ...]] = Unary(
     service=CLUSTER_SERVICE,

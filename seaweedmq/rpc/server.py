@@ -248,6 +248,7 @@ def _by_broker(api: BrokerApi) -> list[tuple[Unary[Any, Any], Call]]:
         (methods.DESCRIBE_TOPIC, api.describe_topic),
         (methods.TOPIC_STATS, api.topic_stats),
         (methods.LOCAL_STATS, api.local_stats),
+        (methods.LOG_ENDS, lambda request: api.log_ends(*request)),
         (replication.NOTE_PROGRESS, api.progress),
         (replication.FENCE, api.fence),
         (replication.WRITE_OUT, lambda request: api.write_out(*request)),

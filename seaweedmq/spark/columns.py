@@ -116,7 +116,8 @@ class Assembler:
         """The records of offsets ``[first_offset, first_offset + count)``, only those where ``mask`` is true if given.
 
         Args:
-            read: :attr:`sources` as stored, each of length ``count``.
+            read: :attr:`sources` as stored, each of length ``count``. What plain records lack, in a topic that has a
+                schema all the same, is null.
         """
         arrays = []
         for column, field in zip(self._columns, self._schema, strict=True):
@@ -127,8 +128,10 @@ class Assembler:
             elif column.source == OFFSET:
                 array = pa.array(np.arange(first_offset, first_offset + count, dtype=np.int64))
             else:
-                array = read[column.source]
-                if array.type != field.type:
+                array = read.get(column.source)
+                if array is None:
+                    array = pa.nulls(count, field.type)
+                elif array.type != field.type:
                     array = array.cast(field.type, safe=False)  # widens, or cuts nanoseconds as Spark itself does
             arrays.append(array)
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -38,6 +38,7 @@ class LogScan:
         """
         waiting: list[pa.RecordBatch] = []
         waiting_bytes = 0
+        waiting_version = 0
         base = position = start
         for frame, path_and_byte in self._frames(file, start, end):
             header = frame.header
@@ -45,13 +46,15 @@ class LogScan:
                 break
             stop = header.end_offset if end is None else min(header.end_offset, end)
             wanted = self._timestamps.overlaps(header.timestamp_min, header.timestamp_max)
-            if waiting and (not wanted or waiting_bytes + header.payload_length > BATCH_BYTES):
+            fits = header.schema_version == waiting_version and waiting_bytes + header.payload_length <= BATCH_BYTES
+            if waiting and not (wanted and fits):
                 yield from self._emit(file.segment, base, waiting)
                 waiting, waiting_bytes, base = [], 0, position
             if wanted:
                 batch = self._decode(frame, path_and_byte)
                 waiting.append(batch.slice(position - header.base_offset, stop - position))
                 waiting_bytes += header.payload_length
+                waiting_version = header.schema_version
             else:
                 base = stop
             position = stop
@@ -90,6 +93,6 @@ class LogScan:
         except (Corrupt, pa.ArrowException) as e:
             raise Corrupt(f"{where} is damaged: {e}") from e
         missing = [s for s in self._assembler.sources if s not in batch.schema.names]
-        if missing:
+        if missing and schema is self._schema:
             raise Corrupt(f"{where} has no column {missing[0]!r}: it is not of this topic")
         return batch

@@ -121,7 +121,7 @@ def _scan_group(
 ) -> Iterator[Scanned]:
     sources = assembler.sources
     read = sources if check is None or TIMESTAMP in sources else (*sources, TIMESTAMP)
-    for base, count, columns in _batches(table, group, read):
+    for base, count, columns in _batches(table, group, _present(table, read)):
         start, stop = max(base, wanted[0]), min(base + count, wanted[1])
         if start >= stop:
             continue
@@ -159,8 +159,17 @@ def in_span(column: pa.Array, span: Span) -> pa.Array:
     return masks[0] if len(masks) == 1 else pc.and_(masks[0], masks[1])
 
 
+def _is_plain(names: Sequence[str]) -> bool:
+    """Whether a table of these columns has records without a schema. They may be in a topic that has one."""
+    return "_value" in names
+
+
+def _present(table: pq.ParquetFile, sources: Sequence[str]) -> list[str]:
+    return [name for name in sources if name in table.schema_arrow.names]
+
+
 def _check_columns(file: SegmentFile, table: pq.ParquetFile, sources: Sequence[str]) -> None:
     names = table.schema_arrow.names
     missing = [s for s in sources if s not in names]
-    if missing:
+    if missing and not _is_plain(names):
         raise Corrupt(f"{file.path} has no column {missing[0]!r} but {', '.join(names)}: it is not of this topic")

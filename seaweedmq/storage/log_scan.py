@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import HEADER_BYTES, MAGIC, Frame, FrameHeader, Truncated, decode_header
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
-from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.lost_blocks import LostBlocks
@@ -96,7 +96,7 @@ class LogScanner:
             Corrupt: the frames given so far are followed by damage, and that by sound frames.
         """
         if self._damage is not None and self._damage_proven:
-            raise self._damage
+            raise fresh(self._damage)
         if self._done:
             return None
         at = self._start + len(self._rest)

@@ -1,15 +1,21 @@
 """Consumer groups on real brokers: members are plain streams, through whichever broker."""
 
 import asyncio
+import random
 from dataclasses import replace
 
 import pytest
 
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError
 from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import Environment
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 from tests.broker.joining import GROUP, Joining, settled
+from tests.sim.loop import Owner, OwnerState
+from tests.sim.network import KEEPALIVE_TIMEOUT_S
 
 
 async def filled(bed: Bed, brokers: int, segments: int, records: int = 10) -> list[Host]:
@@ -503,3 +509,67 @@ async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
     assert member.held[0].start == EARLIEST
     assert await member.commit({0: 10}) == {}
     await member.until_owns(1, 2)
+
+
+# --- members that stand still -----------------------------------------------------------------------------------------
+
+
+class Reading:
+    """A member that is a real client in a process of its own, and takes a record every 0.2 s."""
+
+    def __init__(self, bed: Bed, name: str) -> None:
+        self.bed = bed
+        self.name = name
+        self.owner = Owner(name)
+        self.got: list[tuple[float, int]] = []
+        """When, and which offset."""
+        self._task = bed.network.spawn(self.owner, self._run())
+
+    async def _run(self) -> None:
+        client = await aio.connect(
+            ",".join(host.address for host in self.bed.hosts),
+            dialer=self.bed.network.dialer(self.owner),
+            env=Environment(self.bed.wall_us, random.Random(self.name)),
+            config=ClientConfig(),
+        )
+        async with client, client.subscriber(str(NAME), group=GROUP, start="earliest", member=self.name) as subscriber:
+            async for message in subscriber:
+                self.got.append((self.bed.loop.time(), message.offset))
+                await asyncio.sleep(0.2)
+                message.ack()
+
+    def offsets(self, since_s: float = 0.0) -> list[int]:
+        return [offset for at_s, offset in self.got if at_s >= since_s]
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+@pytest.mark.parametrize("frozen_s", [0.5, 2.0, 4.0, 9.0, 30.0])
+@pytest.mark.parametrize("stream_breaks", [True, False])
+@story
+async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_given(
+    bed: Bed, frozen_s: float, stream_breaks: bool
+) -> None:
+    hosts = await filled(bed, brokers=2, segments=1, records=200)
+    first = Reading(bed, "first")
+    await bed.until(lambda: len(first.got) >= 3)
+    second = Reading(bed, "second")
+    await asyncio.sleep(1)
+    assert second.got == []
+    first.owner.state = OwnerState.FROZEN
+    await asyncio.sleep(min(frozen_s, KEEPALIVE_TIMEOUT_S))
+    if stream_breaks and frozen_s > KEEPALIVE_TIMEOUT_S:
+        bed.network.break_streams_of(first.owner)
+        await asyncio.sleep(frozen_s - KEEPALIVE_TIMEOUT_S)
+    given_away = bool(second.got)
+    bed.loop.thaw(first.owner)
+    thawed_s = bed.loop.time()
+    await bed.until(lambda: len(first.offsets() + second.offsets()) >= 230 or thawed_s + 50 < bed.loop.time())
+    assert given_away == (stream_breaks and frozen_s >= KEEPALIVE_TIMEOUT_S + CONFIG.group_session_timeout_s)
+    assert not set(first.offsets(thawed_s)) & set(second.offsets())
+    assert set(first.offsets() + second.offsets()) == set(range(200))
+    assert (await hosts[0].api.describe_group(GROUP)).topics[0].members
+    await first.stop()
+    await second.stop()

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.errors import StorageFailed
+from seaweedmq.errors import StaleMetadata, StorageFailed
 from seaweedmq.model.topic import Durability, TopicChange
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import MemoryLogWriter, StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, story, values
+from tests.support.tracebacks import depth
 
 
 async def stored_values(bed: Bed, count: int) -> list[bytes]:
@@ -343,3 +344,29 @@ async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(bed: 
     await host.stop()
     assert bed.loop.time() - before < 60
     assert await stored_values(bed, 5) == values(1, 5)
+
+
+@story
+async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publishers = [await host.publisher(producer) for producer in range(1, 41)]
+    bed.faults.failing[StorageOp.APPEND] = "no space left"
+    segment = host.broker._owned[NAME, 0]
+    await publishers[0].send()
+    assert isinstance(await publishers[0].stream.failure(), StorageFailed)
+    kept = segment.failure
+    assert kept is not None
+    before = depth(kept)
+    for publisher in publishers[1:20]:
+        await publisher.send(size=50_000)
+    failures = [await publisher.stream.failure() for publisher in publishers[:20]]
+    await segment.close(StaleMetadata("it goes on elsewhere"))
+    for publisher in publishers[20:]:
+        await publisher.send(size=50_000)
+    failures += [await publisher.stream.failure() for publisher in publishers[20:]]
+    assert len({id(failure) for failure in failures}) == len(publishers)
+    assert depth(kept) == before
+    assert segment.closed is not None
+    assert depth(segment.closed) == 0
+    bed.faults.failing.clear()

@@ -446,6 +446,8 @@ class FakeBroker:
         if header.producer_id != opening.producer_id:
             raise InvalidArgument("foreign producer")
         schema = self.cluster.topics[stored.meta.topic].schema
+        if header.schema_version == 0 and schema is not None:
+            raise InvalidArgument(f"a plain frame came to topic {stored.meta.topic}, which has a schema")
         if header.schema_version != (0 if schema is None else 1):
             raise StaleMetadata("wrong schema version")
         validate_payload(header, frame.payload, None if schema is None else schema_from_bytes(schema))

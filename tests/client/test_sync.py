@@ -1,19 +1,24 @@
 """The synchronous face, from threads, interrupts and forks."""
 
+import gc
+import inspect
 import os
 import signal
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import wait
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 import seaweedmq
 from seaweedmq.client.delivery import Sent
-from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument
+from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument, NotFound
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
+from tests.support.tracebacks import depth
 
 TOPIC = "shop/orders"
 
@@ -184,3 +189,96 @@ def test_a_child_process_can_not_use_the_client(client: seaweedmq.Client) -> Non
     os.close(read_end)
     os.close(write_end)
     assert publisher.send(b"after").result(10).offset == 1
+
+
+def test_refused_records_are_not_kept_alive_by_the_errors_that_refuse_them(client: seaweedmq.Client) -> None:
+    client.admin.create_topic(TOPIC, schema=pa.schema([("number", pa.int64())]))
+    refused: list[InvalidArgument] = []
+    with client.publisher(TOPIC) as publisher:
+        tracemalloc.start()
+        try:
+            for _ in range(200):
+                try:
+                    publisher.send(bytes(100_000))
+                except InvalidArgument as error:
+                    refused.append(error)
+            depths = {depth(error) for error in refused}
+            refused.clear()
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert len(depths) == 1
+    assert kept < 1_000_000
+
+
+def test_records_that_failed_are_not_kept_alive_by_their_futures(client: seaweedmq.Client) -> None:
+    client.admin.create_topic(TOPIC)
+    with client.publisher(TOPIC) as publisher:
+        publisher.send(b"x").result(10)
+        client.admin.delete_topic(TOPIC)
+        tracemalloc.start()
+        try:
+            sent = [publisher.send(bytes(100_000)) for _ in range(200)]
+            wait(sent, timeout=10)
+            for _ in range(3):
+                assert {depth(error) for f in sent if (error := _raised(f))} == {2}
+            gc.collect()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert kept < 4_000_000
+
+
+def _raised(sent: Sent) -> BaseException | None:
+    try:
+        sent.result(10)
+    except NotFound as error:
+        return error
+    return None
+
+
+def test_a_wrong_call_names_what_was_called(client: seaweedmq.Client) -> None:
+    client.admin.create_topic(TOPIC)
+    with client.publisher(TOPIC) as publisher:
+        with pytest.raises(TypeError, match=r"^Publisher\.send\(\) takes 2 positional arguments but 3 were given$"):
+            publisher.send(b"value", b"key")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"^Publisher\.send\(\) got an unexpected keyword argument 'ky'$"):
+            publisher.send(b"value", ky=b"key")  # type: ignore[call-arg]
+        assert inspect.signature(publisher.send) == inspect.signature(partial(seaweedmq.Publisher.send, publisher))
+    for options in ({"strat": "earliest"}, {"group": "g", "strat": "earliest"}):
+        with pytest.raises(TypeError, match=r"^Client\.subscriber\(\) got an unexpected keyword argument 'strat'$"):
+            client.subscriber(TOPIC, **options)  # type: ignore[call-overload]
+
+
+def test_closing_repeats_no_failure_that_was_told(cluster: FakeCluster) -> None:
+    cluster.frame_bytes_max = 100_000
+    with seaweedmq.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+        client.admin.create_topic(TOPIC)
+        for ask in (_raised_any, lambda sent: sent.exception(10)):
+            publisher = client.publisher(TOPIC)
+            publisher.send(b"x").result(10)
+            assert ask(publisher.send(bytes(200_000))) is not None
+            publisher.close()
+        publisher = client.publisher(TOPIC)
+        publisher.send(bytes(200_000))
+        with pytest.raises(InvalidArgument, match="over the limit"):
+            publisher.flush()
+        publisher.flush()
+        publisher.close()
+        publisher = client.publisher(TOPIC)
+        publisher.send(b"x").result(10)
+        told, untold = publisher.send(bytes(200_000)), publisher.send(bytes(200_000))
+        assert told.exception(10) is not None
+        with pytest.raises(InvalidArgument, match="over the limit"):
+            publisher.close()
+        publisher.close()
+        assert untold.done()
+
+
+def _raised_any(sent: Sent) -> BaseException | None:
+    try:
+        sent.result(10)
+    except InvalidArgument as error:
+        return error
+    return None

@@ -1,5 +1,6 @@
 """Publishing Arrow tables: what fits, what does not and why, and where the rows end up."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -7,7 +8,7 @@ import pytest
 
 from seaweedmq.client.client import Client
 from seaweedmq.client.results import OffsetRange, TableReceipt
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import InvalidArgument, Unavailable
 from tests.client.fake_broker import FakeCluster
 
 TOPIC = "shop/orders"
@@ -173,3 +174,24 @@ async def test_a_row_over_the_limit_fails_the_table_and_nothing_else(cluster: Fa
         assert (await (await publisher.send(b"c"))).offset == 2
         with pytest.raises(InvalidArgument, match="row 1"):
             await publisher.flush()
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_plain_records_that_wait_while_the_topic_gets_a_schema_are_refused(
+    cluster: FakeCluster, client: Client, is_sealed: bool
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, batch_bytes=1_000) as plain, client.publisher(TOPIC) as typed:
+        cluster.refuse = Unavailable("not now")
+        waiting = [await plain.send(bytes(400)) for _ in range(20)]
+        table = await plain.send_table(pa.table({"_value": [b"a", b"b"]}))
+        await asyncio.sleep(0.02)
+        rows = await typed.send_table(orders(3))
+        if is_sealed:
+            cluster.seal(TOPIC, 0, cuts=(20_000,))
+        cluster.refuse = None
+        assert (await asyncio.wait_for(rows, 5)).records == 3
+        for sent in (*waiting, table):
+            with pytest.raises(InvalidArgument, match="has a schema"):
+                await asyncio.wait_for(sent, 5)
+    assert (await read_back(client)).num_rows == 3

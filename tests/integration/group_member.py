@@ -1,7 +1,8 @@
 """One member of a group as a process: ``python -m tests.integration.group_member BOOTSTRAP TOPIC MEMBER HOW``.
 
 ``read``: prints "offset deliveries value" of every record, and acknowledges it. ``hold``: prints the first record,
-waits for a line on stdin, acknowledges, and prints what became of the commit. ``burn`` and ``burn-aio``: a handler that
+waits for a line on stdin, acknowledges, and prints what became of the commit. ``slow``: as ``read``, a record every 0.2
+s, and prints when by the machine's steady clock in front. ``burn`` and ``burn-aio``: a handler that
 computes, in a thread or in the event loop itself, before it returns; prints "burnt" then.
 """
 
@@ -34,6 +35,14 @@ def tell(message: Message) -> None:
 def read(subscriber: seaweedmq.GroupSubscriber) -> None:
     for message in subscriber:
         tell(message)
+        message.ack()
+
+
+def read_slowly(subscriber: seaweedmq.GroupSubscriber) -> None:
+    for message in subscriber:
+        print(time.monotonic(), end=" ")
+        tell(message)
+        time.sleep(0.2)
         message.ack()
 
 
@@ -72,7 +81,12 @@ async def burn_in_loop(bootstrap: str, topic: str, member: str) -> None:
         await subscriber.handle(handler)
 
 
-WAYS: dict[str, Callable[[seaweedmq.GroupSubscriber], None]] = {"read": read, "hold": hold, "burn": burn_in_thread}
+WAYS: dict[str, Callable[[seaweedmq.GroupSubscriber], None]] = {
+    "read": read,
+    "slow": read_slowly,
+    "hold": hold,
+    "burn": burn_in_thread,
+}
 
 
 def main() -> None:

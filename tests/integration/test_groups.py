@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
@@ -140,6 +141,22 @@ async def test_a_frozen_member_commits_nothing_when_it_wakes_up(cluster: Cluster
             assert [(s.owner, s.committed or 0) for s in topic.segments] == [("next", 0)]
             following.say()
             assert await following.line() == ["committed"]
+
+
+async def test_a_frozen_member_delivers_nothing_that_others_were_given(cluster: Cluster, client: aio.Client) -> None:
+    await publish(client, "it/thawed", 300)
+    async with member(cluster, "it/thawed", "zombie", "slow") as zombie:
+        for _ in range(3):
+            await zombie.line()
+        zombie.process.send_signal(signal.SIGSTOP)
+        async with member(cluster, "it/thawed", "next", "slow") as following:
+            others = {(await following.line())[1]}
+            thawed_s = time.monotonic()
+            zombie.process.send_signal(signal.SIGCONT)
+            others |= {(await following.line())[1] for _ in range(20)}
+            zombie.process.kill()
+            delivered = {offset for at_s, offset, _, _ in await zombie.lines() if float(at_s) > thawed_s}
+    assert not delivered & others
 
 
 @pytest.mark.parametrize("how", ["burn", "burn-aio"])

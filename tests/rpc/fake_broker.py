@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.config import BrokerConfig
@@ -88,7 +88,7 @@ DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a
 SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)
 GROUP = GroupDescription(group="billing", topics=())
 ASSIGNMENT = GroupAssignment(
-    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),)
+    generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),), trust_s=3.0
 )
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=7, producer_epoch=0)
 CHUNK = bytes(1024 * 1024)
@@ -273,6 +273,10 @@ class FakeBroker:
     async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         self._called("local", name)
         return STATS
+
+    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
+        self._called("ends", name, uid, revision)
+        return {0: 5, 3: 2**40}
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         async for report in reports:

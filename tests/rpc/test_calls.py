@@ -78,6 +78,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
     assert await broker.topic_stats(NAME) == STATS
     assert await broker.cluster_status() == STATUS
     assert await broker.local_stats(NAME) == STATS
+    assert await broker.log_ends(NAME, 2**62, 77) == {0: 5, 3: 2**40}
     assert fake.calls == [
         ("create", spec),
         ("alter", NAME, change),
@@ -88,6 +89,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
         ("stats", NAME),
         ("status",),
         ("local", NAME),
+        ("ends", NAME, 2**62, 77),
     ]
 
 

@@ -203,6 +203,7 @@ NOTHING = st.none()
         (methods.TOPIC_STATS, NAMES, STATS),
         (methods.CLUSTER_STATUS, NOTHING, STATUSES),
         (methods.LOCAL_STATS, NAMES, STATS),
+        (methods.LOG_ENDS, st.tuples(NAMES, U32, U32), st.dictionaries(U32, U32, max_size=3)),
         (segments.SPLIT_SEGMENT, st.tuples(NAMES, U32, st.none() | U32), DESCRIPTIONS),
         (segments.MERGE_SEGMENTS, st.tuples(NAMES, U32, U32), DESCRIPTIONS),
         (segments.SEAL_SEGMENT, st.tuples(NAMES, U32), DESCRIPTIONS),

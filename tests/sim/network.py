@@ -55,6 +55,13 @@ class EndOfStream(Exception):
     """The sender finished, and everything was received."""
 
 
+def _now_s() -> float:
+    """By nobody's clock: the two ends of a stream may not agree, if a machine was suspended."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop.boot_s
+
+
 class Pipe(Generic[T]):
     """One direction of a stream: one sender, one receiver, at most ``messages_max`` under way."""
 
@@ -117,13 +124,13 @@ class Pipe(Generic[T]):
             next_s = math.inf
             if self._items:
                 next_s, item = self._items[0]
-                if next_s <= loop.time():
+                if next_s <= _now_s():
                     self._items.popleft()
                     self._wake_senders()
                     return item
             elif self._end is not None:
                 next_s = self._last_arrival_s
-                if next_s <= loop.time():
+                if next_s <= _now_s():
                     raise self._end
             self._receiver = loop.create_future()
             self._wake_receiver_at(next_s)
@@ -137,7 +144,7 @@ class Pipe(Generic[T]):
 
     def _put_off(self) -> None:
         """What is sent now arrives after all that was sent before."""
-        arrival_s = asyncio.get_running_loop().time() + self._latency_s()
+        arrival_s = _now_s() + self._latency_s()
         self._last_arrival_s = max(self._last_arrival_s, arrival_s)
 
     def _wake_receiver_at(self, when_s: float) -> None:

@@ -309,6 +309,76 @@ class LocalStatsReply(_message.Message):
 Global___LocalStatsReply: _TypeAlias = LocalStatsReply  # noqa: Y015
 
 @_typing.final
+class LogEndsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    uid: _builtins.int
+    """Tells the topic from an earlier or later one of the same name."""
+    revision: _builtins.int
+    """Of etcd."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        uid: _builtins.int = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "topic", b"topic", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogEndsRequest: _TypeAlias = LogEndsRequest  # noqa: Y015
+
+@_typing.final
+class LogEndsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class EndOffsetsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    END_OFFSETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def end_offsets(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """Segment -> first offset that is not taken."""
+
+    def __init__(
+        self,
+        *,
+        end_offsets: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offsets", b"end_offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogEndsReply: _TypeAlias = LogEndsReply  # noqa: Y015
+
+@_typing.final
 class ReportLoadReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

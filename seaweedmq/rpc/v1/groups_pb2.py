@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19seaweedmq/v1/groups.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"\xcb\x01\n\x0cGroupRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.seaweedmq.v1.GroupOpenH\x00\x12+\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x19.seaweedmq.v1.GroupCommitH\x00\x12/\n\x08released\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.GroupReleasedH\x00\x12)\n\x05leave\x18\x04 \x01(\x0b\x32\x18.seaweedmq.v1.GroupLeaveH\x00\x42\t\n\x07request\"\xe0\x01\n\tGroupOpen\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\"\n\x05start\x18\x05 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\x12/\n\x04held\x18\x07 \x03(\x0b\x32!.seaweedmq.v1.GroupOpen.HeldEntry\x1a+\n\tHeldEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xae\x01\n\x08Position\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12:\n\ndeliveries\x18\x04 \x03(\x0b\x32&.seaweedmq.v1.Position.DeliveriesEntry\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x0bGroupCommit\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\tpositions\x18\x02 \x03(\x0b\x32\x16.seaweedmq.v1.Position\"}\n\rGroupReleased\x12;\n\x08segments\x18\x01 \x03(\x0b\x32).seaweedmq.v1.GroupReleased.SegmentsEntry\x1a/\n\rSegmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x0c\n\nGroupLeave\"}\n\nGroupReply\x12\x33\n\nassignment\x18\x01 \x01(\x0b\x32\x1d.seaweedmq.v1.GroupAssignmentH\x00\x12\x31\n\tcommitted\x18\x02 \x01(\x0b\x32\x1c.seaweedmq.v1.GroupCommittedH\x00\x42\x07\n\x05reply\"M\n\x0fGroupAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.seaweedmq.v1.Ownership\"\xd5\x01\n\tOwnership\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12;\n\ndeliveries\x18\x04 \x03(\x0b\x32\'.seaweedmq.v1.Ownership.DeliveriesEntry\x12\x0f\n\x07\x63rashes\x18\x05 \x01(\r\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x8c\x01\n\x0eGroupCommitted\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12:\n\x07refused\x18\x02 \x03(\x0b\x32).seaweedmq.v1.GroupCommitted.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Q\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0f\n\x07members\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\"K\n\x10GroupDescription\x12\r\n\x05group\x18\x01 \x01(\t\x12(\n\x06topics\x18\x02 \x03(\x0b\x32\x18.seaweedmq.v1.GroupTopic\"\xbd\x01\n\nGroupTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.seaweedmq.v1.GroupMember\x12*\n\x08segments\x18\x05 \x03(\x0b\x32\x18.seaweedmq.v1.SegmentLag\x12\x10\n\x08\x66inished\x18\x06 \x03(\r\"N\n\x0bGroupMember\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x10\n\x08segments\x18\x04 \x03(\r\"{\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x16\n\tcommitted\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x13\n\x0blag_records\x18\x05 \x01(\x04\x42\x0c\n\n_committed2J\n\x06Groups\x12@\n\x04Join\x12\x1a.seaweedmq.v1.GroupRequest\x1a\x18.seaweedmq.v1.GroupReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19seaweedmq/v1/groups.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\"\xcb\x01\n\x0cGroupRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.seaweedmq.v1.GroupOpenH\x00\x12+\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x19.seaweedmq.v1.GroupCommitH\x00\x12/\n\x08released\x18\x03 \x01(\x0b\x32\x1b.seaweedmq.v1.GroupReleasedH\x00\x12)\n\x05leave\x18\x04 \x01(\x0b\x32\x18.seaweedmq.v1.GroupLeaveH\x00\x42\t\n\x07request\"\xe0\x01\n\tGroupOpen\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\x04\x12\"\n\x05start\x18\x05 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\x0e\n\x06\x63lient\x18\x06 \x01(\t\x12/\n\x04held\x18\x07 \x03(\x0b\x32!.seaweedmq.v1.GroupOpen.HeldEntry\x1a+\n\tHeldEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xae\x01\n\x08Position\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12:\n\ndeliveries\x18\x04 \x03(\x0b\x32&.seaweedmq.v1.Position.DeliveriesEntry\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x0bGroupCommit\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12)\n\tpositions\x18\x02 \x03(\x0b\x32\x16.seaweedmq.v1.Position\"}\n\rGroupReleased\x12;\n\x08segments\x18\x01 \x03(\x0b\x32).seaweedmq.v1.GroupReleased.SegmentsEntry\x1a/\n\rSegmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x0c\n\nGroupLeave\"}\n\nGroupReply\x12\x33\n\nassignment\x18\x01 \x01(\x0b\x32\x1d.seaweedmq.v1.GroupAssignmentH\x00\x12\x31\n\tcommitted\x18\x02 \x01(\x0b\x32\x1c.seaweedmq.v1.GroupCommittedH\x00\x42\x07\n\x05reply\"o\n\x0fGroupAssignment\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12&\n\x05owned\x18\x02 \x03(\x0b\x32\x17.seaweedmq.v1.Ownership\x12\x14\n\x07trust_s\x18( \x01(\x01H\x00\x88\x01\x01\x42\n\n\x08_trust_s\"\xd5\x01\n\tOwnership\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12;\n\ndeliveries\x18\x04 \x03(\x0b\x32\'.seaweedmq.v1.Ownership.DeliveriesEntry\x12\x0f\n\x07\x63rashes\x18\x05 \x01(\r\x1a\x31\n\x0f\x44\x65liveriesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x8c\x01\n\x0eGroupCommitted\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12:\n\x07refused\x18\x02 \x03(\x0b\x32).seaweedmq.v1.GroupCommitted.RefusedEntry\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Q\n\x0cGroupSummary\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0f\n\x07members\x18\x03 \x01(\r\x12\x12\n\ngeneration\x18\x04 \x01(\x04\"K\n\x10GroupDescription\x12\r\n\x05group\x18\x01 \x01(\t\x12(\n\x06topics\x18\x02 \x03(\x0b\x32\x18.seaweedmq.v1.GroupTopic\"\xbd\x01\n\nGroupTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.seaweedmq.v1.GroupMember\x12*\n\x08segments\x18\x05 \x03(\x0b\x32\x18.seaweedmq.v1.SegmentLag\x12\x10\n\x08\x66inished\x18\x06 \x03(\r\"N\n\x0bGroupMember\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x11\n\tconnected\x18\x03 \x01(\x08\x12\x10\n\x08segments\x18\x04 \x03(\r\"{\n\nSegmentLag\x12\x0f\n\x07segment\x18\x01 \x01(\r\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x16\n\tcommitted\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\nend_offset\x18\x04 \x01(\x04\x12\x13\n\x0blag_records\x18\x05 \x01(\x04\x42\x0c\n\n_committed2J\n\x06Groups\x12@\n\x04Join\x12\x1a.seaweedmq.v1.GroupRequest\x1a\x18.seaweedmq.v1.GroupReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -63,25 +63,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPREPLY']._serialized_start=894
   _globals['_GROUPREPLY']._serialized_end=1019
   _globals['_GROUPASSIGNMENT']._serialized_start=1021
-  _globals['_GROUPASSIGNMENT']._serialized_end=1098
-  _globals['_OWNERSHIP']._serialized_start=1101
-  _globals['_OWNERSHIP']._serialized_end=1314
+  _globals['_GROUPASSIGNMENT']._serialized_end=1132
+  _globals['_OWNERSHIP']._serialized_start=1135
+  _globals['_OWNERSHIP']._serialized_end=1348
   _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_start=628
   _globals['_OWNERSHIP_DELIVERIESENTRY']._serialized_end=677
-  _globals['_GROUPCOMMITTED']._serialized_start=1317
-  _globals['_GROUPCOMMITTED']._serialized_end=1457
-  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_start=1411
-  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_end=1457
-  _globals['_GROUPSUMMARY']._serialized_start=1459
-  _globals['_GROUPSUMMARY']._serialized_end=1540
-  _globals['_GROUPDESCRIPTION']._serialized_start=1542
-  _globals['_GROUPDESCRIPTION']._serialized_end=1617
-  _globals['_GROUPTOPIC']._serialized_start=1620
-  _globals['_GROUPTOPIC']._serialized_end=1809
-  _globals['_GROUPMEMBER']._serialized_start=1811
-  _globals['_GROUPMEMBER']._serialized_end=1889
-  _globals['_SEGMENTLAG']._serialized_start=1891
-  _globals['_SEGMENTLAG']._serialized_end=2014
-  _globals['_GROUPS']._serialized_start=2016
-  _globals['_GROUPS']._serialized_end=2090
+  _globals['_GROUPCOMMITTED']._serialized_start=1351
+  _globals['_GROUPCOMMITTED']._serialized_end=1491
+  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_start=1445
+  _globals['_GROUPCOMMITTED_REFUSEDENTRY']._serialized_end=1491
+  _globals['_GROUPSUMMARY']._serialized_start=1493
+  _globals['_GROUPSUMMARY']._serialized_end=1574
+  _globals['_GROUPDESCRIPTION']._serialized_start=1576
+  _globals['_GROUPDESCRIPTION']._serialized_end=1651
+  _globals['_GROUPTOPIC']._serialized_start=1654
+  _globals['_GROUPTOPIC']._serialized_end=1843
+  _globals['_GROUPMEMBER']._serialized_start=1845
+  _globals['_GROUPMEMBER']._serialized_end=1923
+  _globals['_SEGMENTLAG']._serialized_start=1925
+  _globals['_SEGMENTLAG']._serialized_end=2048
+  _globals['_GROUPS']._serialized_start=2050
+  _globals['_GROUPS']._serialized_end=2124
 # @@protoc_insertion_point(module_scope)

@@ -301,8 +301,13 @@ class GroupAssignment(_message.Message):
 
     GENERATION_FIELD_NUMBER: _builtins.int
     OWNED_FIELD_NUMBER: _builtins.int
+    TRUST_S_FIELD_NUMBER: _builtins.int
     generation: _builtins.int
     """Of the group; rises with each change of owners."""
+    trust_s: _builtins.float
+    """How long, in seconds, a member that hears nothing of the coordinator may believe this; then it delivers nothing more
+    until a stream that it opened since has brought an assignment. Others get nothing of it before.
+    """
     @_builtins.property
     def owned(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ownership]: ...
     def __init__(
@@ -310,12 +315,15 @@ class GroupAssignment(_message.Message):
         *,
         generation: _builtins.int = ...,
         owned: _abc.Iterable[Global___Ownership] | None = ...,
+        trust_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_trust_s", b"_trust_s", "trust_s", b"trust_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "owned", b"owned"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trust_s", b"_trust_s", "generation", b"generation", "owned", b"owned", "trust_s", b"trust_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__trust_s: _TypeAlias = _typing.Literal["trust_s"]  # noqa: Y015
+    _WhichOneofArgType__trust_s: _TypeAlias = _typing.Literal["_trust_s", b"_trust_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__trust_s) -> _WhichOneofReturnType__trust_s | None: ...
 
 Global___GroupAssignment: _TypeAlias = GroupAssignment  # noqa: Y015
 

@@ -1,0 +1,75 @@
+"""Deliberately broken variants of what clients are promised, and of the schema's adoption."""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq import errors
+from seaweedmq.broker import publish
+from seaweedmq.broker.adoption import Adoption
+from seaweedmq.client import publisher
+from seaweedmq.client.contact import Contact
+from seaweedmq.client.framing import Piece
+from seaweedmq.codec.batch import decode_frame
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.model.topic import TopicName
+from tests.sim.mutants import Break
+
+
+def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
+    """A kept error is raised itself, every time: its traceback grows, and keeps what was refused in memory."""
+    fresh = errors.fresh
+    for module in [m for name, m in sys.modules.items() if name.startswith("seaweedmq.")]:
+        if getattr(module, "fresh", None) is fresh:
+            patch.setattr(module, "fresh", lambda error: error)
+
+
+def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """A topic gets its schema if nothing of it is committed, whatever is on its way."""
+
+    async def adopt(adoption: Any, name: TopicName, schema: bytes) -> Any:
+        topic = adoption._metadata.topic(name)
+        if topic.schema is not None:
+            return adoption._metadata.view.revision
+        return await adoption._write(replace(topic, schema=schema))
+
+    patch.setattr(Adoption, "adopt", adopt)
+
+
+def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
+    """A primary says where its segments end, and goes on."""
+
+    async def decided(stream: Any, version: int) -> None:
+        return None
+
+    patch.setattr(publish._Stream, "_schema_decided", decided)
+
+
+def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
+    """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
+
+    def piece_of(data: Any, schema: Any, rows: Any, outcome: Any) -> Piece:
+        frame = next(split_frames(data, verify=False))
+        return Piece(decode_frame(frame, schema), frame.header.flags, frame.header.timestamp_min, rows, outcome)
+
+    def send_again(client: Any, frames: Any) -> None:
+        for frame in frames:
+            client._enqueue(piece_of(frame.data, client._schema, frame.rows, frame.outcome))
+
+    patch.setattr(publisher.Publisher, "_send_again", send_again)
+
+
+def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
+    """A member that was frozen goes on with what it had been assigned."""
+    patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None))
+
+
+BROKEN: tuple[Break, ...] = (
+    raise_kept_errors_again,
+    adopt_by_what_is_committed,
+    take_plain_frames_while_a_schema_is_adopted,
+    read_waiting_frames_by_the_new_schema,
+    deliver_after_standing_still,
+)

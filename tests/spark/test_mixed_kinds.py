@@ -1,0 +1,49 @@
+"""Plain records in a topic that has a schema all the same: read as rows without its columns, from logs and tables."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq.codec.documents import lineage_document, topic_document
+from seaweedmq.codec.topic_schema import schema_to_bytes
+from seaweedmq.spark.columns import columns_of
+from seaweedmq.spark.partitions import plan_partitions
+from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.window import Window
+from seaweedmq.storage.files import FileSegmentStore
+from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.table_files import convert_files
+from tests.support.segments import NAME, logs_of, make_frame, make_segment, make_topic, write_log
+
+ROWS = [(0, None), (1, 1), (2, 2), (3, None), (4, None), (5, 5)]
+
+
+@pytest.mark.parametrize("is_converted", [False, True])
+@pytest.mark.parametrize("chosen", [None, ("offset", "number"), ("number",)])
+async def test_plain_records_among_typed_ones_are_rows_without_columns(
+    tmp_path: Path, is_converted: bool, chosen: tuple[str, ...] | None
+) -> None:
+    numbers = pa.schema([pa.field("number", pa.int64(), nullable=False)])
+    store = FileSegmentStore(tmp_path)
+    topic = make_topic(schema_to_bytes(numbers))
+    await store.put_document(NAME, "topic.json", topic_document(topic))
+    await store.put_document(NAME, "lineage.json", lineage_document(NAME, [make_segment()]))
+    frames = [
+        make_frame(0, 1),
+        make_frame(1, 2, schema=numbers),
+        make_frame(3, 2, keys=True),
+        make_frame(5, 1, schema=numbers),
+    ]
+    await write_log(store, 0, frames)
+    if is_converted:
+        assert len(convert_files(tmp_path, topic, await logs_of(store), None, 500)) == 4
+    snapshot = read_snapshot(tmp_path, NAME)
+    columns = columns_of(snapshot.topic, chosen)
+    scan = Scan(root=tmp_path, topic=snapshot.topic, timestamps=Window().timestamps, columns=columns)
+    batches = [b for part in plan_partitions(tmp_path, snapshot, Window(), 1) for b in scan.read(part.pieces)]
+    table = pa.Table.from_batches(batches)
+    assert table["number"].to_pylist() == [number for _, number in ROWS]
+    if "offset" in table.column_names:
+        assert table["offset"].to_pylist() == [offset for offset, _ in ROWS]
+    await store.close()
