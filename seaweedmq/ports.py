@@ -254,9 +254,11 @@ class BrokerApi(Protocol):
 
     async def list_topics(self) -> tuple[Topic, ...]: ...
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
+    # ``topic_uid``: of the topic that the caller means, NotFound if another one has its name now; 0: whichever has it
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription: ...
+
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         """Give an empty topic the schema of its first table; the same schema again is no error."""
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
@@ -304,7 +306,7 @@ class BrokerApi(Protocol):
 
     # between brokers
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
         """Of the open segments whose primary this broker is."""
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:

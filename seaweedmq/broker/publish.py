@@ -54,7 +54,7 @@ class PublishService:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
             raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
-        found = await self._lookup.segment(opening.topic, opening.segment)
+        found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         if opening.epoch != found.segment.epoch:
             raise StaleMetadata(
                 f"segment {found.segment} has epoch {found.segment.epoch}, not {opening.epoch}: refresh the metadata"
@@ -95,8 +95,8 @@ class PublishService:
                 )
             reading.result()  # the client ended the stream, or sent what was refused
             return
-        sealed = self._lookup.try_segment(opening.topic, opening.segment)
-        if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
+        sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
+        if sealed is None or sealed.segment.is_open:
             assert segment.closed is not None
             raise segment.closed
         yield await self._sealed(sealed.topic, sealed.segment, opening)
@@ -252,7 +252,8 @@ class _Stream:
         validate_payload(header, frame.payload, self._schema(header.schema_version))
 
     def _schema(self, version: int) -> pa.Schema | None:
-        topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)
+        known = self._lookup.view.topics.get(self._segment.topic.name)
+        topic = known if known is not None and known.uid == self._segment.topic.uid else self._segment.topic
         if version < topic.schema_version:
             raise InvalidArgument(
                 f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"

@@ -58,13 +58,15 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic, TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DRAIN_TIMEOUT_S = 20.0
+REPLICAS_TIMEOUT_S = 30.0
+"""With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
 TRANSIT_BYTES = 96 * MIB
@@ -151,7 +153,8 @@ class Broker(LeaderCalls, GroupCalls):
                     await self._drain_self()
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
-        await self._ownership.drain(DRAIN_TIMEOUT_S)
+        # While the lease lives, so that nobody believes files in which something is missing.
+        await asyncio.gather(self._ownership.drain(DRAIN_TIMEOUT_S), self._save_replicas())
         self._stopping = True
         if self._term:
             await self._term.end()
@@ -161,6 +164,20 @@ class Broker(LeaderCalls, GroupCalls):
             await asyncio.wait(self._tasks)
         self.failed.cancel()
         await self._converter.close()
+
+    async def _save_replicas(self) -> None:
+        """What a follower holds may be in no file yet, and in no other memory once the machine of its primary is lost:
+        for the sake of it this broker stays longer than for anything else."""
+        if self._term is None:
+            return
+        unsaved = await self._term.followers.close(REPLICAS_TIMEOUT_S)
+        if unsaved:
+            log.error(
+                "leaving with replicas of %s that could not be written out in %.0f s: what they hold is lost if their "
+                "primaries are lost as well",
+                ", ".join(unsaved),
+                REPLICAS_TIMEOUT_S,
+            )
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +207,9 @@ class Broker(LeaderCalls, GroupCalls):
             log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
             await self._ownership.drop(gone)
-            await term.followers.close()
+            unsaved = await term.followers.close()
+            if unsaved:
+                log.error("replicas are dropped before they are written out: %s", ", ".join(unsaved))
             self._ending_term = True
             await term.end()
             self._ending_term = False
@@ -268,8 +287,8 @@ class Broker(LeaderCalls, GroupCalls):
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """See ``ports.BrokerApi``."""
         owned = self._owned.get((ref.topic, ref.segment))
-        if owned is None:
-            raise NotFound(f"{ref.topic}#{ref.segment}: this broker is not its primary, or not yet")
+        if owned is None or owned.topic.uid != ref.topic_uid:
+            raise NotFound(f"{ref}: this broker is not its primary, or not yet")
         if owned.segment.epoch != ref.epoch:
             raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
@@ -334,19 +353,29 @@ class Broker(LeaderCalls, GroupCalls):
         """See ``ports.BrokerApi``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        await self._catch_up(name)
+        await self._catch_up(name, topic_uid)
         return self._leader().metadata.description(name)
 
-    async def _catch_up(self, name: TopicName) -> None:
+    async def _catch_up(self, name: TopicName, uid: int = 0) -> None:
         """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
 
         Raises:
+            NotFound: another topic has the name than the one with this uid, if it is not 0.
             Unavailable: etcd can not be reached, or the view does not follow in time.
         """
-        if name in self._view.topics:
-            return
+        if not self._knows(name, uid):
+            await self._follow_up(name)
+            if name in self._view.topics and not self._knows(name, uid):
+                raise created_again(name)
+
+    def _knows(self, name: TopicName, uid: int) -> bool:
+        topic = self._view.topics.get(name)
+        return topic is not None and uid in (0, topic.uid)
+
+    async def _follow_up(self, name: TopicName) -> None:
+        """Return once the view shows the topic as etcd has it now."""
         entry = await self._meta.get(keys.topic_key(name))
         if entry is None:
             return
@@ -356,7 +385,7 @@ class Broker(LeaderCalls, GroupCalls):
         except TimeoutError:
             raise Unavailable(f"broker {self.address} lags behind and does not know {name} yet: try another") from None
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
         return tuple(
             SegmentStats(
@@ -367,7 +396,7 @@ class Broker(LeaderCalls, GroupCalls):
                 records_per_s=owned.meter.records_per_s,
             )
             for (topic, number), owned in sorted(self._owned.items())
-            if topic == name and owned.is_sure
+            if topic == name and owned.is_sure and topic_uid in (0, owned.topic.uid)
         )
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
@@ -380,9 +409,9 @@ class Broker(LeaderCalls, GroupCalls):
             raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
         parts = await asyncio.gather(
             *(
-                self.local_stats(name)
+                self.local_stats(name, description.topic.uid)
                 if primary == self.id
-                else self._dialer.dial(description.addresses[primary]).local_stats(name)
+                else self._dialer.dial(description.addresses[primary]).local_stats(name, description.topic.uid)
                 for primary in primaries
             )
         )

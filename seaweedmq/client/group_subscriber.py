@@ -129,7 +129,8 @@ class GroupSubscriber(Intake):
                 ends = await self._stop_offsets(description, set())
                 starts = {s.id: s.start_offset for s in (await self.description(False)).segments}
                 self._stops = {segment: end for segment, end in ends.items() if end > starts.get(segment, 0)}
-            await self._shares.join(Member(self._cluster, self._opening(), self._shares), self._config.admin_timeout_s)
+            opening = self._opening(description.topic.uid)
+            await self._shares.join(Member(self._cluster, opening, self._shares), self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()
             raise Unavailable(
@@ -143,7 +144,7 @@ class GroupSubscriber(Intake):
         if self._stops is not None:
             self._help(self._watch_stop(self._stops), "watch of the stop")
 
-    def _opening(self) -> GroupOpen:
+    def _opening(self, topic_uid: int) -> GroupOpen:
         return GroupOpen(
             group=self.group,
             topic=self._topic,
@@ -152,6 +153,7 @@ class GroupSubscriber(Intake):
             start=self._start,
             client=f"{socket.gethostname()} {os.getpid()}",
             held={},
+            topic_uid=topic_uid,
         )
 
     # --- what users call -------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class Lane:
         self._refresh = False
         self._progress = False
         self._sealed_seen = 0
+        self._topic_uid = 0
         self.last_error: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -134,6 +135,7 @@ class Lane:
             await self._owner.on_segment_gone(self)
             return True
         self.segment = found
+        self._topic_uid = description.topic.uid
         self._progress = False
         try:
             sealed = self._sealed_in_metadata()
@@ -229,6 +231,7 @@ class Lane:
             epoch=self.segment.epoch,
             producer_id=self._producer_id,
             producer_epoch=0,
+            topic_uid=self._topic_uid,
         )
         while send is self._send:
             idle = not self.window.out

@@ -30,6 +30,8 @@ class PublishOpen:
     epoch: int
     producer_id: int
     producer_epoch: int
+    topic_uid: int = 0
+    """Of the topic that the client means; 0: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class SubscribeOpen:
     segment: int
     start: Start
     credit_bytes: int
+    topic_uid: int = 0
+    """Of the topic that the client means; 0: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ def encode_publish_request(request: PublishRequest) -> bytes:
                 epoch=request.epoch,
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
+                topic_uid=request.topic_uid,
             )
         )
     except ValueError as error:
@@ -122,6 +123,7 @@ def decode_publish_request(data: bytes) -> PublishRequest:
                 epoch=message.open.epoch,
                 producer_id=message.open.producer_id,
                 producer_epoch=message.open.producer_epoch,
+                topic_uid=message.open.topic_uid,
             )
         case _:
             raise messages.unknown_kind(message)
@@ -191,6 +193,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                     segment=request.segment,
                     start=messages.write_start(request.start),
                     credit_bytes=request.credit_bytes,
+                    topic_uid=request.topic_uid,
                 )
             )
     except ValueError as error:
@@ -210,6 +213,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
                 segment=message.open.segment,
                 start=messages.read_start(message.open.start),
                 credit_bytes=message.open.credit_bytes,
+                topic_uid=message.open.topic_uid,
             )
         case _:
             raise messages.unknown_kind(message)
