@@ -214,8 +214,11 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(bed:
     names = [TopicName("test", f"topic{number}") for number in range(6)]
     for name in names:
         await bed.topic(hosts[0], name=name, replicas=2, durability=Durability.REPLICATED)
+    for name in names:
         await (await (await bed.primary(hosts[0], name=name)).publisher(name=name)).store(frames=5)
-    lose_machine(bed, await bed.primary(hosts[0], name=names[0]))
+    lost = await bed.primary(hosts[0], name=names[0])
+    assert any(owned.log.flushed == 0 for owned in lost.broker._owned.values())
+    lose_machine(bed, lost)
     await asyncio.gather(*(host.stop() for host in hosts if host.lives))
     fresh = await bed.start(address="broker-9:7777")
     for name in names:
