@@ -8,14 +8,16 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
+from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Fenced, NotFound
 from seaweedmq.model.protocol import EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
 from seaweedmq.model.replication import SegmentRef, Suspicion
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import Environment, FileKind
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, story, values
+from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
 from tests.sim.loop import Owner
 from tests.sim.network import machine_of
 
@@ -183,6 +185,28 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed)
     await publisher.store(frames=3)
     reader = await host.subscriber()
     assert await reader.until(3) == values(1, 3)
+
+
+@story
+async def test_files_that_were_written_late_into_its_folder_do_no_harm(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    old = (await bed.topic(hosts[0], replicas=2)).topic
+    await create_again(bed, hosts[0], replicas=2)
+    segment = hosts[0].broker._view.segments[NAME][0]
+    for writer in segment.replicas:  # both had the earlier topic, too
+        late = await create_log_file(bed.store, old, segment, 0, writer, ())
+        await late.append([stamp(frame(first=100)[:HEADER_BYTES], 0), frame(first=100)[HEADER_BYTES:]])
+    primary = await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=5)
+    other = next(h for h in hosts if h.broker.id not in segment.replicas)
+    writer = primary.broker.id
+    primary.kill()
+    bed.store.crash(writer=writer)
+    await bed.until(lambda: not other.broker._view.segments[NAME][0].is_open)
+    assert other.broker._view.segments[NAME][0].end_offset == 5
+    reader = await other.subscriber()
+    assert await reader.until(5) == values(1, 5)
+    assert not any(host.has_failed for host in bed.hosts)
 
 
 async def _opened(bed: Bed, host: Host, call: str, uid: int) -> Any:
