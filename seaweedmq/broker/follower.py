@@ -132,7 +132,7 @@ class FollowerService:
             if found is None or not found[1].is_open or self._broker_id not in found[1].replicas:
                 self._drop(key)
 
-    async def close(self, within_s: float = CLOSE_WRITE_OUT_S) -> tuple[str, ...]:
+    async def close(self, within_s: float = CLOSE_WRITE_OUT_S) -> None:
         """Take nothing more, and drop everything, because this broker is somebody else from now on, or nobody.
 
         What primaries may not have fsynced is written out before, as far as the storage takes it in time: with the
@@ -140,9 +140,6 @@ class FollowerService:
         be damaged by it: it is a file of this broker's own, and what is in it is what the primary sent; where others
         have recorded an end meanwhile, what lies beyond is ignored. A leader that asks for the same at the same time is
         answered all the while.
-
-        Returns:
-            The segments of which it dropped what is in no file, as far as it knows.
         """
         self._closed = True
         limit = asyncio.Semaphore(WRITE_OUTS_AT_ONCE)
@@ -159,14 +156,21 @@ class FollowerService:
             for task in (forgetting, *saving):
                 task.cancel()
             await asyncio.wait({forgetting, *saving})
-        unsaved = tuple(
+        unsaved = [
             replica.name
             for key, replica in self._replicas.items()
             if replica.unflushed() and not self._write_outs[key].is_done
-        )
+        ]
+        if unsaved:
+            log.error(
+                "broker %s drops its replicas of %s, which could not be written out in %.0f s: what they hold is lost "
+                "if their primaries are lost, too",
+                self._broker_id,
+                ", ".join(unsaved),
+                within_s,
+            )
         for key in list(self._replicas):
             self._drop(key)
-        return unsaved
 
     def _drop(self, key: Key) -> None:
         self._write_outs.pop(key).drop()

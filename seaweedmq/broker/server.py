@@ -66,7 +66,8 @@ T = TypeVar("T")
 
 DRAIN_TIMEOUT_S = 20.0
 REPLICAS_TIMEOUT_S = 30.0
-"""With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
+"""Longer than anything else: what a follower holds may be in no file, and in no other memory once the machine of its
+primary is lost. With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
 TRANSIT_BYTES = 96 * MIB
@@ -153,8 +154,10 @@ class Broker(LeaderCalls, GroupCalls):
                     await self._drain_self()
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
-        # While the lease lives, so that nobody believes files in which something is missing.
-        await asyncio.gather(self._ownership.drain(DRAIN_TIMEOUT_S), self._save_replicas())
+        ending = [self._ownership.drain(DRAIN_TIMEOUT_S)]
+        if self._term:  # while its lease lives, so that nobody believes files in which something is missing
+            ending.append(self._term.followers.close(REPLICAS_TIMEOUT_S))
+        await asyncio.gather(*ending)
         self._stopping = True
         if self._term:
             await self._term.end()
@@ -164,20 +167,6 @@ class Broker(LeaderCalls, GroupCalls):
             await asyncio.wait(self._tasks)
         self.failed.cancel()
         await self._converter.close()
-
-    async def _save_replicas(self) -> None:
-        """What a follower holds may be in no file yet, and in no other memory once the machine of its primary is lost:
-        for the sake of it this broker stays longer than for anything else."""
-        if self._term is None:
-            return
-        unsaved = await self._term.followers.close(REPLICAS_TIMEOUT_S)
-        if unsaved:
-            log.error(
-                "leaving with replicas of %s that could not be written out in %.0f s: what they hold is lost if their "
-                "primaries are lost as well",
-                ", ".join(unsaved),
-                REPLICAS_TIMEOUT_S,
-            )
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
@@ -207,9 +196,7 @@ class Broker(LeaderCalls, GroupCalls):
             log.error("lost the lease as %s: dropping %d segments and rejoining", term.id, len(self._owned))
             gone = Unavailable(f"broker {term.id} lost its lease; the segment moves to another broker")
             await self._ownership.drop(gone)
-            unsaved = await term.followers.close()
-            if unsaved:
-                log.error("replicas are dropped before they are written out: %s", ", ".join(unsaved))
+            await term.followers.close()
             self._ending_term = True
             await term.end()
             self._ending_term = False

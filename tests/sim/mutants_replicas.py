@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from seaweedmq.broker import follower
-from seaweedmq.broker.follower import FollowerService
+from seaweedmq.broker.follower import CLOSE_WRITE_OUT_S, FollowerService
 from seaweedmq.broker.groups import Groups
 from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.broker.lookup import Lookup
@@ -51,10 +51,12 @@ def two_names_for_a_replica(patch: pytest.MonkeyPatch) -> None:
 def drop_replicas_when_stopped(patch: pytest.MonkeyPatch) -> None:
     """SIGTERM forgets what a follower holds."""
 
-    async def nothing(broker: Any) -> None:
-        """Leave at once."""
+    async def close(service: Any, within_s: float = CLOSE_WRITE_OUT_S) -> None:
+        if within_s <= CLOSE_WRITE_OUT_S:  # after a lost lease
+            await closed(service, within_s)
 
-    patch.setattr(Broker, "_save_replicas", nothing)
+    closed = FollowerService.close
+    patch.setattr(FollowerService, "close", close)
 
 
 def trust_one_page_cache(patch: pytest.MonkeyPatch) -> None:
