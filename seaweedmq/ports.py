@@ -266,7 +266,7 @@ class LeaderApi(Protocol):
 
     async def delete_topic(self, name: TopicName) -> None: ...
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         """Give an empty topic the schema of its first table; the same schema again is no error."""
 
     async def cluster_status(self) -> ClusterStatus: ...
@@ -327,14 +327,15 @@ class BrokerApi(LeaderApi, Protocol):
 
     async def list_topics(self) -> tuple[Topic, ...]: ...
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription: ...
+    # ``topic_uid``: of the topic that the caller means, NotFound if another one has its name now; 0: whichever has it
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription: ...
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """Of every open segment, wherever its primary is."""
 
     # between brokers
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
         """Of the open segments whose primary this broker is."""
 
     async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:

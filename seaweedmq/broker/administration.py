@@ -16,7 +16,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import SegmentStats, TopicDescription
-from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import Compare, Delete, Put, SegmentStore
 
 log = logging.getLogger(__name__)
@@ -121,10 +121,12 @@ class Administration:
         self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
         """See ``ports.BrokerApi``."""
         schema = _normal(schema)
         topic = self._metadata.topic(name)
+        if topic_uid not in (0, topic.uid):
+            raise created_again(name)  # nobody but the leader creates topics
         if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
             silent = {s.id for s in self._metadata.description(name).segments if s.is_open} - {s.segment for s in stats}

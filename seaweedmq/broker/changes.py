@@ -117,6 +117,9 @@ class Changes:
 
     async def _carry_out(self, step: Step) -> Decision:
         topic = self._metadata.topic(step.topic)
+        gone = [parent for parent in step.parents if not self._metadata.is_open(parent)]
+        if gone:
+            raise Unavailable(f"{gone[0]} was changed, or deleted with its topic, at this moment: look again")
         self._placement.check_somebody_is_free()
         try:
             async with asyncio.timeout(step.timeout_s):

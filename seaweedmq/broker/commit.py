@@ -87,7 +87,12 @@ class Committer:
             self._timer = self._loop.call_later(LEASE_CHECK_S, self.advance)
 
     def lose(self, follower: str, error: SeaweedMQError) -> None:
-        """A follower is gone. While the lease lives the leader hears of it and publishers go on elsewhere soon."""
+        """A follower is gone. While the lease lives the leader hears of it and publishers go on elsewhere soon.
+
+        What it held is fsynced at once: it may be in the page cache of this machine only.
+        """
+        self._log.thin = True
+        self._ask_sync()
         if isinstance(error, Fenced):
             self._stuck = self._sealed_by_others(f"follower {follower} was fenced")
         else:

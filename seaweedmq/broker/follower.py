@@ -4,17 +4,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
-from seaweedmq.broker.log_file import create_log_file
+from seaweedmq.broker.write_out import WriteOut
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.replica import Replica
 from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.errors import Fenced as FencedError
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.replication import (
     FenceReply,
@@ -29,7 +31,7 @@ from seaweedmq.model.replication import (
     Suspicion,
 )
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,9 @@ VIEW_LAG_S = 2.0
 CLOSE_WRITE_OUT_S = 2.0
 """How long what is about to be dropped may take to be written out."""
 WRITE_OUTS_AT_ONCE = 16
+
+Key: TypeAlias = tuple[int, int]
+"""Topic uid and segment id: a topic of the same name, deleted before, has segments of the same ids."""
 
 
 class FollowerService:
@@ -61,8 +66,9 @@ class FollowerService:
         self._producers = producers
         self._broker_id = broker_id
         self._suspect = suspect
-        self._replicas: dict[tuple[TopicName, int], Replica] = {}
-        self._written: dict[tuple[TopicName, int], SealedLog] = {}
+        self._replicas: dict[Key, Replica] = {}
+        self._write_outs: dict[Key, WriteOut] = {}
+        """Of each replica, by the same keys."""
         self._closed = False
 
     async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
@@ -70,9 +76,9 @@ class FollowerService:
         opening = await anext(requests, None)
         if not isinstance(opening, ReplicateOpen):
             raise InvalidArgument("a replicate stream begins with ReplicateOpen: send that first")
-        segment = await self._assigned(opening)
-        ref = SegmentRef(topic=opening.topic, segment=opening.segment, epoch=opening.epoch)
-        replica = self._begin(segment, ref)
+        topic, segment = await self._assigned(opening)
+        ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
+        replica = self._begin(topic, segment, ref)
         try:
             yield ReplicateHeld(end_offset=replica.end)
             async for request in requests:
@@ -87,106 +93,124 @@ class FollowerService:
     async def progress(self, progress: Progress) -> None:
         """Forget what the primary has flushed; see ``ports.BrokerApi``."""
         ref = progress.ref
-        replica = self._replicas.get((ref.topic, ref.segment))
+        replica = self._replicas.get(_key(ref))
         if replica is None:
-            raise NotFound(f"{ref.topic}#{ref.segment}: this broker holds no replica of it")
+            raise NotFound(f"{ref}: this broker holds no replica of it")
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
         """Take nothing of an epoch below ``ref.epoch`` any more; see ``ports.BrokerApi``."""
-        key = (ref.topic, ref.segment)
-        replica = self._replicas.get(key)
+        replica = self._replicas.get(_key(ref))
         if replica is None:
             # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
             # back as somebody else at the same address, may have dropped what was acknowledged.
-            known = self._view.segments.get(ref.topic, {}).get(ref.segment)
-            if self._closed or known is None or self._broker_id not in known.replicas[1:]:
-                raise NotFound(f"{ref.topic}#{ref.segment}: broker {self._broker_id} is none of its followers")
-            replica = self._new_replica(ref, known.start_offset, epoch=ref.epoch - 1)
-            replica.fence(ref.epoch)
-            self._replicas[key] = replica
+            found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+            if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
+                raise NotFound(f"{ref}: broker {self._broker_id} is none of its followers")
+            self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
             return FenceReply(end_offset=None)
         return FenceReply(end_offset=replica.fence(ref.epoch))
 
     async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
-        """Write what the fenced replica holds to a log file of this broker and fsync it. Again is no error."""
-        key = (ref.topic, ref.segment)
-        replica, topic = self._replicas.get(key), self._view.topics.get(ref.topic)
-        segment = self._view.segments.get(ref.topic, {}).get(ref.segment)
-        if replica is None or topic is None or segment is None:
-            raise NotFound(f"{ref.topic}#{ref.segment}: this broker holds no replica of it")
+        """Write what the fenced replica holds to a log file of this broker and fsync it. Again is no error, and neither
+        is asking while it is being written."""
+        replica, writing = self._replicas.get(_key(ref)), self._write_outs.get(_key(ref))
+        if replica is None or writing is None:
+            raise NotFound(f"{ref}: this broker holds no replica of it")
         if not replica.fenced or replica.epoch != ref.epoch:
             raise FencedError(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
         if end_offset != replica.end:
             raise InvalidArgument(
                 f"{replica.name}: asked for offsets up to {end_offset}, the replica ends at {replica.end}"
             )
-        if key not in self._written:
-            await self._write(topic, segment, replica)
-            now = asyncio.get_running_loop().time()
-            self._written[key] = SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
-        return self._written[key]
+        await writing.run()
+        now = asyncio.get_running_loop().time()
+        return SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
 
     def forget_sealed(self) -> None:
         """Drop replicas of segments that the metadata no longer has open, or not with this broker."""
-        for key, replica in list(self._replicas.items()):
-            segment = self._view.segments.get(key[0], {}).get(key[1])
-            if segment is None or not segment.is_open or self._broker_id not in segment.replicas:
-                self._budget.give(replica.release_all())
-                self._written.pop(key, None)
-                del self._replicas[key]
+        for key, writing in list(self._write_outs.items()):
+            found = self._view.find(writing.topic.name, writing.topic.uid, writing.segment.id)
+            if found is None or not found[1].is_open or self._broker_id not in found[1].replicas:
+                self._drop(key)
 
-    async def close(self) -> None:
-        """Drop everything, because this broker is somebody else from now on.
+    async def close(self, within_s: float = CLOSE_WRITE_OUT_S) -> None:
+        """Take nothing more, and drop everything, because this broker is somebody else from now on, or nobody.
 
         What primaries may not have fsynced is written out before, as far as the storage takes it in time: with the
         leases of all replicas gone the files are all there is, and the primary's machine may be gone, too. Nothing can
         be damaged by it: it is a file of this broker's own, and what is in it is what the primary sent; where others
-        have recorded an end meanwhile, what lies beyond is ignored.
+        have recorded an end meanwhile, what lies beyond is ignored. A leader that asks for the same at the same time is
+        answered all the while.
         """
         self._closed = True
-        replicas, self._replicas = self._replicas, {}
         limit = asyncio.Semaphore(WRITE_OUTS_AT_ONCE)
-        writing = {
-            asyncio.create_task(self._save(replica, *found, limit), name=f"write out {replica.name}")
-            for key, replica in replicas.items()
-            if key not in self._written and (found := self._open_segment(*key)) is not None
-        }
-        if writing:
-            _, late = await asyncio.wait(writing, timeout=CLOSE_WRITE_OUT_S)
-            for task in late:
-                # Not waited for: a storage that hangs must not keep the broker out of the cluster.
-                task.cancel()
-            if late:
-                log.warning("%d replicas are dropped before they are written out", len(late))
-        for replica in replicas.values():
-            self._budget.give(replica.release_all())
-
-    def _open_segment(self, name: TopicName, number: int) -> tuple[Topic, Segment] | None:
-        topic, segment = self._view.topics.get(name), self._view.segments.get(name, {}).get(number)
-        return (topic, segment) if topic is not None and segment is not None and segment.is_open else None
-
-    async def _save(self, replica: Replica, topic: Topic, segment: Segment, limit: asyncio.Semaphore) -> None:
+        forgetting = asyncio.create_task(self._forget_on_change(), name="forget what is sealed")
+        saving = [
+            asyncio.create_task(self._save(replica, self._write_outs[key], limit), name=f"save {replica.name}")
+            for key, replica in self._replicas.items()
+        ]
         try:
-            async with limit:
-                await self._write(topic, segment, replica)
-        except SeaweedMQError as error:
-            log.warning("%s: dropped before it is written out: %s", replica.name, error)
+            if saving:
+                # No longer: a storage that hangs must not keep the broker in, or out of, the cluster.
+                await asyncio.wait(saving, timeout=within_s)
+        finally:
+            for task in (forgetting, *saving):
+                task.cancel()
+            await asyncio.wait({forgetting, *saving})
+        unsaved = [
+            replica.name
+            for key, replica in self._replicas.items()
+            if replica.unflushed() and not self._write_outs[key].is_done
+        ]
+        if unsaved:
+            log.error(
+                "broker %s drops its replicas of %s, which could not be written out in %.0f s: what they hold is lost "
+                "if their primaries are lost, too",
+                self._broker_id,
+                ", ".join(unsaved),
+                within_s,
+            )
+        for key in list(self._replicas):
+            self._drop(key)
 
-    async def _assigned(self, opening: ReplicateOpen) -> Segment:
+    def _drop(self, key: Key) -> None:
+        self._write_outs.pop(key).drop()
+        self._budget.give(self._replicas.pop(key).release_all())
+
+    async def _forget_on_change(self) -> None:
+        while True:
+            seen = self._view.changes
+            self.forget_sealed()
+            await self._view.wait_change(seen)
+
+    async def _save(self, replica: Replica, writing: WriteOut, limit: asyncio.Semaphore) -> None:
+        """Until it is written out, or dropped."""
+
+        def complain(state: RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome is not None:
+                log.warning("%s: not written out yet, trying on: %s", replica.name, state.outcome.exception())
+
+        trying = AsyncRetrying(
+            retry=retry_if_exception_type(StorageFailed),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            before_sleep=complain,
+            reraise=True,
+        )
+        async with limit:
+            with suppress(NotFound):  # sealed meanwhile
+                await trying(writing.run)
+
+    async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
         """The segment, if the metadata has the caller as its primary and this broker as a follower."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(VIEW_LAG_S):
-                while True:
-                    seen = self._view.changes
-                    segment = self._view.segments.get(opening.topic, {}).get(opening.segment)
-                    if segment is not None:
-                        break
-                    await self._view.wait_change(seen)
-        segment = self._view.segments.get(opening.topic, {}).get(opening.segment)
         name = f"{opening.topic}#{opening.segment}"
-        if segment is None:
-            raise NotFound(f"{name}: there is no such segment")
+        try:
+            async with asyncio.timeout(VIEW_LAG_S):
+                while (found := self._view.find(opening.topic, opening.topic_uid, opening.segment)) is None:
+                    await self._view.wait_change(self._view.changes)
+        except TimeoutError:
+            raise NotFound(f"{name}: there is no such segment, or its topic was deleted") from None
+        topic, segment = found
         if not segment.is_open or segment.epoch != opening.epoch:
             raise FencedError(f"{name}: epoch {opening.epoch} is over, the segment is {segment.state}: stop")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
@@ -194,27 +218,27 @@ class FollowerService:
                 f"{name}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
                 f"{', '.join(segment.replicas)}: a broker speaks for itself, to its followers"
             )
-        return segment
+        return topic, segment
 
-    def _begin(self, segment: Segment, ref: SegmentRef) -> Replica:
-        key = (ref.topic, ref.segment)
-        known = self._replicas.get(key)
+    def _begin(self, topic: Topic, segment: Segment, ref: SegmentRef) -> Replica:
+        known = self._replicas.get(_key(ref))
         if known is not None:
             known.check_epoch(ref.epoch)
             raise InvalidArgument(f"{known.name}: the primary has a replicate stream already, and never resumes one")
         if self._closed:
             raise NotFound(f"{segment}: broker {self._broker_id} has left the cluster")
-        replica = self._replicas[key] = self._new_replica(ref, segment.start_offset, epoch=ref.epoch)
-        return replica
+        return self._new_replica(topic, segment, epoch=ref.epoch)
 
-    def _new_replica(self, ref: SegmentRef, start: int, *, epoch: int) -> Replica:
-        return Replica(
-            name=f"{ref.topic}#{ref.segment}",
-            start_offset=start,
+    def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
+        replica = self._replicas[topic.uid, segment.id] = Replica(
+            name=str(segment),
+            start_offset=segment.start_offset,
             epoch=epoch,
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
+        self._write_outs[topic.uid, segment.id] = WriteOut(self._store, topic, segment, replica, self._broker_id)
+        return replica
 
     async def _hold(self, replica: Replica, ref: SegmentRef, request: ReplicateFrames) -> None:
         now = asyncio.get_running_loop().time()
@@ -236,30 +260,14 @@ class FollowerService:
 
     def _after_stream(self, replica: Replica, ref: SegmentRef, primary: str) -> None:
         """The stream is gone, and with it perhaps the primary: have the leader look."""
-        segment = self._view.segments.get(ref.topic, {}).get(ref.segment)
-        if self._closed or replica.fenced or segment is None or not segment.is_open:
+        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+        if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
         asyncio.get_running_loop().create_task(
             self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason)), name=f"suspect {primary}"
         )
 
-    async def _write(self, topic: Topic, segment: Segment, replica: Replica) -> None:
-        entries = replica.unflushed()
-        if not entries:
-            return
-        base = entries[0].base_offset
-        try:
-            writer = await create_log_file(
-                self._store, topic, segment, base, self._broker_id, replica.producers_below(base)
-            )
-        except AlreadyExists:  # an earlier attempt failed in the middle: its file is of no use
-            writer = await create_log_file(
-                self._store, topic, segment, base, f"{self._broker_id}.{replica.epoch}", replica.producers_below(base)
-            )
-        try:
-            await writer.append([part for e in entries for part in (e.header, e.payload)])
-            await writer.sync()
-        finally:
-            await writer.close()
-        log.info("%s: wrote offsets [%d, %d) out to %s", replica.name, base, replica.end, writer.path)
+
+def _key(ref: SegmentRef) -> Key:
+    return ref.topic_uid, ref.segment

@@ -45,7 +45,7 @@ class Groups:
         election: Election,
         meta: MetaStore,
         dial: Callable[[str], BrokerApi],
-        catch_up: Callable[[TopicName], Awaitable[None]],
+        catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
         wall_us: Callable[[], int],
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
@@ -95,11 +95,14 @@ class Groups:
         """Serve a member's stream whose first message was taken already.
 
         Raises:
-            NotFound: no such topic.
+            NotFound: no such topic, or not the one that the member means.
             Fenced: another subscriber took the member's id, or the group was deleted.
             StaleMetadata, Unavailable: come back.
         """
+        await self._catch_up(opening.topic, opening.topic_uid)
         coordinator = await self._coordinator(GroupName(opening.topic, opening.group), opening.start)
+        if opening.topic_uid not in (0, coordinator.group.topic_uid):
+            raise StaleMetadata(f"{coordinator.name} of an earlier topic of this name is just ending: open it again")
         seat = await coordinator.open(opening)
         reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
         try:
@@ -183,7 +186,7 @@ class Groups:
             return coordinator
 
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
-        await self._catch_up(name.topic)
+        await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
         store = GroupStore(self._meta, self._election, name)
         stored = await store.load()

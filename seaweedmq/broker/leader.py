@@ -125,9 +125,10 @@ class Leader:
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
         ref = suspicion.ref
-        segment = self._view.segments.get(ref.topic, {}).get(ref.segment)
-        if segment is None or not segment.is_open or segment.epoch != ref.epoch:
-            raise Fenced(f"{ref.topic}#{ref.segment}: epoch {ref.epoch} is over already")
+        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+        if found is None or not found[1].is_open or found[1].epoch != ref.epoch:
+            raise Fenced(f"{ref}: epoch {ref.epoch} is over already")
+        _, segment = found
         if suspicion.suspect and suspicion.suspect not in segment.replicas:
             raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
         if self.changes.concerns(segment):

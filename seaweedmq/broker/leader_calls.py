@@ -35,11 +35,11 @@ class LeaderCalls:
             lambda leader: leader.administration.delete_topic(name), lambda api: api.delete_topic(name)
         )
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         """See ``ports.LeaderApi``."""
         return await self._forward.by_leader(
-            lambda leader: leader.administration.adopt_schema(name, schema),
-            lambda api: api.adopt_schema(name, schema),
+            lambda leader: leader.administration.adopt_schema(name, schema, topic_uid),
+            lambda api: api.adopt_schema(name, schema, topic_uid),
         )
 
     async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:

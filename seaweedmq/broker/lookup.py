@@ -11,7 +11,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, StaleMetadata
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic, TopicName, created_again
 
 METADATA_LAG_S = 2.0
 """A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
@@ -34,8 +34,8 @@ class Lookup:
         self._owned = owned
         self._schemas: dict[bytes, pa.Schema] = {}
 
-    async def segment(self, name: TopicName, number: int) -> Found:
-        """The segment, if this broker can serve it.
+    async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:
+        """The segment, if this broker can serve it. ``uid`` is that of the topic; 0: whichever has the name.
 
         Raises:
             NotFound: no such topic or segment.
@@ -45,23 +45,25 @@ class Lookup:
             async with asyncio.timeout(METADATA_LAG_S):
                 while True:
                     seen = self.view.changes
-                    found = self.try_segment(name, number)
+                    found = self.try_segment(name, number, uid)
                     if found:
                         return found
                     await self.view.wait_change(seen)
         except TimeoutError:
-            raise self._missing(name, number) from None
+            raise self._missing(name, number, uid) from None
 
-    def try_segment(self, name: TopicName, number: int) -> Found | None:
+    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
         """As :meth:`segment`, without waiting."""
         topic = self.view.topics.get(name)
         segment = self.view.segments.get(name, {}).get(number)
-        if topic is None or segment is None:
+        if topic is None or segment is None or uid not in (0, topic.uid):
             return None
         if not segment.is_open:
             return Found(topic, segment, None)
         owned = self._owned.get((name, number))
-        return Found(topic, segment, owned) if owned and not owned.closed else None
+        # One that is being closed may be of an earlier topic of this name.
+        serves = owned is not None and not owned.closed and owned.topic.uid == topic.uid
+        return Found(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:
         """The topic's Arrow schema, decoded once."""
@@ -72,9 +74,12 @@ class Lookup:
             schema = self._schemas[topic.schema] = schema_from_bytes(topic.schema)
         return schema
 
-    def _missing(self, name: TopicName, number: int) -> NotFound | StaleMetadata:
-        if name not in self.view.topics:
+    def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata:
+        topic = self.view.topics.get(name)
+        if topic is None:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
+        if uid not in (0, topic.uid):
+            return created_again(name)
         segment = self.view.segments.get(name, {}).get(number)
         if segment is None:
             return NotFound(f"topic {name} has no segment {number}: refresh the metadata")

@@ -69,7 +69,7 @@ class Maintenance:
             return  # the lease is in doubt: what is not committed may never be part of the segment
         logs = list(segment.files.sealed)
         # What a log holds beyond, if its fsync failed, may still become nobody's.
-        if logs and await self._convert(segment.topic.name, logs, segment.log.flushed):
+        if logs and await self._convert(segment.topic, logs, segment.log.flushed):
             del segment.files.sealed[: len(logs)]
             self._files_due.pop(segment.topic.name, None)
 
@@ -98,28 +98,35 @@ class Maintenance:
     async def _convert_sealed(self, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> None:
         logs = [f for f in files if f.kind is FileKind.LOG]
         if any(is_unconverted(log, files, segment.end_offset) for log in logs):
-            if not await self._convert(topic.name, logs, segment.end_offset):
+            if not await self._convert(topic, logs, segment.end_offset):
                 return
             self._files_due.pop(topic.name, None)
         self._converted.add((topic.uid, segment.id))
 
-    async def _convert(self, name: TopicName, logs: Sequence[SegmentFile], end_offset: int | None) -> bool:
-        topic = self._view.topics.get(name)
-        if topic is None:
+    async def _convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> bool:
+        now = self._as_it_is_now(topic)
+        if now is None:
             return False
         try:
-            tables = await self._converter.convert(topic, logs, end_offset)
+            tables = await self._converter.convert(now, logs, end_offset)
         except Corrupt as error:
             log.error("not converted, the log files stay as they are: %s", error)
             return False
         except SeaweedMQError as error:
             log.warning("not converted now, tried again in %.0f s: %s", self._config.maintenance_interval_s, error)
             return False
-        log.info("%s: %d log files became %s", name, len(logs), ", ".join(t.path for t in tables) or "nothing")
+        log.info("%s: %d log files became %s", topic.name, len(logs), ", ".join(t.path for t in tables) or "nothing")
         return True
+
+    def _as_it_is_now(self, topic: Topic) -> Topic | None:
+        """None if it was deleted, even if there is another one of its name."""
+        now = self._view.topics.get(topic.name)
+        return now if now is not None and now.uid == topic.uid else None
 
     async def _expire(self, topic: Topic, segments: Sequence[Segment]) -> None:
         files = await self._files_of(topic.name)
+        if self._as_it_is_now(topic) is None:
+            return  # these may be the files of another one
         listed = [(s.end_offset, files[s.id]) for s in segments]
         policy = RetentionPolicy(
             log_grace_us=int(self._config.log_grace_s * US_PER_S),

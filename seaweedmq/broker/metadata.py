@@ -64,9 +64,9 @@ class Metadata:
         ]
 
     def is_open(self, segment: Segment) -> bool:
-        """Whether it still is."""
+        """Whether it still is. One of the same id that is another may be of a later topic of the same name."""
         known = self.view.segments.get(segment.topic, {}).get(segment.id)
-        return segment.topic in self.view.topics and known is not None and known.is_open
+        return segment.topic in self.view.topics and known == segment and segment.is_open
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """See ``Election.transact``."""

@@ -45,7 +45,7 @@ class PublishService:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
             raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
-        found = await self._lookup.segment(opening.topic, opening.segment)
+        found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         if opening.epoch != found.segment.epoch:
             raise StaleMetadata(
                 f"segment {found.segment} has epoch {found.segment.epoch}, not {opening.epoch}: refresh the metadata"
@@ -71,8 +71,8 @@ class PublishService:
         if not segment.closed_hard:
             stream.result()  # the client ended the stream, or sent what was refused
             return
-        sealed = self._lookup.try_segment(opening.topic, opening.segment)
-        if sealed is None or sealed.segment.is_open or sealed.topic.uid != segment.topic.uid:
+        sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
+        if sealed is None or sealed.segment.is_open:
             assert segment.closed is not None
             raise fresh(segment.closed)
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)

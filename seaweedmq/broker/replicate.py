@@ -98,7 +98,12 @@ class FollowerLink:
         while True:
             flushed = min(self._log.flushed, self._log.committed)
             if flushed > told:
-                ref = SegmentRef(topic=self._opening.topic, segment=self._opening.segment, epoch=self._opening.epoch)
+                ref = SegmentRef(
+                    topic=self._opening.topic,
+                    topic_uid=self._opening.topic_uid,
+                    segment=self._opening.segment,
+                    epoch=self._opening.epoch,
+                )
                 await self._dial(self.follower).progress(
                     Progress(ref=ref, committed=self._log.committed, flushed=flushed)
                 )

@@ -62,11 +62,11 @@ class Sealer:
             return segment.epoch, SealedLog(end_offset=recovered.end_offset, sequences=sequences)
         if whom.primary is not None:
             timeout_s = SUSPECT_SEAL_TIMEOUT_S if whom.primary in suspects else SEAL_TIMEOUT_S
-            sealed = await self._by_primary(segment, whom.primary, timeout_s)
+            sealed = await self._by_primary(topic, segment, whom.primary, timeout_s)
             if sealed is not None:
                 return segment.epoch, sealed
         if whom.followers:
-            sealed = await self._by_followers(segment, whom.followers)
+            sealed = await self._by_followers(topic, segment, whom.followers)
             if sealed is not None:
                 return segment.epoch + 1, sealed
         return None
@@ -75,8 +75,8 @@ class Sealer:
         files = await self._store.list_files(topic.name, segment.id)
         await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
 
-    async def _by_primary(self, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
-        ref = SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch)
+    async def _by_primary(self, topic: Topic, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
+        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._dial(primary).seal(ref)
@@ -84,8 +84,8 @@ class Sealer:
             log.info("%s: its primary %s does not seal it: %s", segment, primary, error or "no answer in time")
             return None
 
-    async def _by_followers(self, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
-        ref = SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch + 1)
+    async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
+        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch + 1)
         answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
         ends = {follower: end for follower, (fenced, end) in zip(followers, answers, strict=True) if fenced}
         for follower, end in longest_first(ends):
@@ -104,6 +104,6 @@ class Sealer:
             async with asyncio.timeout(FENCE_TIMEOUT_S):
                 return True, (await self._dial(follower).fence(ref)).end_offset
         except (SeaweedMQError, TimeoutError) as error:
-            text = "%s#%d: follower %s is not fenced: %s"
-            log.log(self._severity(follower), text, ref.topic, ref.segment, follower, error or "no answer")
+            text = "%s: follower %s is not fenced: %s"
+            log.log(self._severity(follower), text, ref, follower, error or "no answer")
             return False, None

@@ -24,7 +24,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Durability, Topic
+from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, SegmentStore
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ WRITE_BYTES = 8 * 1024 * 1024
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 """Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
 leave the page cache early are there again for the next writes."""
+COPIES = 2
+"""Replicas without which a record that is not fsynced would be lost with one machine."""
 TELL_AGAIN_S = 2.0
 """How long a leader that was told of a broken segment has before it, or its successor, is told again."""
 
@@ -70,6 +72,7 @@ class OpenSegment:
             durability=topic.durability,
             producers=ProducerTable(ProducerLimits.of(context.config), context.producers),
             followers=len(segment.replicas) > 1,
+            thin=len(segment.replicas) < min(topic.replicas, COPIES),
         )
         self.committed_changed = Signal()
         self.appended = Signal()
@@ -125,7 +128,11 @@ class OpenSegment:
     def start(self) -> None:
         """Open a replicate stream to every follower."""
         opening = ReplicateOpen(
-            topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch, primary=self.segment.primary
+            topic=self.topic.name,
+            topic_uid=self.topic.uid,
+            segment=self.segment.id,
+            epoch=self.segment.epoch,
+            primary=self.segment.primary,
         )
         for follower in self.segment.replicas[1:]:
             link = FollowerLink(
@@ -161,7 +168,9 @@ class OpenSegment:
 
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Until this is cancelled by ``close``: a leader that has heard may die before it has done it."""
-        ref = SegmentRef(topic=self.topic.name, segment=self.segment.id, epoch=self.segment.epoch)
+        ref = SegmentRef(
+            topic=self.topic.name, topic_uid=self.topic.uid, segment=self.segment.id, epoch=self.segment.epoch
+        )
         while True:
             await self._context.suspect(Suspicion(ref=ref, suspect=suspect, reason=reason))
             await asyncio.sleep(TELL_AGAIN_S)
@@ -215,7 +224,7 @@ class OpenSegment:
         """Take over changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
-        self._context.group_sync.request(self, urgent=topic.durability is Durability.STORED)
+        self._context.group_sync.request(self, urgent=self.log.waits_for_fsync)
         self.commit.advance()
 
     def check_open(self) -> None:
@@ -255,7 +264,7 @@ class OpenSegment:
         self._drained.fire()
         crowded = self.files.unsynced_bytes >= UNSYNCED_BYTES_MAX
         # A file that was retired while it was written to waits for this to be fsynced and closed.
-        urgent = retired or crowded or self.log.durability is Durability.STORED
+        urgent = retired or crowded or self.log.waits_for_fsync
         self._context.group_sync.request(self, urgent=urgent)
         self.commit.advance()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.core.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import StorageFailed
+from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
@@ -168,20 +168,25 @@ class SegmentFiles:
                 raise StorageFailed(str(self.failure))
 
     async def _create_file(self, base: int) -> OpenFile:
-        # After a failure another file may begin at the same offset, and needs a name of its own.
-        repeats = self._begun.get(base, 0)
-        writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
-        self._begun = {b: count for b, count in self._begun.items() if b >= self._log.flushed}
-        self._begun[base] = repeats + 1  # before the attempt: it may fail half done
-        writer = await create_log_file(
-            self._store,
-            self._topic,
-            self._segment,
-            base,
-            writer_id,
-            self._log.producers_below(base),
-            flushed=self._log.flushed,
-        )
+        while True:
+            # After a failure another file may begin at the same offset, and needs a name of its own.
+            repeats = self._begun.get(base, 0)
+            writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
+            self._begun = {b: count for b, count in self._begun.items() if b >= self._log.flushed}
+            self._begun[base] = repeats + 1  # before the attempt: it may fail half done
+            try:
+                writer = await create_log_file(
+                    self._store,
+                    self._topic,
+                    self._segment,
+                    base,
+                    writer_id,
+                    self._log.producers_below(base),
+                    flushed=self._log.flushed,
+                )
+                break
+            except AlreadyExists:
+                continue  # this broker served an earlier topic of the name, and wrote this when its files were gone
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
         self._files.append(file)
         return file

@@ -60,13 +60,16 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.topic import Topic, TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DRAIN_TIMEOUT_S = 20.0
+REPLICAS_TIMEOUT_S = 30.0
+"""Longer than anything else: what a follower holds may be in no file, and in no other memory once the machine of its
+primary is lost. With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
 TRANSIT_BYTES = 96 * MIB
@@ -166,7 +169,10 @@ class Broker(LeaderCalls, GroupCalls):
                     await self._drain_self(self._term)
             except (SeaweedMQError, TimeoutError) as error:
                 log.warning("leaving with segments that others have to recover: %s", error or "no time left")
-        await self._ownership.drain(DRAIN_TIMEOUT_S)
+        ending = [self._ownership.drain(DRAIN_TIMEOUT_S)]
+        if self._term:  # while its lease lives, so that nobody believes files in which something is missing
+            ending.append(self._term.followers.close(REPLICAS_TIMEOUT_S))
+        await asyncio.gather(*ending)
         self._stopping = True
         await self._membership.leave()
         for task in self._tasks:
@@ -254,8 +260,8 @@ class Broker(LeaderCalls, GroupCalls):
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """See ``ports.BrokerApi``."""
         owned = self._owned.get((ref.topic, ref.segment))
-        if owned is None:
-            raise NotFound(f"{ref.topic}#{ref.segment}: this broker is not its primary, or not yet")
+        if owned is None or owned.topic.uid != ref.topic_uid:
+            raise NotFound(f"{ref}: this broker is not its primary, or not yet")
         if owned.segment.epoch != ref.epoch:
             raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
@@ -326,19 +332,29 @@ class Broker(LeaderCalls, GroupCalls):
         """See ``ports.BrokerApi``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
         """See ``ports.BrokerApi``."""
-        await self._catch_up(name)
+        await self._catch_up(name, topic_uid)
         return self._leader().metadata.description(name)
 
-    async def _catch_up(self, name: TopicName) -> None:
+    async def _catch_up(self, name: TopicName, uid: int = 0) -> None:
         """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
 
         Raises:
+            NotFound: another topic has the name than the one with this uid, if it is not 0.
             Unavailable: etcd can not be reached, or the view does not follow in time.
         """
-        if name in self._view.topics:
-            return
+        if not self._knows(name, uid):
+            await self._follow_up(name)
+            if name in self._view.topics and not self._knows(name, uid):
+                raise created_again(name)
+
+    def _knows(self, name: TopicName, uid: int) -> bool:
+        topic = self._view.topics.get(name)
+        return topic is not None and uid in (0, topic.uid)
+
+    async def _follow_up(self, name: TopicName) -> None:
+        """Return once the view shows the topic as etcd has it now."""
         entry = await self._meta.get(keys.topic_key(name))
         if entry is None:
             return
@@ -348,7 +364,7 @@ class Broker(LeaderCalls, GroupCalls):
         except TimeoutError:
             raise Unavailable(f"broker {self.address} lags behind and does not know {name} yet: try another") from None
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
         topic = self._view.topics.get(name)
         if topic is None:
@@ -364,7 +380,7 @@ class Broker(LeaderCalls, GroupCalls):
                 records_per_s=owned.meter.records_per_s,
             )
             for (of, number), owned in sorted(self._owned.items())
-            if of == name and owned.is_sure
+            if of == name and owned.is_sure and topic_uid in (0, owned.topic.uid)
         )
 
     async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
@@ -386,9 +402,9 @@ class Broker(LeaderCalls, GroupCalls):
             raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
         parts = await asyncio.gather(
             *(
-                self.local_stats(name)
+                self.local_stats(name, description.topic.uid)
                 if primary == self.id
-                else self._dialer.dial(description.addresses[primary]).local_stats(name)
+                else self._dialer.dial(description.addresses[primary]).local_stats(name, description.topic.uid)
                 for primary in primaries
             )
         )

@@ -43,7 +43,7 @@ class SubscribeService:
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
             raise InvalidArgument("a subscribe stream begins with SubscribeOpen: send that first")
-        found = await self._lookup.segment(opening.topic, opening.segment)
+        found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=self._high_watermark(found))
         credit = _Credit(opening.credit_bytes, found.open.committed_changed if found.open else Signal())
@@ -61,8 +61,8 @@ class SubscribeService:
     ) -> AsyncGenerator[SubscribeReply, None]:
         position = start
         while True:
-            found = await self._lookup.segment(opening.topic, opening.segment)
             self._check_exists(opening.topic, uid)
+            found = await self._lookup.segment(opening.topic, opening.segment, uid)
             end = found.segment.end_offset
             if end is not None and position >= end:
                 yield SubscribeEnd(end_offset=end, successors=found.segment.successors)

@@ -75,8 +75,11 @@ class Watermarks:
             del self._asking[name, broker]
 
     async def _ask(self, name: TopicName, broker: str) -> dict[int, int]:
+        topic = self._view.topics.get(name)
+        uid = topic.uid if topic is not None else 0
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                return {s.segment: s.high_watermark for s in await self._dial(broker).local_stats(name)}
+                stats = await self._dial(broker).local_stats(name, uid)
+                return {s.segment: s.high_watermark for s in stats}
         except (SeaweedMQError, TimeoutError):
             return {}  # its segments are unknown, which the caller sees

@@ -11,7 +11,7 @@ from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused,
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment
 
 T = TypeVar("T")
@@ -166,13 +166,13 @@ class Cluster:
             raise Closed("the client is closed: connect again")
         return self._dialer.dial(address)
 
-    async def describe(self, name: TopicName, timeout_s: float | None = None) -> TopicDescription:
+    async def describe(self, name: TopicName, timeout_s: float | None = None, uid: int = 0) -> TopicDescription:
         """The topic as the cluster knows it now.
 
         Raises:
-            NotFound: no such topic.
+            NotFound: no such topic, or another one has the name than the one with this uid, if it is not 0.
         """
-        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name), timeout_s)
+        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name, uid), timeout_s)
         if description.addresses:
             self._live = tuple(description.addresses.values())
         return description
@@ -222,7 +222,8 @@ class TopicView:
         self._refreshing: asyncio.Task[TopicDescription] | None = None
 
     async def description(self, refresh: bool) -> TopicDescription:
-        """What is known of the topic, or with ``refresh`` what a broker says now. Raises NotFound."""
+        """What is known of the topic, or with ``refresh`` what a broker says now. Raises NotFound, also if the topic
+        was deleted and created again."""
         if not refresh and self._description is not None:
             return self._description
         if self._refreshing is None or self._refreshing.done():
@@ -231,15 +232,22 @@ class TopicView:
         return await asyncio.shield(self._refreshing)
 
     async def _refresh(self) -> TopicDescription:
-        description = await self._cluster.describe(self._name, self._cluster.config.rpc_timeout_s)
+        uid = self._description.topic.uid if self._description is not None else 0
+        description = await self._cluster.describe(self._name, self._cluster.config.rpc_timeout_s, uid)
         self.know(description)
         return self._description or description
 
     def know(self, description: TopicDescription) -> None:
         """Take in a description, unless it comes from a broker whose view lags: segments never go away, so one that has
-        fewer is older, and a publisher that believed it would begin to number a segment's records anew."""
+        fewer is older, and a publisher that believed it would begin to number a segment's records anew.
+
+        Raises:
+            NotFound: it is of another topic of the same name: who opened the earlier one has not asked for this.
+        """
         known, told = self._description, description.topic
-        if known is not None and known.topic.uid == told.uid and told.next_segment < known.topic.next_segment:
+        if known is not None and known.topic.uid != told.uid:
+            raise created_again(self._name)
+        if known is not None and told.next_segment < known.topic.next_segment:
             return
         self._description = description
         self._on_change(description)

@@ -132,7 +132,7 @@ class GroupSubscriber(Intake):
                 ends = await self._stop_offsets(description, set())
                 starts = {s.id: s.start_offset for s in (await self.description(False)).segments}
                 self._stops = {segment: end for segment, end in ends.items() if end > starts.get(segment, 0)}
-            member = Member(self._cluster, self._opening(), self._shares, self._contact)
+            member = Member(self._cluster, self._opening(description.topic.uid), self._shares, self._contact)
             await self._shares.join(member, self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()
@@ -147,7 +147,7 @@ class GroupSubscriber(Intake):
         if self._stops is not None:
             self._help(self._watch_stop(self._stops), "watch of the stop")
 
-    def _opening(self) -> GroupOpen:
+    def _opening(self, topic_uid: int) -> GroupOpen:
         return GroupOpen(
             group=self.group,
             topic=self._topic,
@@ -156,6 +156,7 @@ class GroupSubscriber(Intake):
             start=self._start,
             client=f"{socket.gethostname()} {os.getpid()}",
             held={},
+            topic_uid=topic_uid,
         )
 
     # --- what users call -------------------------------------------------------------------------------------------

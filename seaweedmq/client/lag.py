@@ -87,7 +87,13 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
     if segment is None:
         raise NotFound(f"segment {number} of {topic.topic.name} is gone: retention removed it")
     address = cluster.address_of(topic, segment)
-    opening = SubscribeOpen(topic=topic.topic.name, segment=number, start=start, credit_bytes=CREDIT_BYTES)
+    opening = SubscribeOpen(
+        topic=topic.topic.name,
+        segment=number,
+        start=start,
+        credit_bytes=CREDIT_BYTES,
+        topic_uid=topic.topic.uid,
+    )
     try:
         with cluster.reaching(address):
             async with (

@@ -71,6 +71,7 @@ class Lane:
         self._stall: asyncio.Timeout | None = None
         self._refresh = False
         self._progress = False
+        self._topic_uid = 0
         self.last_error: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -130,6 +131,7 @@ class Lane:
             await self._owner.on_segment_gone(self)
             return True
         self.segment = found
+        self._topic_uid = description.topic.uid
         self._progress = False
         try:
             sealed = self._sealed_without_asking()
@@ -219,6 +221,7 @@ class Lane:
             producer_id=self._producer_id,
             producer_epoch=0,
             first_sequence=self.window.first_sequence,
+            topic_uid=self._topic_uid,
         )
         while send is self._send:
             idle = not self.window.out

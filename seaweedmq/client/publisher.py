@@ -227,9 +227,9 @@ class Publisher:
         table = as_table(table)
         description = await self.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
-            data = schema_to_bytes(schema_to_adopt(table))
+            data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
             description = await self._cluster.call(
-                f"give {self._topic} a schema", lambda api: api.adopt_schema(self._topic, data)
+                f"give {self._topic} a schema", lambda api: api.adopt_schema(self._topic, data, uid)
             )
             self._view.know(description)
         batches, flags = fit(table, self._schema, key, timestamp)

@@ -77,6 +77,7 @@ class SegmentReader:
         self._refresh = False
         self._reached_at = 0.0
         self._got_frames = False
+        self._topic_uid = 0
         self._skip_below = 0
         self.queued = False
         """In the subscriber's round."""
@@ -126,6 +127,7 @@ class SegmentReader:
         if found is None:
             raise OutOfRange(f"{self.segment} is gone: retention removed it; start from a later offset")
         self.segment = found
+        self._topic_uid = description.topic.uid
         self._got_frames = False
         try:
             address = self._cluster.address_of(description, found)
@@ -254,7 +256,13 @@ class SegmentReader:
         start = self._start if self._next_offset is None else Start(StartKind.OFFSET, self._next_offset)
         self._credit_bytes = 0
         self._credit_bytes = max(self._cluster.config.credit_bytes_min, self._free_bytes())
-        yield SubscribeOpen(topic=self._topic, segment=self.segment.id, start=start, credit_bytes=self._credit_bytes)
+        yield SubscribeOpen(
+            topic=self._topic,
+            segment=self.segment.id,
+            start=start,
+            credit_bytes=self._credit_bytes,
+            topic_uid=self._topic_uid,
+        )
         while True:
             await give_credit.wait()
             give_credit.clear()

@@ -90,7 +90,7 @@ class Shares:
         loop = asyncio.get_running_loop()
         while True:
             with self._unsettled.lock:
-                self._resting = not any(owned.is_live for owned in self.owned.values())
+                self._resting = self._is_over or not any(owned.is_live for owned in self.owned.values())
             wait_s = None if self._resting else max(0.0, self._commit_at - loop.time())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

@@ -99,6 +99,11 @@ class ClusterView:
         """Return once the first listing is in. No deadline."""
         await self.wait_revision(1)
 
+    def find(self, name: TopicName, uid: int, segment: int) -> tuple[Topic, Segment] | None:
+        """A segment and its topic; None if there is none, or it is one of another topic of this name."""
+        topic, found = self._topics.get(name), self._segments.get(name, {}).get(segment)
+        return (topic, found) if topic is not None and topic.uid == uid and found is not None else None
+
     def topic_revision(self, name: TopicName) -> int:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0

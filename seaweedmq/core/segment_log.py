@@ -50,9 +50,18 @@ class SegmentLog:
     """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
 
     def __init__(
-        self, *, start_offset: int, durability: Durability, producers: ProducerTable, followers: bool = False
+        self,
+        *,
+        start_offset: int,
+        durability: Durability,
+        producers: ProducerTable,
+        followers: bool = False,
+        thin: bool = False,
     ) -> None:
         self.durability = durability
+        self.thin = thin
+        """Its topic asks for replicas that are missing, or were lost: the page cache of one machine is no second copy,
+        so that nothing counts before it is fsynced."""
         self._followers = followers
         self.producers = producers
         self.producers.floor = start_offset
@@ -159,9 +168,14 @@ class SegmentLog:
         self.producers.floor = self.flushed
 
     @property
+    def waits_for_fsync(self) -> bool:
+        """Whether only what is fsynced may be committed."""
+        return self.thin or self.durability is Durability.STORED
+
+    @property
     def committable(self) -> int:
-        """How far the topic's durability holds now."""
-        return self.flushed if self.durability is Durability.STORED else self.written
+        """How far what the topic's durability promises holds now."""
+        return self.flushed if self.waits_for_fsync else self.written
 
     def on_committed(self, offset: int) -> None:
         """The shell saw that its lease lives, after the durable step: make everything below ``offset`` visible."""

@@ -33,6 +33,8 @@ class GroupOpen:
     held: Mapping[int, int]
     """Segment -> generation of what this incarnation still reads; empty at first. What the member was told to let go
     and does not hold any more counts as released: the report may have been lost with the last stream."""
+    topic_uid: int = 0
+    """Of the topic that the member means; 0: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class PublishOpen:
     first_sequence: int = 0
     """The producer repeats nothing below: it is acknowledged, or given up. A broker that does not know it begins
     here."""
+    topic_uid: int = 0
+    """Of the topic that the client means; 0: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class SubscribeOpen:
     segment: int
     start: Start
     credit_bytes: int
+    topic_uid: int = 0
+    """Of the topic that the client means; 0: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)

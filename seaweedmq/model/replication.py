@@ -17,6 +17,7 @@ class ReplicateOpen:
     """Who speaks, and for which segment."""
 
     topic: TopicName
+    topic_uid: int
     segment: int
     epoch: int
     primary: str
@@ -46,8 +47,13 @@ class SegmentRef:
     """A segment at an epoch. A call that names an older epoch than the called broker knows is refused with Fenced."""
 
     topic: TopicName
+    topic_uid: int
+    """The same segment of an earlier topic of this name is another one."""
     segment: int
     epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}#{self.segment}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import InvalidArgument, NotFound
 
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -52,6 +52,11 @@ class TopicName:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+def created_again(name: TopicName) -> NotFound:
+    """What is told whoever knows an earlier topic of this name."""
+    return NotFound(f"topic {name} was deleted, and created again: open a new publisher or subscriber")
 
 
 class Durability(StrEnum):

@@ -156,11 +156,11 @@ class _GrpcBroker:
     async def list_topics(self) -> tuple[Topic, ...]:
         return await self._unary(methods.LIST_TOPICS, None)
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
-        return await self._unary(methods.DESCRIBE_TOPIC, name)
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
+        return await self._unary(methods.DESCRIBE_TOPIC, (name, topic_uid))
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
-        return await self._unary(methods.ADOPT_SCHEMA, (name, schema))
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
+        return await self._unary(methods.ADOPT_SCHEMA, (name, schema, topic_uid))
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         return await self._unary(methods.TOPIC_STATS, name)
@@ -168,8 +168,8 @@ class _GrpcBroker:
     async def cluster_status(self) -> ClusterStatus:
         return await self._unary(methods.CLUSTER_STATUS, None)
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        return await self._unary(methods.LOCAL_STATS, name)
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
+        return await self._unary(methods.LOCAL_STATS, (name, topic_uid))
 
     async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
         return await self._unary(methods.LOG_ENDS, (name, uid, revision))

@@ -27,6 +27,7 @@ def write_open(opening: GroupOpen) -> groups_pb2.GroupOpen:
         start=write_start(opening.start),
         client=opening.client,
         held=opening.held,
+        topic_uid=opening.topic_uid,
     )
 
 
@@ -39,6 +40,7 @@ def read_open(message: groups_pb2.GroupOpen) -> GroupOpen:
         start=read_start(message.start),
         client=message.client,
         held=dict(message.held),
+        topic_uid=message.topic_uid,
     )
 
 

@@ -58,6 +58,10 @@ def _read_name(message: Any) -> TopicName:
     return TopicName.parse(message.name)
 
 
+def _read_name_and_uid(message: Any) -> tuple[TopicName, int]:
+    return TopicName.parse(message.name), message.topic_uid
+
+
 def _read_stats_all(message: Any) -> tuple[SegmentStats, ...]:
     return tuple(messages.read_stats(stats) for stats in message.segments)
 
@@ -106,23 +110,25 @@ LIST_TOPICS: Unary[None, tuple[Topic, ...]] = Unary(
     write_reply=lambda topics: admin_pb2.ListTopicsReply(topics=[messages.write_topic(topic) for topic in topics]),
     read_reply=lambda message: tuple(messages.read_topic(topic) for topic in message.topics),
 )
-DESCRIBE_TOPIC: Unary[TopicName, TopicDescription] = Unary(
+DESCRIBE_TOPIC: Unary[tuple[TopicName, int], TopicDescription] = Unary(
     service=ADMIN_SERVICE,
     name="DescribeTopic",
     request=admin_pb2.DescribeTopicRequest,
     reply=types_pb2.TopicDescription,
-    write_request=lambda name: admin_pb2.DescribeTopicRequest(name=str(name)),
-    read_request=_read_name,
+    write_request=lambda request: admin_pb2.DescribeTopicRequest(name=str(request[0]), topic_uid=request[1]),
+    read_request=_read_name_and_uid,
     write_reply=messages.write_description,
     read_reply=messages.read_description,
 )
-ADOPT_SCHEMA: Unary[tuple[TopicName, bytes], TopicDescription] = Unary(
+ADOPT_SCHEMA: Unary[tuple[TopicName, bytes, int], TopicDescription] = Unary(
     service=ADMIN_SERVICE,
     name="AdoptSchema",
     request=admin_pb2.AdoptSchemaRequest,
     reply=types_pb2.TopicDescription,
-    write_request=lambda request: admin_pb2.AdoptSchemaRequest(name=str(request[0]), schema=request[1]),
-    read_request=lambda message: (TopicName.parse(message.name), message.schema),
+    write_request=lambda request: admin_pb2.AdoptSchemaRequest(
+        name=str(request[0]), schema=request[1], topic_uid=request[2]
+    ),
+    read_request=lambda message: (TopicName.parse(message.name), message.schema, message.topic_uid),
     write_reply=messages.write_description,
     read_reply=messages.read_description,
 )
@@ -166,13 +172,13 @@ LOG_ENDS: Unary[tuple[TopicName, int, int], Mapping[int, int]] = Unary(
     write_reply=lambda ends: cluster_pb2.LogEndsReply(end_offsets=ends),
     read_reply=lambda m: dict(m.end_offsets),
 )
-LOCAL_STATS: Unary[TopicName, tuple[SegmentStats, ...]] = Unary(
+LOCAL_STATS: Unary[tuple[TopicName, int], tuple[SegmentStats, ...]] = Unary(
     service=CLUSTER_SERVICE,
     name="LocalStats",
     request=cluster_pb2.LocalStatsRequest,
     reply=cluster_pb2.LocalStatsReply,
-    write_request=lambda name: cluster_pb2.LocalStatsRequest(name=str(name)),
-    read_request=_read_name,
+    write_request=lambda request: cluster_pb2.LocalStatsRequest(name=str(request[0]), topic_uid=request[1]),
+    read_request=_read_name_and_uid,
     write_reply=lambda stats: cluster_pb2.LocalStatsReply(segments=[messages.write_stats(s) for s in stats]),
     read_reply=_read_stats_all,
 )

@@ -22,11 +22,16 @@ from seaweedmq.rpc.wire import read_frames, write_frames
 
 
 def _write_ref(ref: SegmentRef) -> cluster_pb2.SegmentRef:
-    return cluster_pb2.SegmentRef(topic=str(ref.topic), segment=ref.segment, epoch=ref.epoch)
+    return cluster_pb2.SegmentRef(topic=str(ref.topic), segment=ref.segment, epoch=ref.epoch, topic_uid=ref.topic_uid)
 
 
 def _read_ref(message: cluster_pb2.SegmentRef) -> SegmentRef:
-    return SegmentRef(topic=TopicName.parse(message.topic), segment=message.segment, epoch=message.epoch)
+    return SegmentRef(
+        topic=TopicName.parse(message.topic),
+        topic_uid=message.topic_uid,
+        segment=message.segment,
+        epoch=message.epoch,
+    )
 
 
 def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
@@ -94,7 +99,7 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
     if isinstance(request, ReplicateFrames):
         return write_frames(request.data)
     try:
-        ref = SegmentRef(topic=request.topic, segment=request.segment, epoch=request.epoch)
+        ref = SegmentRef(topic=request.topic, topic_uid=request.topic_uid, segment=request.segment, epoch=request.epoch)
         opening = cluster_pb2.ReplicateOpen(ref=_write_ref(ref), primary=request.primary)
     except ValueError as error:
         raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
@@ -110,7 +115,13 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
     if message.WhichOneof("request") == "frames":
         return ReplicateFrames(message.frames)
     ref = _read_ref(message.open.ref)
-    return ReplicateOpen(topic=ref.topic, segment=ref.segment, epoch=ref.epoch, primary=message.open.primary)
+    return ReplicateOpen(
+        topic=ref.topic,
+        topic_uid=ref.topic_uid,
+        segment=ref.segment,
+        epoch=ref.epoch,
+        primary=message.open.primary,
+    )
 
 
 def encode_replicate_reply(reply: ReplicateReply) -> bytes:

@@ -245,9 +245,9 @@ def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:
 def _by_broker(api: BrokerApi) -> list[tuple[Unary[Any, Any], Call]]:
     return [
         (methods.LIST_TOPICS, lambda _: api.list_topics()),
-        (methods.DESCRIBE_TOPIC, api.describe_topic),
+        (methods.DESCRIBE_TOPIC, lambda request: api.describe_topic(*request)),
         (methods.TOPIC_STATS, api.topic_stats),
-        (methods.LOCAL_STATS, api.local_stats),
+        (methods.LOCAL_STATS, lambda request: api.local_stats(*request)),
         (methods.LOG_ENDS, lambda request: api.log_ends(*request)),
         (replication.NOTE_PROGRESS, api.progress),
         (replication.FENCE, api.fence),

@@ -100,6 +100,7 @@ def encode_publish_request(request: PublishRequest) -> bytes:
                 producer_id=request.producer_id,
                 producer_epoch=request.producer_epoch,
                 first_sequence=request.first_sequence,
+                topic_uid=request.topic_uid,
             )
         )
     except ValueError as error:
@@ -124,6 +125,7 @@ def decode_publish_request(data: bytes) -> PublishRequest:
                 producer_id=message.open.producer_id,
                 producer_epoch=message.open.producer_epoch,
                 first_sequence=message.open.first_sequence,
+                topic_uid=message.open.topic_uid,
             )
         case _:
             raise messages.unknown_kind(message)
@@ -193,6 +195,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                     segment=request.segment,
                     start=messages.write_start(request.start),
                     credit_bytes=request.credit_bytes,
+                    topic_uid=request.topic_uid,
                 )
             )
     except ValueError as error:
@@ -212,6 +215,7 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
                 segment=message.open.segment,
                 start=messages.read_start(message.open.start),
                 credit_bytes=message.open.credit_bytes,
+                topic_uid=message.open.topic_uid,
             )
         case _:
             raise messages.unknown_kind(message)

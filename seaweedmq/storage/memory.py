@@ -206,13 +206,16 @@ class MemorySegmentStore:
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         await self.put_file(document_path(topic, name), content)
 
-    async def put_file(self, path: str, content: bytes) -> None:
-        """Replace a whole file atomically and durably.
+    async def put_file(self, path: str, content: bytes, beside: str = "") -> None:
+        """Replace a whole file atomically and durably. ``beside``: another one, without which there is none.
 
         Raises:
+            NotFound: that one is gone.
             Unavailable: it is a table of records that another table holds.
         """
         await self.fault(StorageOp.PUT, path)
+        if beside and beside not in self.files:
+            raise NotFound(f"{beside} is gone: its topic was deleted, or retention removed it")
         name = parse_segment_file(path)
         if name is not None and name.end_offset is not None:
             refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)

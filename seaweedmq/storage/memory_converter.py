@@ -37,7 +37,7 @@ class MemoryTableConverter:
         target = _MemoryTarget(logs[0])
         tables = convert_logs(job, lambda file, at, length: contents[file.path][at : at + length], target)
         for path, content in target.written.items():
-            await self._store.put_file(path, content)
+            await self._store.put_file(path, content, beside=logs[0].path)
         listed = {f.path: f for f in await self._store.list_files(logs[0].topic, logs[0].segment)}
         return [listed[t.path] for t in tables if t.path in listed]
 

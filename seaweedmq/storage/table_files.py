@@ -51,7 +51,7 @@ def convert_files(
     name, segment = logs[0].topic, logs[0].segment
     try:
         with _alone(root, name, segment), _Logs(root) as files:
-            target = DirectoryTarget(root, name, segment)
+            target = DirectoryTarget(root, name, segment, beside=logs[0].path)
             listed = scan_segment(root, name, segment)
             job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
             return convert_logs(job, files.read, target)
@@ -85,15 +85,23 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
 class DirectoryTarget:
     """``TableTarget`` in the table folder of a topic, for one segment."""
 
-    def __init__(self, root: Path, topic: TopicName, segment: int) -> None:
+    def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: str = "") -> None:
+        """``beside``: a file of the same topic, without which there is no table."""
         self._root = root
+        self._beside = beside
         self._topic = topic
         self._segment = segment
         self._directory = file_io.make_directories(root, table_dir(topic))
         file_io.remove_stale_temporaries(self._directory, time.time())
 
     def create(self) -> IO[bytes]:
-        return file_io.temporary_name(self._directory).open("x+b")
+        sink = file_io.temporary_name(self._directory).open("x+b")
+        # A topic is deleted by moving its folder away. As long as the log is there afterwards, the new file lies in the
+        # log's own topic, not in a later one of the same name, and moves away with it.
+        if not (self._root / self._beside).exists():
+            self.discard(sink)
+            raise NotFound(f"{self._beside} is gone: its topic was deleted, or retention removed it")
+        return sink
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         sink.close()

@@ -33,6 +33,8 @@ from seaweedmq.model.protocol import (
     SubscribeReady,
     TopicDescription,
 )
+from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment, FileKind, SegmentFile
 from seaweedmq.storage.memory import MemorySegmentStore, StorageOp
@@ -155,6 +157,16 @@ class Bed:
         description = await host.api.describe_topic(name)
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
+
+    def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
+        """A segment of a topic that is there, as brokers name it to each other."""
+        topic = self.leader().broker._view.topics[segment.topic]
+        return SegmentRef(
+            topic=topic.name,
+            topic_uid=topic.uid,
+            segment=segment.id,
+            epoch=segment.epoch if epoch is None else epoch,
+        )
 
     def files(self, kind: FileKind, name: TopicName = NAME, segment: int = 0) -> list[SegmentFile]:
         found = [self.store._described(path, file) for path, file in self.store.files.items()]

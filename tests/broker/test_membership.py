@@ -8,7 +8,6 @@ import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
-from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
@@ -439,5 +438,5 @@ async def test_the_figures_of_a_segment_that_others_may_have_ended_are_left_out(
     bed.etcd.server.start()
     await bed.until(alive)
     segment = host.broker._view.segments[NAME][1]
-    await host.api.seal(SegmentRef(topic=NAME, segment=1, epoch=segment.epoch))
+    await host.api.seal(bed.ref(segment))
     assert [s.segment for s in await host.api.local_stats(NAME)] == [0]

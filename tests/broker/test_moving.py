@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.errors import NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.replication import SegmentRef, Suspicion
+from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
@@ -18,10 +18,6 @@ from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 def open_segments(host: Host) -> dict[int, Segment]:
     """As the broker's view has them."""
     return {s.id: s for s in host.broker._view.segments.get(NAME, {}).values() if s.is_open}
-
-
-def ref_of(segment: Segment, epoch: int | None = None) -> SegmentRef:
-    return SegmentRef(topic=segment.topic, segment=segment.id, epoch=segment.epoch if epoch is None else epoch)
 
 
 async def store(bed: Bed, host: Host, number: int) -> None:
@@ -64,7 +60,7 @@ async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_f
     hosts = await replicated(bed, brokers=3, segments=3)
     segments = open_segments(hosts[0])
     primary = await bed.primary(hosts[0])
-    await primary.api.seal(ref_of(segments[0]))
+    await primary.api.seal(bed.ref(segments[0]))
     await bed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
     assert {1, 2} <= open_segments(hosts[0]).keys(), "nobody was to blame"
 
@@ -76,7 +72,7 @@ async def test_a_segment_whose_leader_died_after_fencing_a_follower_gets_its_suc
     hosts = await replicated(bed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
-    await follower.api.fence(ref_of(segment, segment.epoch + 1))
+    await follower.api.fence(bed.ref(segment, segment.epoch + 1))
     publisher = await (await bed.primary(hosts[0])).publisher(producer=2)
     await publisher.send()
     await bed.until(lambda: 1 in open_segments(hosts[0]), patience_s=20)
@@ -90,7 +86,7 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
     for _ in range(10):
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
-                await leader.broker.suspect(Suspicion(ref=ref_of(segment), suspect=suspect, reason="a test says so"))
+                await leader.broker.suspect(Suspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so"))
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
     assert not any(h.has_failed for h in hosts)
@@ -114,7 +110,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
-        await leader.broker.suspect(Suspicion(ref=ref_of(segment), suspect="", reason="a test says so"))
+        await leader.broker.suspect(Suspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
     hanging.set()
@@ -143,4 +139,4 @@ async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(bed: Be
     (segment,) = open_segments(hosts[0]).values()
     stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
     with pytest.raises(NotFound, match="none of its followers"):
-        await stranger.api.fence(ref_of(segment, segment.epoch + 1))
+        await stranger.api.fence(bed.ref(segment, segment.epoch + 1))

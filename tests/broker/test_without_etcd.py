@@ -9,15 +9,18 @@ import pytest
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
 from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import PublishAck
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import NAME, TTL_S, Bed, Host, Publishing, story, values
+from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 
 
-async def replicated(bed: Bed, brokers: int = 3, **settings: Any) -> tuple[Host, Host, list[Host]]:
+async def replicated(
+    bed: Bed, brokers: int = 3, config: BrokerConfig = CONFIG, **settings: Any
+) -> tuple[Host, Host, list[Host]]:
     """Primary, follower and the others of a topic with two replicas, on brokers that all know it."""
-    hosts = await bed.cluster(brokers)
+    hosts = await bed.cluster(brokers, config)
     await bed.topic(hosts[0], replicas=2, **settings)
     await bed.until(lambda: all(0 in h.broker._view.segments.get(NAME, {}) for h in hosts))
     primary, follower = (

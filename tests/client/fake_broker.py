@@ -292,11 +292,11 @@ class FakeBroker:
         self._check_alive()
         return tuple(self.cluster.topics.values())
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
         self._check_alive()
         return self.cluster.describe(name)
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         self._check_alive()
         topic = self.cluster.describe(name).topic
         if topic.schema not in (None, schema) or any(s.end for s in self.cluster.segments[name].values()):

@@ -253,11 +253,11 @@ class FakeBroker:
         self._called("list")
         return (TOPIC,)
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
         self._called("describe", name)
         return DESCRIPTION
 
-    async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
+    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         self._called("adopt", name, schema)
         return DESCRIPTION
 
@@ -270,7 +270,7 @@ class FakeBroker:
         await self.gate.wait()
         return STATUS
 
-    async def local_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
         self._called("local", name)
         return STATS
 

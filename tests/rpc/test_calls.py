@@ -94,7 +94,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
 
 
 async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_made(fake, broker):
-    first, later = (r.SegmentRef(topic=NAME, segment=3, epoch=epoch) for epoch in (1, 2))
+    first, later = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=epoch) for epoch in (1, 2))
     progress = r.Progress(ref=first, committed=2**40, flushed=7)
     suspicion = r.Suspicion(ref=later, suspect="b-2", reason="its stream broke")
     await broker.progress(progress)
@@ -171,7 +171,7 @@ async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
 
 
 async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_other(fake, broker):
-    opening = r.ReplicateOpen(topic=NAME, segment=3, epoch=2, primary="b-1")
+    opening = r.ReplicateOpen(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=2, primary="b-1")
 
     async def requests():
         yield opening

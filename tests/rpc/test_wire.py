@@ -18,7 +18,7 @@ IDS = st.lists(U32, max_size=3).map(tuple)
 PAYLOADS = st.one_of(st.binary(max_size=300), st.sampled_from([127, 128, 16_383, 16_384, 2_097_152]).map(bytes))
 
 PUBLISH_REQUESTS = st.one_of(
-    st.builds(p.PublishOpen, topic=NAMES, segment=U32, epoch=U64, producer_id=U64, producer_epoch=U32),
+    st.builds(p.PublishOpen, topic=NAMES, segment=U32, epoch=U64, producer_id=U64, producer_epoch=U32, topic_uid=U64),
     st.builds(p.PublishFrames, PAYLOADS),
 )
 PUBLISH_REPLIES = st.one_of(
@@ -30,7 +30,7 @@ PUBLISH_REPLIES = st.one_of(
 )
 STARTS = st.builds(p.Start, st.sampled_from(p.StartKind), st.integers(-(2**63), 2**63 - 1))
 SUBSCRIBE_REQUESTS = st.one_of(
-    st.builds(p.SubscribeOpen, topic=NAMES, segment=U32, start=STARTS, credit_bytes=U64),
+    st.builds(p.SubscribeOpen, topic=NAMES, segment=U32, start=STARTS, credit_bytes=U64, topic_uid=U64),
     st.builds(p.SubscribeCredit, U64),
 )
 SUBSCRIBE_REPLIES = st.one_of(

@@ -74,4 +74,5 @@ class Losses:
         if broker is None or broker._term is None or not self._world.etcd.has_lease(broker._term.session.lease):
             return False
         is_follower = broker.id in segment.replicas[1:] and broker._term.session.alive()
-        return is_follower and (segment.topic, segment.id) in broker._term.followers._replicas
+        found = broker._view.topics.get(segment.topic)
+        return is_follower and found is not None and (found.uid, segment.id) in broker._term.followers._replicas

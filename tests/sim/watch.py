@@ -6,6 +6,7 @@ The code under test is only read. A frozen broker counts: it wakes up with what 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from seaweedmq.broker.follower import Key as FollowedKey
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.server import Broker
 from seaweedmq.core.replica import Replica
@@ -46,8 +47,8 @@ class InsideWatch:
             self._judge_memory(broker)
         for key, follower, replica in self._replicas(brokers):
             self._judge_replica(follower, replica)
-            for primary, owned_key, owned in primaries:
-                if owned_key == key and follower in owned.segment.replicas:
+            for primary, _, owned in primaries:
+                if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
         leaders = [broker.id for broker in brokers if broker._term is not None and broker._term.leader.leading]
         world = self._world
@@ -81,7 +82,7 @@ class InsideWatch:
         found = self._world.cluster.state.segments.get(topic, {}).get(segment)
         return None if found is None else found.end_offset
 
-    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[Key, str, Replica]]:
+    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
         for broker in brokers:
             if broker._term is not None:
                 for key, replica in broker._term.followers._replicas.items():

@@ -264,16 +264,20 @@ class DescribeTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
+    topic_uid: _builtins.int
+    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -285,19 +289,23 @@ class AdoptSchemaRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     schema: _builtins.bytes
     """Arrow schema as an encapsulated Arrow IPC schema message."""
+    topic_uid: _builtins.int
+    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         schema: _builtins.bytes = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "schema", b"schema"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "schema", b"schema", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

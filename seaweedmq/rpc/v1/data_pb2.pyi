@@ -65,6 +65,7 @@ class PublishOpen(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
@@ -78,6 +79,8 @@ class PublishOpen(_message.Message):
     """The producer repeats nothing below: it has been acknowledged by this segment, or given up. A broker that does not
     know the producer (any more) begins with it here.
     """
+    topic_uid: _builtins.int
+    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
     def __init__(
         self,
         *,
@@ -87,10 +90,11 @@ class PublishOpen(_message.Message):
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
         first_sequence: _builtins.int = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "first_sequence", b"first_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "segment", b"segment", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "first_sequence", b"first_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "segment", b"segment", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -277,6 +281,7 @@ class SubscribeOpen(_message.Message):
     SEGMENT_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
     CREDIT_BYTES_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """"namespace/name" """
     segment: _builtins.int
@@ -284,6 +289,8 @@ class SubscribeOpen(_message.Message):
     """Bytes of frames the broker may send. The first message of the stream may exceed it, so that a credit below the size
     of one frame does not stall.
     """
+    topic_uid: _builtins.int
+    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
     @_builtins.property
     def start(self) -> _types_pb2.Start: ...
     def __init__(
@@ -293,10 +300,11 @@ class SubscribeOpen(_message.Message):
         segment: _builtins.int = ...,
         start: _types_pb2.Start | None = ...,
         credit_bytes: _builtins.int = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit_bytes", b"credit_bytes", "segment", b"segment", "start", b"start", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

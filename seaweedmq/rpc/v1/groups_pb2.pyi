@@ -92,6 +92,7 @@ class GroupOpen(_message.Message):
     START_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     topic: _builtins.str
     """"namespace/name" """
@@ -101,6 +102,8 @@ class GroupOpen(_message.Message):
     """Random 63 bits a subscriber: tells a reconnect from another subscriber of the same name."""
     client: _builtins.str
     """Host and process, for people."""
+    topic_uid: _builtins.int
+    """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
     @_builtins.property
     def start(self) -> _types_pb2.Start:
         """Where the group begins if it never read this topic; ignored otherwise."""
@@ -121,10 +124,11 @@ class GroupOpen(_message.Message):
         start: _types_pb2.Start | None = ...,
         client: _builtins.str = ...,
         held: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "group", b"group", "held", b"held", "incarnation", b"incarnation", "member", b"member", "start", b"start", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "group", b"group", "held", b"held", "incarnation", b"incarnation", "member", b"member", "start", b"start", "topic", b"topic", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
