@@ -18,7 +18,16 @@ IDS = st.lists(U32, max_size=3).map(tuple)
 PAYLOADS = st.one_of(st.binary(max_size=300), st.sampled_from([127, 128, 16_383, 16_384, 2_097_152]).map(bytes))
 
 PUBLISH_REQUESTS = st.one_of(
-    st.builds(p.PublishOpen, topic=NAMES, segment=U32, epoch=U64, producer_id=U64, producer_epoch=U32, topic_uid=U64),
+    st.builds(
+        p.PublishOpen,
+        topic=NAMES,
+        segment=U32,
+        epoch=U64,
+        producer_id=U64,
+        producer_epoch=U32,
+        first_sequence=U64,
+        topic_uid=U64,
+    ),
     st.builds(p.PublishFrames, PAYLOADS),
 )
 PUBLISH_REPLIES = st.one_of(
