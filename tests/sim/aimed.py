@@ -37,38 +37,38 @@ class Aimed:
 
     async def lose_a_writer(self) -> None:
         """The power goes when something of a ``stored`` topic is written and not fsynced."""
-        found = await self._moment(lambda segment: segment.topic in self._stored and self._has_unsynced(segment))
+        found = await self.moment(lambda segment: segment.topic in self._stored and self.has_unsynced(segment))
         if found is None:
             return
         await asyncio.sleep(self._rng.uniform(0, ANSWER_S_MAX))
-        lost = self._running(found) if self._world.scenario.machines_fail else self._running(found)[:1]
+        lost = self.running(found) if self._world.scenario.machines_fail else self.running(found)[:1]
         if not lost or not all(self._losses.is_covered(process) for process in lost):
             return
         for process in lost:
             self._losses.lose(process)
-        await self._start_again(lost)
+        await self.start_again(lost)
 
     async def lose_a_writer_after_the_seal(self) -> None:
         """What a dead writer left unsynced is counted by whoever seals from its files; then its machine goes, too."""
-        found = await self._moment(self._has_unsynced)
+        found = await self.moment(self.has_unsynced)
         if found is None:
             return
         self._note(f"has {found} sealed from its files, and loses the machine of its writer then")
-        dead = self._running(found)
+        dead = self.running(found)
         writer = dead[0]
         for process in dead:
             process.kill(machine=False)
-        await self._start_again(dead)
+        await self.start_again(dead)
         if not await self._until(lambda: self._is_over(found), SEALED_S_MAX):
             return
         if writer.is_running and self._losses.is_covered(writer):
             self._losses.lose(writer)
-            await self._start_again([writer])
+            await self.start_again([writer])
 
     async def forget_replicas(self) -> None:
         """All replicas of a segment lose their leases, and the leader; they go on with each other and publishers."""
         leader = self._leader()
-        found = await self._moment(lambda segment: len(segment.replicas) > 1 and self._is_apart(segment, leader))
+        found = await self.moment(lambda segment: len(segment.replicas) > 1 and self._is_apart(segment, leader))
         replicas = self._well(found)
         if leader is None or not replicas:
             return
@@ -102,7 +102,7 @@ class Aimed:
         """Etcd loses its table of leases; the replicas of a segment do not hear of it, and another broker is new."""
         world = self._world
         ttl_s = world.scenario.broker.lease_ttl_s
-        found = await self._moment(self._has_fresh_lease)
+        found = await self.moment(self._has_fresh_lease)
         replicas = self._well(found)
         if self._losses.spared or not world.etcd.is_well:
             return
@@ -117,13 +117,13 @@ class Aimed:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
-    async def _moment(self, is_right: Callable[[Segment], bool]) -> Segment | None:
+    async def moment(self, is_right: Callable[[Segment], bool]) -> Segment | None:
         """A segment for which ``is_right`` comes true soon, while all its replicas are well and nothing is spared."""
         found: list[Segment] = []
 
         def look() -> bool:
             if not self._losses.spared:
-                found[:] = [s for s in self._open_segments() if self._well(s) and is_right(s)]
+                found[:] = [s for s in self.open_segments() if self._well(s) and is_right(s)]
             return bool(found)
 
         return self._rng.choice(found) if await self._until(look, MOMENT_S_MAX) else None
@@ -136,7 +136,7 @@ class Aimed:
             await asyncio.sleep(LOOK_AGAIN_S)
         return True
 
-    def _open_segments(self) -> list[Segment]:
+    def open_segments(self) -> list[Segment]:
         segments = self._world.cluster.state.segments.values()
         return [s for numbered in segments for s in numbered.values() if s.is_open]
 
@@ -148,11 +148,11 @@ class Aimed:
         """The processes of its replicas, the primary's first; none unless all are well."""
         if segment is None:
             return []
-        replicas = self._running(segment)
+        replicas = self.running(segment)
         complete = len(replicas) == len(segment.replicas) and all(process.is_well for process in replicas)
         return replicas if complete else []
 
-    def _running(self, segment: Segment) -> list[BrokerProcess]:
+    def running(self, segment: Segment) -> list[BrokerProcess]:
         processes = self._world.processes
         found = (next((p for p in processes if p.runs_as(replica)), None) for replica in segment.replicas)
         return [process for process in found if process is not None]
@@ -162,26 +162,33 @@ class Aimed:
         return next((p for p in self._world.processes if lock and p.runs_as(lock.value.decode())), None)
 
     def _owned(self, segment: Segment) -> "OpenSegment | None":
-        broker = self._running(segment)[0].broker
+        broker = self.running(segment)[0].broker
         return None if broker is None else broker._owned.get((segment.topic, segment.id))
 
-    def _has_unsynced(self, segment: Segment) -> bool:
+    def has_unsynced(self, segment: Segment) -> bool:
         owned = self._owned(segment)
         return owned is not None and owned.log.written > owned.log.flushed
 
     def _is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
         """Whether it is in use, and led by none of its replicas."""
         owned = self._owned(segment)
-        return leader not in self._running(segment) and owned is not None and owned.log.end > segment.start_offset
+        return leader not in self.running(segment) and owned is not None and owned.log.end > segment.start_offset
 
     def _has_fresh_lease(self, segment: Segment) -> bool:
-        broker = self._running(segment)[0].broker
+        broker = self.running(segment)[0].broker
         if broker is None or broker._term is None or not self._owned(segment):
             return False
         session = broker._term.session
         return session.remaining_s > FRESH_LEASE_SHARE * session.ttl_s
 
     # --- striking ---------------------------------------------------------------------------------------------------
+
+    def end(self, process: BrokerProcess) -> None:
+        """Lose its machine if the promise covers that now, or only the process."""
+        if self._losses.is_covered(process) and self._rng.random() < 0.7:
+            self._losses.lose(process)
+        else:
+            process.kill(machine=False)
 
     def _note(self, what: str) -> None:
         self._world.note("nemesis", what)
@@ -197,7 +204,7 @@ class Aimed:
             for meta in metas:
                 meta.is_cut_off = False
 
-    async def _start_again(self, processes: list[BrokerProcess]) -> None:
+    async def start_again(self, processes: list[BrokerProcess]) -> None:
         await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.3)))
         for process in processes:
             if not process.is_running:

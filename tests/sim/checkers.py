@@ -207,16 +207,24 @@ class ClusterHistory:
                 self.violations.append(Violation(type(checker).__name__, f"revision {changes.revision}: {sentence}"))
 
 
-def content_fits_lineage(history: History, segments: Iterable[Segment], reader: str) -> list[Violation]:
-    """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed."""
+def content_fits_lineage(
+    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int]
+) -> list[Violation]:
+    """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed.
+
+    ``starts``: by segment the offset up to which retention may have deleted a beginning.
+    """
     violations = []
     got: dict[int, list[int]] = {}
     for p in history.polled_by(reader):
         got.setdefault(p.segment, []).append(p.offset)
     for segment in segments:
         offsets = got.pop(segment.id, [])
+        start = starts.get(segment.id, 0)
+        if not offsets and segment.end_offset is not None and segment.end_offset <= start:
+            continue
         first, end = (offsets[0], offsets[-1] + 1) if offsets else (segment.start_offset, segment.start_offset)
-        if first != segment.start_offset:
+        if not segment.start_offset <= first <= max(segment.start_offset, start):
             violations.append(Violation("lineage", f"{segment} starts at {segment.start_offset}, {reader} got {first}"))
         if segment.end_offset is not None and end != segment.end_offset:
             violations.append(Violation("lineage", f"{segment} ends at {segment.end_offset}, {reader} got to {end}"))

@@ -40,24 +40,29 @@ class TopicFiles:
         self._read: dict[str, dict[int, Record]] = {}
         """Path -> offset -> record."""
 
-    def violations(self, records: Mapping[int, Mapping[int, Record]]) -> Iterator[Violation]:
-        """Judge the files by what a subscriber got of every segment: segment -> offset -> record."""
+    def violations(self, records: Mapping[int, Mapping[int, Record]], starts: Mapping[int, int]) -> Iterator[Violation]:
+        """Judge the files by what a subscriber got of every segment: segment -> offset -> record.
+
+        ``starts``: by segment the offset below which nothing is left.
+        """
         try:
             for segment in self._segments:
-                expected = records.get(segment.id, {})
+                start = starts.get(segment.id, 0)
+                expected = {o: r for o, r in records.get(segment.id, {}).items() if o >= start}
                 yield from self._judge_tables(segment, expected)
-                yield from self._judge_cover(segment, expected)
+                yield from self._judge_cover(segment, expected, start)
                 yield from self._judge_logs(segment, expected)
         except SeaweedMQError as error:
             yield Violation(RULE, f"{self._topic.name}: {error!r}")
 
-    def _judge_cover(self, segment: Segment, expected: Mapping[int, Record]) -> Iterator[Violation]:
+    def _judge_cover(self, segment: Segment, expected: Mapping[int, Record], start: int) -> Iterator[Violation]:
         covered: dict[int, Record] = {}
         for piece in plan_snapshot(segment, self._listed):
             for offset, record in self._in_piece(piece):
                 if offset in covered:
                     yield Violation(RULE, f"{segment}: the snapshot has offset {offset} twice")
                 covered[offset] = record
+        covered = {offset: record for offset, record in covered.items() if offset >= start}
         if covered != expected:
             yield Violation(RULE, f"{segment}: the snapshot {_difference(covered, expected)}")
 

@@ -252,6 +252,7 @@ DATA_RULES = {
     "sealed behind its back",
     "reader gave up",
     "files",
+    "retention",
     "RingIsPartitioned",
     "LineageRises",
     "GroupOffsetsNeverFall",

@@ -14,6 +14,7 @@ from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.operator import Operator
 from tests.sim.process import BrokerProcess
+from tests.sim.storage_faults import StorageNemesis
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -38,6 +39,7 @@ class Nemesis:
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
+        self.storage = StorageNemesis(world, self.aimed)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
@@ -74,6 +76,9 @@ class Nemesis:
             (self.lossy_network, 3),
             (self.slow_storage, 2),
             (self.failing_storage, 2),
+            (self.storage.trouble, 8),
+            (self.storage.refuse_a_write_out, 6 if any(t.replicas > 1 for t in scenario.topics) else 0),
+            (self.set_a_clock, 6 if self.world.clocks.is_wild else 1),
             (self.stop_etcd, 1),
             (self.freeze_etcd, 1),
             (self.lossy_etcd, 2),
@@ -96,6 +101,7 @@ class Nemesis:
             self._pending.append(loop.create_task(blow(), name=blow.__name__))
             if blow in undisturbed:
                 await asyncio.wait(self._pending[-1:])
+        await self.storage.outlast()
         await self.heal()
 
     async def heal(self) -> None:
@@ -295,6 +301,13 @@ class Nemesis:
         self.world.network.faults.lost_ack_share = self.rng.choice((0.0, 0.3))
         await asyncio.sleep(self.rng.uniform(0.5, 3))
         self.world.network.faults.break_share = self.world.network.faults.lost_ack_share = 0.0
+
+    # --- clocks -----------------------------------------------------------------------------------------------------
+
+    async def set_a_clock(self) -> None:
+        """Forward or back."""
+        machine = self.rng.choice(self.world.processes).name
+        self._note(f"sets the clock of {machine}: it is {self.world.clocks.set_wrong(machine):+.1f} s off")
 
     # --- storage ----------------------------------------------------------------------------------------------------
 

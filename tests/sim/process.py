@@ -2,13 +2,13 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.server import Broker
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
-from tests.sim.determinism import WALL_START_US
 from tests.sim.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
 
@@ -20,11 +20,9 @@ START_AGAIN_S = 0.5
 """A supervisor starts a process that ended by itself again after this time."""
 
 
-def environment(loop: SimLoop, seed: str, clock_error_us: int = 0) -> Environment:
-    """Wall clock and randomness of one process; wall clocks of machines differ a little."""
-    return Environment(
-        lambda: WALL_START_US + clock_error_us + int(loop.boot_s * 1e6), random.Random(seed), lambda: loop.boot_s
-    )
+def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environment:
+    """Clocks and randomness of one process."""
+    return Environment(wall_us, random.Random(seed), lambda: loop.boot_s)
 
 
 class BrokerProcess:
@@ -39,7 +37,7 @@ class BrokerProcess:
         self.owner = Owner(f"{name}.0")
         self.owner.state = OwnerState.DEAD
         self.broker: Broker | None = None
-        self._clock_error_us = world.rng(f"clock {name}").randint(-200_000, 200_000)
+        world.clocks.set_wrong(name)
 
     @property
     def is_running(self) -> bool:
@@ -74,7 +72,7 @@ class BrokerProcess:
 
     async def _run(self, owner: Owner) -> None:
         world = self.world
-        env = environment(world.loop, f"{world.seed} {owner.name}", self._clock_error_us)
+        env = environment(world.loop, lambda: world.clocks.wall_us(self.name), f"{world.seed} {owner.name}")
         broker = self.broker = world.broker_class(
             config=self.config,
             env=env,

@@ -7,6 +7,9 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.topic import Durability
 
+RETENTION_SHARE = 0.6
+"""Of the runs without a group: what nobody has read yet may go."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
@@ -14,6 +17,8 @@ class TopicPlan:
     segments: int
     durability: Durability
     replicas: int
+    retention_s: float | None = None
+    retention_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class Scenario:
     machines_fail: bool
     """Whether power may fail at any time, everywhere at once too: only where every topic is ``stored``. (At one machine
     it may fail whenever the promise covers that: see ``losses``.)"""
+    wild_clocks: bool
+    """Whether clocks are wrong by many seconds, and set while everything runs."""
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
 
@@ -112,6 +119,11 @@ class Scenario:
         users_rng = random.Random(f"users {seed}")
         broker = _drawn(users_rng, broker)
         machines_fail = all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7
+        group_members = group_rng.choice((0, 0, 1, 2, 3))
+        clock_rng = random.Random(f"clocks {seed}")
+        if not group_members and clock_rng.random() < RETENTION_SHARE:
+            topics = tuple(_with_retention(clock_rng, topic) for topic in topics)
+            broker = _that_deletes_soon(clock_rng, broker)
         return cls(
             brokers=brokers,
             broker=broker,
@@ -129,12 +141,32 @@ class Scenario:
             dawdlers=users_rng.choice((0, 0, 1, 3)),
             lives=_lives_plan(users_rng, brokers, chaos_s, machines_fail) if users_rng.random() < 0.3 else None,
             adoption=_adoption_plan(users_rng, brokers, machines_fail) if users_rng.random() < 0.15 else None,
-            group_members=group_rng.choice((0, 0, 1, 2, 3)),
+            group_members=group_members,
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
             machines_fail=machines_fail,
+            wild_clocks=clock_rng.random() < 0.5,
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
         )
+
+
+def _with_retention(rng: random.Random, topic: TopicPlan) -> TopicPlan:
+    by_time, by_size = rng.choice(((True, False), (False, True), (True, True)))
+    return replace(
+        topic,
+        retention_s=rng.choice((1.0, 5.0, 15.0)) if by_time else None,
+        retention_bytes=rng.choice((4, 16)) * KIB if by_size else None,
+    )
+
+
+def _that_deletes_soon(rng: random.Random, broker: BrokerConfig) -> BrokerConfig:
+    return replace(
+        broker,
+        log_roll_bytes=2 * KIB,
+        log_roll_age_s=0.5,
+        log_grace_s=rng.choice((0.2, 1.0)),
+        maintenance_interval_s=rng.choice((0.3, 1.0)),
+    )
 
 
 def _broker_config(rng: random.Random) -> BrokerConfig:

@@ -6,14 +6,17 @@ way when the process died is known.
 
 import asyncio
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.core.retention import broker_of
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.memory import MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from seaweedmq.storage.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from tests.sim.loop import OWNER
+from tests.sim.network import machine_of
+from tests.sim.storage_faults import Trouble
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +46,8 @@ class SimDisk:
         self.rng = rng
         self.faults = StorageFaults()
         self.failures = 0
+        self.troubles: list[Trouble] = []
+        self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
         store.fault = self._before
         store.tear = rng
 
@@ -69,6 +74,8 @@ class SimDisk:
         if self.faults.failing_share and self.rng.random() < self.faults.failing_share:
             self.failures += 1
             raise StorageFailed(f"the nemesis refused to {op.value} {path}")
+        for trouble in self.troubles[:]:
+            await trouble.befall(op, path, machine_of(OWNER.get()), self.rng)
 
 
 class SimStore:
@@ -125,7 +132,11 @@ class SimStore:
         await self._disk.pause(StorageOp.SYNC)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
-        await self._inner.delete(files)
+        for file in files:
+            content = self._inner.files.get(file.path)
+            await self._inner.delete([file])
+            if content is not None:
+                self._disk.on_delete(file, content)
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         await self._inner.fence(topic, uid, segment)

@@ -1,11 +1,12 @@
 """The users of the simulated cluster: publishers and subscribers that are real clients, and note what they saw."""
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
@@ -15,6 +16,7 @@ from tests.support.history import History, Outcome, Polled, Sent, Violation
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+LOOK_AGAIN_S = 0.1
 OPEN_AGAIN_S = 0.5
 DAWDLING_SHARE = 0.1
 """Of the records after which a slow reader stops for a while."""
@@ -25,7 +27,7 @@ async def connect(world: "World", owner: Owner, config: ClientConfig) -> Any:
     return await aio.connect(
         ",".join(process.address for process in world.processes),
         dialer=world.network.dialer(owner),
-        env=environment(world.loop, f"{world.seed} {owner.name}"),
+        env=environment(world.loop, world.clocks.here_us, f"{world.seed} {owner.name}"),
         config=config,
     )
 
@@ -111,31 +113,46 @@ class Subscriber:
         self.history = history
         self.owner = Owner(name)
         self.count = 0
-        self._news = asyncio.Event()
+        self.places: set[tuple[int, int]] = set()
+        """Segment and offset of what it got, in all its lives."""
+        self.life = name
 
     async def run(self, *, stop_at: str | None = None) -> None:
         """Until cancelled; or with ``stop_at="latest"`` until what is there now was read."""
+        lives = itertools.count(2)
         try:
-            await self.read(stop_at)
+            while not await self._live(stop_at):
+                self.life = f"{self.name}'{next(lives)}"
         except SeaweedMQError as error:
             self.world.note(self.name, f"gave up: {error!r}")
             self.world.violations.append(Violation("reader gave up", f"{self.name}: {error!r}"))
             raise
 
+    async def _live(self, stop_at: str | None) -> bool:
+        """Whether it got to the end; False if retention was faster, which is told and no reason to give up."""
+        try:
+            await self.read(stop_at)
+        except OutOfRange as error:
+            if not self.world.retained.starts(self._topic):
+                raise
+            self.world.note(self.name, f"begins again: {error}")
+            return False
+        return True
+
     async def read(self, stop_at: str | None) -> None:
-        """As ``run``. Raises what the subscriber raises."""
+        """As ``run``, once. Raises what the subscriber raises."""
         client = await connect(self.world, self.owner, self.world.scenario.subscriber)
         async with client, client.subscriber(self.topic, start="earliest", stop_at=stop_at) as subscriber:
             async for message in subscriber:
                 self.count += 1
-                self._news.set()
+                self.places.add((message.segment, message.offset))
                 self.world.note(self.name, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
                 if not self.world.watch.is_committed(self._topic, message.segment, message.offset):
                     place = f"{self.topic}#{message.segment} offset {message.offset}"
                     self.world.violations.append(Violation("uncommitted", f"{self.name} got {place}"))
                 self.history.polled.append(
                     Polled(
-                        reader=self.name,
+                        reader=self.life,
                         segment=message.segment,
                         offset=message.offset,
                         key=message.key,
@@ -148,11 +165,15 @@ class Subscriber:
     async def _dawdle(self) -> None:
         """Take the next record at once."""
 
-    async def wait_for(self, count: int) -> None:
-        """Until it got that many records."""
-        while self.count < count:
-            self._news.clear()
-            await self._news.wait()
+    async def reach_the_end(self) -> None:
+        """Until it got what anybody got and retention left."""
+        while self._unread():  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _unread(self) -> bool:
+        starts = self.world.retained.starts(self._topic)
+        places = {(p.segment, p.offset) for p in self.history.polled} - self.places
+        return any(offset >= starts.get(segment, 0) for segment, offset in places)
 
 
 class Dawdler(Subscriber):

@@ -5,7 +5,7 @@ import contextvars
 import hashlib
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,8 @@ from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
-from tests.sim.determinism import WALL_START_US, deterministic, void
+from tests.sim.clocks import Clocks
+from tests.sim.determinism import deterministic, void
 from tests.sim.files import Record, TopicFiles
 from tests.sim.group import Group
 from tests.sim.lives import Lives
@@ -26,6 +27,7 @@ from tests.sim.meta import SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.process import BrokerProcess
+from tests.sim.retention import Retained, without
 from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.served import SERVED_S_MAX, unserved
 from tests.sim.storage import SimDisk, SimStore
@@ -76,7 +78,10 @@ class World:
         self.loop.thread_latency_s = lambda: thread_rng.uniform(0, 0.002)
         self.network = Network(self.loop, self.rng("network"))
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
-        self.disk = SimDisk(MemorySegmentStore(lambda: WALL_START_US + int(self.loop.time() * 1e6)), self.rng("disk"))
+        self.clocks = Clocks(self.loop, self.rng("clocks"), wild=scenario.wild_clocks)
+        self.disk = SimDisk(MemorySegmentStore(self.clocks.here_us), self.rng("disk"))
+        self.retained = Retained({TopicName.parse(t.name): t for t in scenario.topics}, self.clocks.latest_us)
+        self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
         self.processes = [
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
         ]
@@ -175,7 +180,12 @@ class World:
             while True:
                 try:
                     await client.admin.create_topic(
-                        topic.name, segments=topic.segments, replicas=topic.replicas, durability=topic.durability
+                        topic.name,
+                        segments=topic.segments,
+                        replicas=topic.replicas,
+                        durability=topic.durability,
+                        retention=topic.retention_s,
+                        retention_bytes=topic.retention_bytes,
                     )
                 except InvalidArgument:  # not enough brokers are there yet
                     await asyncio.sleep(0.2)
@@ -192,7 +202,7 @@ class World:
 
     async def _followers_reach_the_end(self) -> None:
         for subscriber in self.subscribers:
-            await subscriber.wait_for(len({p.value for p in subscriber.history.polled}))
+            await subscriber.reach_the_end()
 
     async def _read_everything(self, name: str) -> None:
         for topic in self.scenario.topics:
@@ -249,13 +259,14 @@ class World:
 
     def _judge(self) -> None:
         for topic in self.scenario.topics:
-            history = self.histories[topic.name]
-            complete = [r.name for r in self.readers if r.topic == topic.name]
+            starts = self.retained.starts(TopicName.parse(topic.name))
+            history = without(self.histories[topic.name], starts)
+            complete = [r.life for r in self.readers if r.topic == topic.name]
             self.violations += check(history, complete=complete)
             segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
             for reader in complete:
-                self.violations += content_fits_lineage(history, segments, reader)
-            self._judge_files(topic.name, history.polled_by(complete[-1]))
+                self.violations += content_fits_lineage(history, segments, reader, starts)
+            self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
         if self.adoption is not None:
             self.violations += self.adoption.violations()
         if self.lives is not None:
@@ -265,18 +276,19 @@ class World:
         for publisher in self.publishers:
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 
-    def _judge_files(self, name: str, polled: list[Polled]) -> None:
+    def _judge_files(self, name: str, polled: list[Polled], starts: Mapping[int, int]) -> None:
         topic = self.cluster.state.topics[TopicName.parse(name)]
         segments = self.cluster.state.segments[topic.name].values()
         got: dict[int, dict[int, Record]] = {}
         for p in polled:
             got.setdefault(p.segment, {})[p.offset] = Record(p.key, p.value)
-        self.violations += TopicFiles(self.disk.store, topic, segments).violations(got)
+        self.violations += TopicFiles(self.disk.store, topic, segments).violations(got, starts)
 
     def collect(self) -> Report:
         """After the loop ended, however it ended."""
         self.violations += self.cluster.violations
         self.violations += self.watch.violations
+        self.violations += self.retained.violations
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]

@@ -1,0 +1,82 @@
+"""What retention deleted, judged when it happens: only tables, only what was due by some clock, only from the front."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.memory import MemoryFile, MemorySegmentStore
+from tests.sim.scenario import TopicPlan
+from tests.support.history import History, Outcome, Violation
+
+RULE = "retention"
+US_PER_S = 1_000_000
+TOLERANCE_US = 50_000
+"""A clock may be set while somebody compares two times."""
+
+
+@dataclass(slots=True)
+class Retained:
+    """What is left of every segment: everything from an offset on."""
+
+    plans: Mapping[TopicName, TopicPlan]
+    latest_us: Callable[[], int]
+    violations: list[Violation] = field(default_factory=list)
+    _starts: dict[tuple[TopicName, int], int] = field(default_factory=dict)
+    _deleted_bytes: dict[TopicName, int] = field(default_factory=dict)
+
+    def start(self, topic: TopicName, segment: int) -> int:
+        """Below this offset records may be gone; 0 if nothing was deleted."""
+        return self._starts.get((topic, segment), 0)
+
+    def starts(self, topic: TopicName) -> dict[int, int]:
+        """By segment, of those that have lost anything."""
+        return {segment: start for (name, segment), start in self._starts.items() if name == topic}
+
+    def on_delete(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> None:
+        """A file was deleted just now."""
+        if file.kind is not FileKind.TABLE or file.end_offset is None:
+            return  # whether the records of a log file are elsewhere, its readers will see
+        key = file.topic, file.segment
+        if not self._is_due(store, file, content):
+            self._tell(f"{file.path} was deleted before its time")
+        below = [f.path for f in self._tables(store, file.topic) if f.segment == file.segment]
+        below = [path for path in below if path < file.path]
+        if below:
+            self._tell(f"{file.path} was deleted before {below[0]}: that is a hole")
+        self._starts[key] = max(self._starts.get(key, 0), file.end_offset)
+        self._deleted_bytes[file.topic] = self._deleted_bytes.get(file.topic, 0) + file.size_bytes
+
+    def _is_due(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> bool:
+        plan = self.plans.get(file.topic)
+        if plan is None:
+            return False
+        if plan.retention_s is not None:
+            due_us = content.modified_us + int(plan.retention_s * US_PER_S)
+            if due_us <= self.latest_us() + TOLERANCE_US:
+                return True
+        if plan.retention_bytes is None:
+            return False
+        # Two brokers may each think that the files are theirs, and have listed them before the other deleted some.
+        listed = sum(f.size_bytes for f in self._tables(store, file.topic)) + self._deleted_bytes.get(file.topic, 0)
+        return listed + file.size_bytes > plan.retention_bytes
+
+    def _tables(self, store: MemorySegmentStore, topic: TopicName) -> list[SegmentFile]:
+        described = [store._described(path, file) for path, file in store.files.items()]
+        return [f for f in described if f is not None and f.topic == topic and f.kind is FileKind.TABLE]
+
+    def _tell(self, sentence: str) -> None:
+        self.violations.append(Violation(RULE, sentence))
+
+
+def without(history: History, starts: Mapping[int, int]) -> History:
+    """The history, but nobody is promised what retention may have deleted."""
+    if not starts:
+        return history
+    sent = [
+        replace(s, outcome=Outcome.UNKNOWN)
+        if s.outcome is Outcome.ACKED and (s.segment is None or (s.offset or 0) < starts.get(s.segment, 0))
+        else s
+        for s in history.sent
+    ]
+    return History(sent, history.polled)
