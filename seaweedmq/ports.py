@@ -36,11 +36,13 @@ from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock and randomness of one process. Monotonic time is the event loop's ``time()``."""
+    """Clock, randomness and size of one process. Monotonic time is the event loop's ``time()``."""
 
     wall_us: Callable[[], int]
     """Microseconds since 1970 UTC."""
     rng: random.Random = field(default_factory=random.Random)
+    resident_bytes: Callable[[], int] = lambda: 0
+    """What the process takes now."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------

@@ -4,21 +4,25 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.intake import Intake
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
-from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.codec.frame import Frame, FrameHeader, split_frames
 from seaweedmq.core.producers import ProducerState
 from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
+    FrameHead,
+    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -41,8 +45,9 @@ RECOVERED_PRODUCERS_MAX = 4_000
 class PublishService:
     """Serves publish streams."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore) -> None:
+    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore, intake: MemoryBudget) -> None:
         self._config = config
+        self._intake = intake
         self._lookup = lookup
         self._store = store
         self._recovered = _Recovered(store)
@@ -51,6 +56,14 @@ class PublishService:
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi.publish``."""
+        with closing(Intake(self._intake)) as intake:
+            async with aclosing(self._serve(requests, intake)) as replies:
+                async for reply in replies:
+                    yield reply
+
+    async def _serve(
+        self, requests: AsyncIterator[PublishRequest], intake: Intake
+    ) -> AsyncGenerator[PublishReply, None]:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
             raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
@@ -70,9 +83,10 @@ class PublishService:
             frame_bytes_max=self._config.frame_bytes_max,
             in_flight_frames_max=self._config.stream_in_flight_frames_max,
             in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
+            message_bytes_max=intake.message_bytes_max,
         )
         segment = found.open
-        stream = _Stream(self._config, self._lookup, opening, segment)
+        stream = _Stream(self._config, self._lookup, opening, segment, intake)
         reading = asyncio.create_task(stream.read(requests), name=f"publish to {segment.segment}")
         reading.add_done_callback(_retrieve)
         reader = (segment, opening.producer_id)
@@ -162,11 +176,18 @@ def _retrieve(task: "asyncio.Task[None]") -> None:
         task.exception()
 
 
+def _frames_of(request: PublishRequest | None) -> Frames | None:
+    return request.data if isinstance(request, PublishFrames) else None
+
+
 class _Stream:
     """One stream's frames between arrival and acknowledgement, in order."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment) -> None:
+    def __init__(
+        self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment, intake: Intake
+    ) -> None:
         self._config = config
+        self._intake = intake
         self._lookup = lookup
         self._opening = opening
         self._segment = segment
@@ -180,14 +201,22 @@ class _Stream:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
         try:
             async for request in requests:
+                if isinstance(request, FrameHead):
+                    await self._until_acknowledged()
+                    await self._take_large(request, requests)
+                    continue
                 if not isinstance(request, PublishFrames):
                     raise InvalidArgument("a publish stream is opened once: after PublishOpen only frames may follow")
+                self._intake.check(request.data)
                 for frame in split_frames(request.data):
-                    while len(self._pending) >= self._config.stream_in_flight_frames_max:
-                        await self._acknowledged.wait()
+                    await self._until_acknowledged()
                     await self._take(frame)
         finally:
             self._segment.committed_changed.fire()
+
+    async def _until_acknowledged(self) -> None:
+        while len(self._pending) >= self._config.stream_in_flight_frames_max:
+            await self._acknowledged.wait()
 
     async def acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
         """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
@@ -213,11 +242,31 @@ class _Stream:
 
     async def _take(self, frame: Frame) -> None:
         self._check(frame)
+        self._is_admitting = True
+        await self._segment.admit(frame.header.frame_bytes)
+        self._is_admitting = False
+        self._append(frame)
+
+    async def _take_large(self, head: FrameHead, requests: AsyncIterator[PublishRequest]) -> None:
+        """As ``_take``, but there is memory for the frame before its payload is taken in."""
+        header, segment = self._intake.header(head), self._segment
+        self._check_header(header)
+        self._is_admitting = True
+        await segment.admit(header.frame_bytes)
+        try:
+            frame = await self._intake.frame(head, requests, _frames_of)
+            self._check(frame)
+            segment.check_open()
+        except BaseException:
+            segment.release(header.frame_bytes)
+            raise
+        self._is_admitting = False
+        self._append(frame)
+
+    def _append(self, frame: Frame) -> None:
+        """Of an admitted frame."""
         header, segment = frame.header, self._segment
         size = header.frame_bytes
-        self._is_admitting = True
-        await segment.admit(size)
-        self._is_admitting = False
         try:
             ack = segment.log.find_repeat(
                 header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
@@ -233,7 +282,11 @@ class _Stream:
         self._pending.append(ack)
 
     def _check(self, frame: Frame) -> None:
-        header, opening, slots = frame.header, self._opening, self._segment.segment.slots
+        self._check_header(frame.header)
+        validate_payload(frame.header, frame.payload, self._schema(frame.header.schema_version))
+
+    def _check_header(self, header: FrameHeader) -> None:
+        opening, slots = self._opening, self._segment.segment.slots
         if header.frame_bytes > self._config.frame_bytes_max:
             raise InvalidArgument(
                 f"a frame of {header.frame_bytes} bytes is above the limit of {self._config.frame_bytes_max}: "
@@ -249,7 +302,6 @@ class _Stream:
                 f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
                 f"{self._segment.segment}, which holds {slots}: refresh the metadata and route by key"
             )
-        validate_payload(header, frame.payload, self._schema(header.schema_version))
 
     def _schema(self, version: int) -> pa.Schema | None:
         topic = self._lookup.view.topics.get(self._segment.topic.name, self._segment.topic)

@@ -8,10 +8,8 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-import psutil
 from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.forward import Forwarding
@@ -23,6 +21,7 @@ from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
+from seaweedmq.broker.memory import BrokerMemory, StreamMemory
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
@@ -40,7 +39,7 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad
-from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
@@ -67,9 +66,6 @@ T = TypeVar("T")
 DRAIN_TIMEOUT_S = 20.0
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
-TRANSIT_BYTES = 96 * MIB
-"""Set aside of the memory bound for what the runtime holds: messages in gRPC's hands, reads of files."""
-BUFFER_BYTES_MIN = 32 * MIB
 
 
 class Broker(LeaderCalls, GroupCalls):
@@ -106,14 +102,13 @@ class Broker(LeaderCalls, GroupCalls):
             context=self._segment_context,
         )
         self._owned = self._ownership.segments
-        buffers = _buffer_bytes(config)
-        # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
-        self._replica_budget = MemoryBudget(buffers // 3)
-        self._budget = MemoryBudget(buffers - buffers // 3)
+        self.memory = BrokerMemory.of(config, env.resident_bytes())
+        self.stream_memory = StreamMemory(self.memory.logs)
+        self._budget, self._replica_budget = self.memory.logs, self.memory.replicas
         self._group_sync = GroupSync(config.flush_interval_s)
         self._lookup = Lookup(self._view, self._owned)
-        self._publish = PublishService(config, self._lookup, store)
-        self._subscribe = SubscribeService(config, self._lookup, store)
+        self._publish = PublishService(config, self._lookup, store, self.memory.intake)
+        self._subscribe = SubscribeService(config, self._lookup, store, self.memory)
         self._tasks: set[asyncio.Task[None]] = set()
         self._term: Term | None = None
         self._draining = False
@@ -205,6 +200,7 @@ class Broker(LeaderCalls, GroupCalls):
             config=self._config,
             store=self._store,
             budget=self._budget,
+            relaying=self.memory.relaying,
             group_sync=self._group_sync,
             writer_id=term.id,
             lease_alive=term.session.alive,
@@ -416,6 +412,7 @@ class Broker(LeaderCalls, GroupCalls):
             view=self._view,
             store=self._store,
             budget=self._replica_budget,
+            intake=self.memory.intake,
             broker_id=info.id,
             suspect=self._report_suspicion,
         )
@@ -464,14 +461,3 @@ class Broker(LeaderCalls, GroupCalls):
 
 def _is_retryable(error: BaseException) -> bool:
     return isinstance(error, SeaweedMQError) and error.retryable
-
-
-def _buffer_bytes(config: BrokerConfig) -> int:
-    runtime = psutil.Process().memory_info().rss + TRANSIT_BYTES
-    available = config.memory_bytes_max - runtime
-    if available < BUFFER_BYTES_MIN:
-        raise InvalidArgument(
-            f"memory_bytes_max of {config.memory_bytes_max} bytes is too low: the runtime takes {runtime}, and buffers "
-            f"need {BUFFER_BYTES_MIN}: set it to {runtime + BUFFER_BYTES_MIN} or more"
-        )
-    return available

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseaweedmq/v1/cluster.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\";\n\nSegmentRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"G\n\rReplicateOpen\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07primary\x18\x02 \x01(\t\"\\\n\x10ReplicateRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.ReplicateOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x42\t\n\x07request\"$\n\x0eReplicateReply\x12\x12\n\nend_offset\x18\x01 \x01(\x04\"U\n\x08Progress\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x11\n\tcommitted\x18\x02 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\"\x0f\n\rProgressReply\"4\n\nFenceReply\x12\x17\n\nend_offset\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_end_offset\"L\n\x0fWriteOutRequest\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"R\n\tSealedLog\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x31\n\tsequences\x18\x02 \x03(\x0b\x32\x1e.seaweedmq.v1.ProducerSequence\"S\n\tSuspicion\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07suspect\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0cSuspectReply\"!\n\x11LocalStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fLocalStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x11\n\x0fReportLoadReply2\xb0\x04\n\x07\x43luster\x12L\n\nLocalStats\x12\x1f.seaweedmq.v1.LocalStatsRequest\x1a\x1d.seaweedmq.v1.LocalStatsReply\x12G\n\nReportLoad\x12\x18.seaweedmq.v1.BrokerLoad\x1a\x1d.seaweedmq.v1.ReportLoadReply(\x01\x12M\n\tReplicate\x12\x1e.seaweedmq.v1.ReplicateRequest\x1a\x1c.seaweedmq.v1.ReplicateReply(\x01\x30\x01\x12\x43\n\x0cNoteProgress\x12\x16.seaweedmq.v1.Progress\x1a\x1b.seaweedmq.v1.ProgressReply\x12;\n\x05\x46\x65nce\x12\x18.seaweedmq.v1.SegmentRef\x1a\x18.seaweedmq.v1.FenceReply\x12\x42\n\x08WriteOut\x12\x1d.seaweedmq.v1.WriteOutRequest\x1a\x17.seaweedmq.v1.SealedLog\x12\x39\n\x04Seal\x12\x18.seaweedmq.v1.SegmentRef\x1a\x17.seaweedmq.v1.SealedLog\x12>\n\x07Suspect\x12\x17.seaweedmq.v1.Suspicion\x1a\x1a.seaweedmq.v1.SuspectReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseaweedmq/v1/cluster.proto\x12\x0cseaweedmq.v1\x1a\x18seaweedmq/v1/types.proto\";\n\nSegmentRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\"G\n\rReplicateOpen\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07primary\x18\x02 \x01(\t\"l\n\x10ReplicateRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.ReplicateOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04head\x18\x1e \x01(\x0cH\x00\x42\t\n\x07request\"?\n\x0eReplicateReply\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x1e \x01(\x04\"U\n\x08Progress\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x11\n\tcommitted\x18\x02 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\"\x0f\n\rProgressReply\"4\n\nFenceReply\x12\x17\n\nend_offset\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_end_offset\"L\n\x0fWriteOutRequest\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"R\n\tSealedLog\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x31\n\tsequences\x18\x02 \x03(\x0b\x32\x1e.seaweedmq.v1.ProducerSequence\"S\n\tSuspicion\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07suspect\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0cSuspectReply\"!\n\x11LocalStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fLocalStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x11\n\x0fReportLoadReply2\xb0\x04\n\x07\x43luster\x12L\n\nLocalStats\x12\x1f.seaweedmq.v1.LocalStatsRequest\x1a\x1d.seaweedmq.v1.LocalStatsReply\x12G\n\nReportLoad\x12\x18.seaweedmq.v1.BrokerLoad\x1a\x1d.seaweedmq.v1.ReportLoadReply(\x01\x12M\n\tReplicate\x12\x1e.seaweedmq.v1.ReplicateRequest\x1a\x1c.seaweedmq.v1.ReplicateReply(\x01\x30\x01\x12\x43\n\x0cNoteProgress\x12\x16.seaweedmq.v1.Progress\x1a\x1b.seaweedmq.v1.ProgressReply\x12;\n\x05\x46\x65nce\x12\x18.seaweedmq.v1.SegmentRef\x1a\x18.seaweedmq.v1.FenceReply\x12\x42\n\x08WriteOut\x12\x1d.seaweedmq.v1.WriteOutRequest\x1a\x17.seaweedmq.v1.SealedLog\x12\x39\n\x04Seal\x12\x18.seaweedmq.v1.SegmentRef\x1a\x17.seaweedmq.v1.SealedLog\x12>\n\x07Suspect\x12\x17.seaweedmq.v1.Suspicion\x1a\x1a.seaweedmq.v1.SuspectReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,29 +37,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICATEOPEN']._serialized_start=131
   _globals['_REPLICATEOPEN']._serialized_end=202
   _globals['_REPLICATEREQUEST']._serialized_start=204
-  _globals['_REPLICATEREQUEST']._serialized_end=296
-  _globals['_REPLICATEREPLY']._serialized_start=298
-  _globals['_REPLICATEREPLY']._serialized_end=334
-  _globals['_PROGRESS']._serialized_start=336
-  _globals['_PROGRESS']._serialized_end=421
-  _globals['_PROGRESSREPLY']._serialized_start=423
-  _globals['_PROGRESSREPLY']._serialized_end=438
-  _globals['_FENCEREPLY']._serialized_start=440
-  _globals['_FENCEREPLY']._serialized_end=492
-  _globals['_WRITEOUTREQUEST']._serialized_start=494
-  _globals['_WRITEOUTREQUEST']._serialized_end=570
-  _globals['_SEALEDLOG']._serialized_start=572
-  _globals['_SEALEDLOG']._serialized_end=654
-  _globals['_SUSPICION']._serialized_start=656
-  _globals['_SUSPICION']._serialized_end=739
-  _globals['_SUSPECTREPLY']._serialized_start=741
-  _globals['_SUSPECTREPLY']._serialized_end=755
-  _globals['_LOCALSTATSREQUEST']._serialized_start=757
-  _globals['_LOCALSTATSREQUEST']._serialized_end=790
-  _globals['_LOCALSTATSREPLY']._serialized_start=792
-  _globals['_LOCALSTATSREPLY']._serialized_end=855
-  _globals['_REPORTLOADREPLY']._serialized_start=857
-  _globals['_REPORTLOADREPLY']._serialized_end=874
-  _globals['_CLUSTER']._serialized_start=877
-  _globals['_CLUSTER']._serialized_end=1437
+  _globals['_REPLICATEREQUEST']._serialized_end=312
+  _globals['_REPLICATEREPLY']._serialized_start=314
+  _globals['_REPLICATEREPLY']._serialized_end=377
+  _globals['_PROGRESS']._serialized_start=379
+  _globals['_PROGRESS']._serialized_end=464
+  _globals['_PROGRESSREPLY']._serialized_start=466
+  _globals['_PROGRESSREPLY']._serialized_end=481
+  _globals['_FENCEREPLY']._serialized_start=483
+  _globals['_FENCEREPLY']._serialized_end=535
+  _globals['_WRITEOUTREQUEST']._serialized_start=537
+  _globals['_WRITEOUTREQUEST']._serialized_end=613
+  _globals['_SEALEDLOG']._serialized_start=615
+  _globals['_SEALEDLOG']._serialized_end=697
+  _globals['_SUSPICION']._serialized_start=699
+  _globals['_SUSPICION']._serialized_end=782
+  _globals['_SUSPECTREPLY']._serialized_start=784
+  _globals['_SUSPECTREPLY']._serialized_end=798
+  _globals['_LOCALSTATSREQUEST']._serialized_start=800
+  _globals['_LOCALSTATSREQUEST']._serialized_end=833
+  _globals['_LOCALSTATSREPLY']._serialized_start=835
+  _globals['_LOCALSTATSREPLY']._serialized_end=898
+  _globals['_REPORTLOADREPLY']._serialized_start=900
+  _globals['_REPORTLOADREPLY']._serialized_end=917
+  _globals['_CLUSTER']._serialized_start=920
+  _globals['_CLUSTER']._serialized_end=1480
 # @@protoc_insertion_point(module_scope)
