@@ -61,6 +61,7 @@ class SubscribeService:
             async with aclosing(self._deliver(opening, found.topic.uid, start, credit)) as replies:
                 async for reply in replies:
                     yield reply
+                    del reply  # a paused stream holds nothing
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -94,7 +95,7 @@ class SubscribeService:
                     async for position, message in messages:  # noqa: B007 - the next round begins there
                         self._check_exists(opening.topic, uid)
                         yield message
-                        del message  # a paused stream holds nothing
+                        del message
             except (OutOfRange, NotFound, Corrupt):
                 self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
                 raise
