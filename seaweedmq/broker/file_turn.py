@@ -11,8 +11,6 @@ from seaweedmq.storage.chunk import Chunk
 
 TURN_BYTES = 16 * 1024 * 1024
 """A turn that others wait for ends after so much; opening a table anew costs up to a row group."""
-STALL_S = 1.0
-"""A turn whose subscriber takes nothing for so long may be ended at any moment."""
 RUNS_HELD = 8
 """Chunks a reader of files holds at most: a run in use, one read ahead, and what they are made from ..."""
 FRAMES_HELD = 4
@@ -28,7 +26,7 @@ class FileTurn:
     def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int, on_evicted: Callable[[], None]):
         self._budget = budget
         self._size = min(budget.limit, RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes))
-        self._covered_bytes = 2 * max(chunk_bytes, largest_bytes)
+        self._covered_bytes = 3 * max(chunk_bytes, largest_bytes)
         self._on_evicted = on_evicted
         self._chunks: AsyncGenerator[Chunk, None] | None = None
         self._rest = Chunk(0, b"")

@@ -2,16 +2,13 @@
 
 What waits for one budget holds no other that its holder waits for, so nothing waits in a circle:
 
-===========  ==========================================================  ============================================
-budget       what is counted                                             freed by
-===========  ==========================================================  ============================================
-``logs``     frames of open segments, from before they are received      storage: written and fsynced frames give way
-``replicas`` frames of followed segments, from before they are received  their primaries' fsyncs, told apart from them
-``intake``   messages of publishers and primaries on their way in        the sender, or the end of its patience
-``reading``  what readers of files have read and not sent                the reader itself, after a turn or a pause
-``relaying`` messages in gRPC's hands on their way to followers         the follower; nobody waits, but sends less
-``sending``  messages in gRPC's hands on their way to subscribers        the peer; whoever waits too long is refused
-===========  ==========================================================  ============================================
+* ``logs``: frames of open segments, from before they are received. Freed by the storage: what is fsynced gives way.
+* ``replicas``: frames of followed segments, the same. Freed by the fsyncs of their primaries, told outside the streams.
+* ``intake``: messages of publishers and primaries on their way in. Freed by the sender, or the end of its time.
+* ``reading``: what readers of files have read and not sent. Freed by the reader, at the end of its turn or in a pause.
+* ``relaying``: messages on their way to followers. Nobody waits for it: without it messages are small.
+* ``sending``: messages on their way to subscribers. Freed by the peer; what stalls is charged to ``logs``, in part, and
+  who waits too long is refused.
 
 A stream may always have one small message under way, of ``SMALL_MESSAGE_BYTES``; that, and what gRPC takes in
 unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused streams stop nobody's small messages.
@@ -103,9 +100,10 @@ class BrokerMemory:
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
 
-    def __init__(self, logs: MemoryBudget) -> None:
+    def __init__(self, logs: MemoryBudget, frames_bytes_min: int) -> None:
+        """``frames_bytes_min`` are left for frames in any case."""
         self._logs = logs
-        self._left = int(logs.limit * STREAMS_SHARE_MAX) // STREAM_BYTES
+        self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:

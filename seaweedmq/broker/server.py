@@ -21,7 +21,7 @@ from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
-from seaweedmq.broker.memory import BrokerMemory, StreamMemory
+from seaweedmq.broker.memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.broker.publish import PublishService
 from seaweedmq.broker.segment import SegmentContext
@@ -103,7 +103,7 @@ class Broker(LeaderCalls, GroupCalls):
         )
         self._owned = self._ownership.segments
         self.memory = BrokerMemory.of(config, env.resident_bytes())
-        self.stream_memory = StreamMemory(self.memory.logs)
+        self.stream_memory = StreamMemory(self.memory.logs, COPIES * config.frame_bytes_max)
         self._budget, self._replica_budget = self.memory.logs, self.memory.replicas
         self._group_sync = GroupSync(config.flush_interval_s)
         self._lookup = Lookup(self._view, self._owned)

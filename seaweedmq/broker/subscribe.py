@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
-from seaweedmq.broker.file_turn import STALL_S, FileTurn
+from seaweedmq.broker.file_turn import FileTurn
 from seaweedmq.broker.lookup import Found, Lookup
 from seaweedmq.broker.memory import BrokerMemory
-from seaweedmq.broker.sending import Sending
+from seaweedmq.broker.sending import STALL_S, Sending
 from seaweedmq.broker.signal import Signal
 from seaweedmq.core.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError
@@ -45,7 +45,7 @@ class SubscribeService:
         self._lookup = lookup
         self._store = store
         self._reading = memory.reading
-        self._sending = Sending(memory.sending)
+        self._sending = Sending(memory.sending, memory.logs)
 
     async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         """See ``ports.BrokerApi.subscribe``."""
@@ -113,7 +113,7 @@ class SubscribeService:
         if held is None:  # a small one goes at any time
             size = _size(log.read(position, min(SMALL_MESSAGE_BYTES, credit.bytes)))
             held = await self._sending.take(size)
-        try:
+        with self._sending.writing(held):
             if position < log.cache_start:
                 return
             entries = log.read(position, size)
@@ -122,8 +122,6 @@ class SubscribeService:
             del entries  # the log may forget them while this is written
             credit.spend(len(packed))
             yield end_offset, SubscribeFrames(packed)
-        finally:
-            self._sending.give(held)
 
     async def _from_files(self, found: Found, start: int, end: int, credit: "_Credit") -> AsyncGenerator[Sent, None]:
         """Messages of one turn at reading files, as there is credit for them."""
@@ -139,8 +137,11 @@ class SubscribeService:
                     turn.keep()
                     continue
                 size = turn.next_bytes(credit.bytes)
-                held = await self._sending.take(size)
-                try:
+                held = self._sending.take_now(size)
+                if held is None:
+                    size = turn.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
+                    held = await self._sending.take(size)
+                with self._sending.writing(held):
                     chunk = turn.take(size)
                     end_offset, packed = chunk.end_offset, pack_frames((chunk.data,))
                     del chunk  # it keeps all that was read with it
@@ -151,8 +152,6 @@ class SubscribeService:
                     finally:
                         stalled.cancel()
                         turn.keep()
-                finally:
-                    self._sending.give(held)
                 del packed
         finally:
             credit.largest_bytes = turn.largest_bytes

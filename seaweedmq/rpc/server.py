@@ -171,7 +171,7 @@ class _Handlers:
             response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Replicate", api.replicate),
+            self._stream("Replicate", api.replicate, self._counted),
             request_deserializer=replication.decode_replicate_request,
             response_serializer=replication.encode_replicate_reply,
         )
@@ -191,10 +191,15 @@ class _Handlers:
         return handle
 
     def _stream(
-        self, name: str, call: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
+        self,
+        name: str,
+        call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
+        admitted: Callable[[], AbstractAsyncContextManager[None]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
+        admission = admitted or self._admitted
+
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            async with self._translated(name, context), self._counted(), closing(call(requests)) as replies:
+            async with self._translated(name, context), admission(), closing(call(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
                     del reply  # a paused stream holds nothing
@@ -215,10 +220,15 @@ class _Handlers:
             )
         self._streams += 1
         try:
-            async with self._memory.lent() if self._memory else nullcontext():
-                yield
+            yield
         finally:
             self._streams -= 1
+
+    @asynccontextmanager
+    async def _admitted(self) -> AsyncIterator[None]:
+        """As ``_counted``, with memory. Streams between brokers wait for none: those who wait may wait for them."""
+        async with self._counted(), self._memory.lent() if self._memory else nullcontext():
+            yield
 
     @asynccontextmanager
     async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
