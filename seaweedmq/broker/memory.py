@@ -25,7 +25,7 @@ from seaweedmq.model.config import KIB, MIB, BrokerConfig
 STREAM_BYTES = 160 * KIB
 """Of one stream and its connection: some 50 KiB of Python and gRPC, 64 KiB that gRPC takes in before it is asked for,
 and a small message in both of their hands."""
-STREAMS_SHARE_MAX = 0.6
+STREAMS_SHARE_MAX = 0.75
 """Of the memory for logs, at most so much is given up for streams."""
 HEAP_SHARE = 1 / 12
 """Of the bound, for what the allocator has freed and not yet given back, control calls and files being written."""
@@ -33,6 +33,8 @@ HEAP_BYTES_MIN = 32 * MIB
 LOGS_BYTES_MIN = 32 * MIB
 RELAYING_PART = 12
 """One part in so many of the memory for frames is for sending them to followers."""
+PASSAGE_PART = 12
+"""One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
 COPIES = 2
 """A message is held by Python and, on its way in or out, by gRPC."""
 
@@ -58,7 +60,7 @@ class BrokerMemory:
         heap = max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
         available = config.memory_bytes_max - runtime_bytes - heap
         frame = COPIES * config.frame_bytes_max
-        share = max(available // 8, frame)
+        share = max(available // PASSAGE_PART, frame)
         least = 3 * frame + 2 * LOGS_BYTES_MIN
         if available < least:
             needed = runtime_bytes + heap + least

@@ -13,7 +13,7 @@ class BrokerConfig:
     lease_ttl_s: float = 5.0
     """etcd lease of the broker and of the leader lock; renewed every half."""
     memory_bytes_max: int = 1024 * MIB
-    """Bound on the whole process. Log buffers and the read cache get what the runtime leaves of it."""
+    """Bound on the whole process; ``broker.memory`` shares out what the runtime leaves of it."""
     segment_buffer_bytes_max: int = 64 * MIB
     """Accepted and not yet written, per segment; beyond it the broker stops reading from publishers."""
     frame_bytes_max: int = 16 * MIB
@@ -63,5 +63,6 @@ class BrokerConfig:
     """Producers remembered for duplicate detection, the longest idle forgotten first."""
     open_segments_max: int = 2_000
     streams_max: int = 10_000
+    """And no more than there is memory for, 160 KiB each."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
