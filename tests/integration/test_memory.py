@@ -1,7 +1,6 @@
 """A real broker keeps within ``memory_bytes_max`` whatever its clients do, and goes on serving the others."""
 
 import asyncio
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -60,21 +59,18 @@ async def _watch(bootstrap: str, pid: int, kind: str, count: int) -> None:
             await client.admin.create_topic(topic, durability="replicated", scaling="fixed")
         async with await client.publisher(STORED) as publisher:
             await publisher.send_table(random_table(STORED_BYTES, 1_000))
-        command = [sys.executable, "-m", "tests.integration.crowd", kind, bootstrap, str(count)]
-        crowd = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = ["-m", "tests.integration.crowd", kind, bootstrap, str(count)]
+        crowd = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
         try:
             assert crowd.stdout is not None
-            ready = asyncio.create_task(asyncio.to_thread(crowd.stdout.readline))
-            done, _ = await asyncio.wait({ready}, timeout=PATIENCE_S)
-            assert done, f"not all {count} began within {PATIENCE_S} s"
-            assert ready.result() == "ready\n"
+            assert await asyncio.wait_for(crowd.stdout.readline(), PATIENCE_S) == b"ready\n"
             began = time.monotonic()
             while time.monotonic() < began + WATCHED_S:
                 await _send_and_receive(client)
-            assert crowd.poll() is None
+            assert crowd.returncode is None
         finally:
             crowd.kill()
-            crowd.wait()
+            await crowd.wait()
     assert peak.bytes <= MEMORY_BYTES_MAX, f"{peak.bytes / MIB:.0f} of {MEMORY_BYTES_MAX / MIB:.0f} MiB"
 
 
