@@ -63,6 +63,6 @@ class BrokerConfig:
     """Producers remembered for duplicate detection, the longest idle forgotten first."""
     open_segments_max: int = 2_000
     streams_max: int = 10_000
-    """And no more than there is memory for, 160 KiB each."""
+    """And no more than there is memory for, 180 KiB each."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
