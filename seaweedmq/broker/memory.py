@@ -23,7 +23,7 @@ from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 
 STREAM_BYTES = 180 * KIB
-"""Of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and another 64 KiB in gRPC's hands:
+"""Of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and 64 KiB more in gRPC's hands:
 the copy of what a subscriber does not read, or what a publisher has sent behind a message that waits."""
 STREAMS_SHARE_MAX = 0.75
 """Of the memory for logs, at most so much is given up for streams."""
