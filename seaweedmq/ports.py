@@ -42,7 +42,7 @@ def loop_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clocks and randomness of one process. Monotonic time is the event loop's ``time()``."""
+    """Clocks, randomness and size of one process. Monotonic time is the event loop's ``time()``."""
 
     wall_us: Callable[[], int]
     """Microseconds since 1970 UTC."""
@@ -50,6 +50,8 @@ class Environment:
     boot_s: Callable[[], float] = loop_s
     """Monotonic seconds that count the time for which the machine is suspended, too: leases end meanwhile. The loop's
     clock may stand still then."""
+    resident_bytes: Callable[[], int] = lambda: 0
+    """What the process takes now."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------

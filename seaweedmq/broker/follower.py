@@ -3,14 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.intake import Intake
 from seaweedmq.broker.write_out import WriteOut
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.replica import Replica
@@ -18,6 +19,7 @@ from seaweedmq.core.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import FrameHead, Frames
 from seaweedmq.model.replication import (
     FenceReply,
     Progress,
@@ -56,6 +58,7 @@ class FollowerService:
         store: SegmentStore,
         budget: MemoryBudget,
         producers: ProducerPool,
+        intake: MemoryBudget,
         broker_id: str,
         suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
     ) -> None:
@@ -64,6 +67,7 @@ class FollowerService:
         self._store = store
         self._budget = budget
         self._producers = producers
+        self._intake = intake
         self._broker_id = broker_id
         self._suspect = suspect
         self._replicas: dict[Key, Replica] = {}
@@ -80,13 +84,19 @@ class FollowerService:
         ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
         replica = self._begin(topic, segment, ref)
         try:
-            yield ReplicateHeld(end_offset=replica.end)
-            async for request in requests:
-                if isinstance(request, ReplicateFrames):
-                    await self._hold(replica, ref, request)
-                    yield ReplicateHeld(end_offset=replica.end)
-                else:
-                    raise InvalidArgument(f"{replica.name}: a replicate stream is opened once")
+            with closing(Intake(self._intake)) as intake:
+                yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
+                async for request in requests:
+                    if isinstance(request, ReplicateFrames):
+                        intake.check(request.data)
+                        for frame in split_frames(request.data):
+                            await self._make_room(replica, frame.header.frame_bytes)
+                            self._hold(replica, ref, frame)
+                    elif isinstance(request, FrameHead):
+                        await self._hold_large(replica, ref, request, requests, intake)
+                    else:
+                        raise InvalidArgument(f"{replica.name}: a replicate stream is opened once")
+                    yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
         finally:
             self._after_stream(replica, ref, opening.primary)
 
@@ -240,23 +250,49 @@ class FollowerService:
         self._write_outs[topic.uid, segment.id] = WriteOut(self._store, topic, segment, replica, self._broker_id)
         return replica
 
-    async def _hold(self, replica: Replica, ref: SegmentRef, request: ReplicateFrames) -> None:
+    async def _hold_large(
+        self,
+        replica: Replica,
+        ref: SegmentRef,
+        head: FrameHead,
+        requests: AsyncIterator[ReplicateRequest],
+        intake: Intake,
+    ) -> None:
+        size = intake.header(head).frame_bytes
+        await self._make_room(replica, size)
+        try:
+            frame = await intake.frame(head, requests, _frames_of)
+            self._check_following(replica)
+        except BaseException:
+            self._budget.give(size + ENTRY_OVERHEAD_BYTES)
+            raise
+        self._hold(replica, ref, frame)
+
+    async def _make_room(self, replica: Replica, size_bytes: int) -> None:
+        """Take the memory of a frame."""
+        await self._budget.take(size_bytes + ENTRY_OVERHEAD_BYTES)
+        try:
+            self._check_following(replica)
+        except Unavailable:
+            self._budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
+            raise
+
+    def _check_following(self, replica: Replica) -> None:
+        if self._closed:
+            raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and follows no more")
+
+    def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
+        """A frame there is room for."""
+        header = frame.header
+        entry = LogEntry(
+            header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
+        )
         now = asyncio.get_running_loop().time()
-        for frame in split_frames(request.data):
-            header = frame.header
-            size = header.frame_bytes + ENTRY_OVERHEAD_BYTES
-            await self._budget.take(size)
-            if self._closed:
-                self._budget.give(size)
-                raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and follows no more")
-            entry = LogEntry(
-                header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
-            )
-            try:
-                replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)
-            except SeaweedMQError:
-                self._budget.give(size)
-                raise
+        try:
+            replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)
+        except SeaweedMQError:
+            self._budget.give(entry.memory_bytes)
+            raise
 
     def _after_stream(self, replica: Replica, ref: SegmentRef, primary: str) -> None:
         """The stream is gone, and with it perhaps the primary: have the leader look."""
@@ -271,3 +307,7 @@ class FollowerService:
 
 def _key(ref: SegmentRef) -> Key:
     return ref.topic_uid, ref.segment
+
+
+def _frames_of(request: ReplicateRequest | None) -> Frames | None:
+    return request.data if isinstance(request, ReplicateFrames) else None

@@ -3,20 +3,24 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 
 import pyarrow as pa
 
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.intake import Intake
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.sealed_producers import SealedProducers
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.signal import Signal
 from seaweedmq.codec.batch import validate_payload
-from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.codec.frame import Frame, FrameHeader, split_frames
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     FrameAck,
+    FrameHead,
+    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -33,8 +37,9 @@ from seaweedmq.ports import SegmentStore
 class PublishService:
     """Serves publish streams."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore) -> None:
+    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore, intake: MemoryBudget) -> None:
         self._config = config
+        self._intake = intake
         self._lookup = lookup
         self._sealed_producers = SealedProducers(store)
         self._latest: dict[tuple[OpenSegment, int], _Stream] = {}
@@ -42,6 +47,14 @@ class PublishService:
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi.publish``."""
+        with closing(Intake(self._intake)) as intake:
+            async with aclosing(self._serve(requests, intake)) as replies:
+                async for reply in replies:
+                    yield reply
+
+    async def _serve(
+        self, requests: AsyncIterator[PublishRequest], intake: Intake
+    ) -> AsyncGenerator[PublishReply, None]:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
             raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
@@ -55,13 +68,14 @@ class PublishService:
             return
         segment = found.open
         segment.check_open()
-        stream = self._open(opening, segment)
+        stream = self._open(opening, segment, intake)
         try:
             yield PublishReady(
                 next_sequence=stream.next_sequence,
                 frame_bytes_max=self._config.frame_bytes_max,
                 in_flight_frames_max=self._config.stream_in_flight_frames_max,
                 in_flight_bytes_max=self._config.stream_in_flight_bytes_max,
+                message_bytes_max=intake.message_bytes_max,
             )
             async with aclosing(stream.serve(requests)) as acknowledgements:
                 async for acks in acknowledgements:
@@ -77,7 +91,7 @@ class PublishService:
             raise fresh(segment.closed)
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
-    def _open(self, opening: PublishOpen, segment: OpenSegment) -> "_Stream":
+    def _open(self, opening: PublishOpen, segment: OpenSegment, intake: Intake) -> "_Stream":
         """A stream that appends from now on. In one step with the end of the producer's earlier stream: a client that
         reconnected numbers its frames from where it is told to begin, and a frame still on its way must not take one of
         those numbers."""
@@ -87,7 +101,7 @@ class PublishService:
         older = self._latest.get((segment, opening.producer_id))
         if older is not None:
             older.supersede()
-        stream = _Stream(self._config, self._lookup, opening, segment, next_sequence)
+        stream = _Stream(self._config, self._lookup, opening, segment, intake, next_sequence)
         self._latest[segment, opening.producer_id] = stream
         return stream
 
@@ -117,11 +131,21 @@ def _retrieve(task: "asyncio.Task[None]") -> None:
         task.exception()
 
 
+def _frames_of(request: PublishRequest | None) -> Frames | None:
+    return request.data if isinstance(request, PublishFrames) else None
+
+
 class _Stream:
     """One stream's frames between arrival and acknowledgement, in order."""
 
     def __init__(
-        self, config: BrokerConfig, lookup: Lookup, opening: PublishOpen, segment: OpenSegment, next_sequence: int
+        self,
+        config: BrokerConfig,
+        lookup: Lookup,
+        opening: PublishOpen,
+        segment: OpenSegment,
+        intake: Intake,
+        next_sequence: int,
     ) -> None:
         self.opening = opening
         self.segment = segment
@@ -130,6 +154,7 @@ class _Stream:
         self.settled = min(opening.first_sequence, next_sequence)
         """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
         self._config = config
+        self._intake = intake
         self._lookup = lookup
         self._pending: deque[FrameAck] = deque()
         """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
@@ -178,14 +203,22 @@ class _Stream:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
         try:
             async for request in requests:
+                if isinstance(request, FrameHead):
+                    await self._until_acknowledged()
+                    await self._take_large(request, requests)
+                    continue
                 if not isinstance(request, PublishFrames):
                     raise InvalidArgument("a publish stream is opened once: after PublishOpen only frames may follow")
+                self._intake.check(request.data)
                 for frame in split_frames(request.data):
-                    while len(self._pending) >= self._config.stream_in_flight_frames_max:
-                        await self._told.wait()
+                    await self._until_acknowledged()
                     await self._take(frame)
         finally:
             self._news.fire()
+
+    async def _until_acknowledged(self) -> None:
+        while len(self._pending) >= self._config.stream_in_flight_frames_max:
+            await self._told.wait()
 
     async def _acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
         """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
@@ -213,10 +246,28 @@ class _Stream:
 
     async def _take(self, frame: Frame) -> None:
         self._check(frame)
+        self._is_admitting = True
+        await self.segment.admit(frame.header.frame_bytes)
+        await self._append(frame)
+
+    async def _take_large(self, head: FrameHead, requests: AsyncIterator[PublishRequest]) -> None:
+        """As ``_take``, but there is memory for the frame before its payload is taken in."""
+        header, segment = self._intake.header(head), self.segment
+        self._check_header(header)
+        self._is_admitting = True
+        await segment.admit(header.frame_bytes)
+        try:
+            frame = await self._intake.frame(head, requests, _frames_of)
+            self._check(frame)
+        except BaseException:
+            segment.release(header.frame_bytes)
+            raise
+        await self._append(frame)
+
+    async def _append(self, frame: Frame) -> None:
+        """Of an admitted frame."""
         header, segment = frame.header, self.segment
         size = header.frame_bytes
-        self._is_admitting = True
-        await segment.admit(size)
         try:
             await self._schema_decided(header.schema_version)
             self._is_admitting = False
@@ -236,7 +287,11 @@ class _Stream:
         self._pending.append(ack)
 
     def _check(self, frame: Frame) -> None:
-        header, opening, slots = frame.header, self.opening, self.segment.segment.slots
+        self._check_header(frame.header)
+        validate_payload(frame.header, frame.payload, self._schema(frame.header.schema_version))
+
+    def _check_header(self, header: FrameHeader) -> None:
+        opening, slots = self.opening, self.segment.segment.slots
         if header.frame_bytes > self._config.frame_bytes_max:
             raise InvalidArgument(
                 f"a frame of {header.frame_bytes} bytes is above the limit of {self._config.frame_bytes_max}: "
@@ -252,7 +307,6 @@ class _Stream:
                 f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
                 f"{self.segment.segment}, which holds {slots}: refresh the metadata and route by key"
             )
-        validate_payload(header, frame.payload, self._schema(header.schema_version))
 
     async def _schema_decided(self, version: int) -> None:
         """While the topic may get a schema if it is empty, plain frames wait. Raises if this one may not be appended

@@ -1,13 +1,17 @@
 """The primary's side of replication: one stream to each follower, and how far each of them is."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import cast
 
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.memory import COPIES
 from seaweedmq.broker.signal import Signal
-from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.codec.frame import split_payload
+from seaweedmq.core.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, Unavailable
+from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     Progress,
     ReplicateFrames,
@@ -20,6 +24,8 @@ from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.wire import pack_frames
 
 SEND_BYTES = 1024 * 1024
+SHARE_BYTES = COPIES * LARGE_MESSAGE_BYTES
+"""Memory of one message on its way."""
 TELL_INTERVAL_S = 0.1
 
 
@@ -36,6 +42,7 @@ class FollowerLink:
         appended: Signal,
         on_held: Callable[[], None],
         timeout_s: float,
+        memory: MemoryBudget,
     ) -> None:
         self.follower = follower
         """Broker id."""
@@ -47,6 +54,9 @@ class FollowerLink:
         self._appended = appended
         self._on_held = on_held
         self._timeout_s = timeout_s
+        self._memory = memory
+        self._message_bytes_max = SMALL_MESSAGE_BYTES
+        """What the follower takes."""
 
     async def run(self) -> None:
         """Replicate until cancelled.
@@ -79,6 +89,7 @@ class FollowerLink:
                         f"after {self.held} and of {self._log.end}: it broke the protocol"
                     )
                 self.held = reply.end_offset
+                self._message_bytes_max = reply.message_bytes_max
                 self._on_held()
         raise Unavailable(f"follower {self.follower} ended the replicate stream")
 
@@ -111,12 +122,32 @@ class FollowerLink:
             await asyncio.sleep(TELL_INTERVAL_S)
 
     async def _requests(self) -> AsyncGenerator[ReplicateRequest, None]:
+        """Messages as large as the follower takes, or small ones where there is no memory: replicating waits for
+        nobody, since a follower that is kept waiting would be given up."""
         yield self._opening
         sent = self.held
         while True:
-            entries = self._log.entries_from(sent, SEND_BYTES)
+            is_large = self._memory.take_now(SHARE_BYTES)
+            message_bytes_max = self._message_bytes_max if is_large else SMALL_MESSAGE_BYTES
+            try:
+                entries = self._log.entries_from(sent, min(SEND_BYTES, message_bytes_max))
+                for request in _messages(entries, message_bytes_max, PIECE_BYTES if is_large else SMALL_MESSAGE_BYTES):
+                    yield request
+            finally:
+                if is_large:
+                    self._memory.give(SHARE_BYTES)
             if entries:
                 sent = entries[-1].end_offset
-                yield ReplicateFrames(pack_frames([part for e in entries for part in (e.header, e.payload)]))
             else:
                 await self._appended.wait()
+
+
+def _messages(entries: list[LogEntry], message_bytes_max: int, piece_bytes: int) -> Iterator[ReplicateRequest]:
+    """One message, or a frame that is too large for one as head and pieces."""
+    size = sum(e.size_bytes for e in entries)
+    if size > message_bytes_max:
+        yield FrameHead(entries[0].header)
+        for piece in split_payload(entries[0].payload, piece_bytes):
+            yield ReplicateFrames(piece)
+    elif entries:
+        yield ReplicateFrames(pack_frames([part for e in entries for part in (e.header, e.payload)]))

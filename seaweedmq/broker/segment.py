@@ -48,6 +48,8 @@ class SegmentContext:
     store: SegmentStore
     budget: MemoryBudget
     producers: ProducerPool
+    relaying: MemoryBudget
+    """For messages on their way to followers."""
     group_sync: GroupSync
     writer_id: str
     lease_alive: Callable[[], bool]
@@ -143,6 +145,7 @@ class OpenSegment:
                 appended=self.appended,
                 on_held=self._on_held,
                 timeout_s=self._context.config.replica_timeout_s,
+                memory=self._context.relaying,
             )
             self._links.append(link)
             self._link_tasks.append(

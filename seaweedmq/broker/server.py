@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-import psutil
 from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.flush import GroupSync
 from seaweedmq.broker.follower import FollowerService
 from seaweedmq.broker.forward import Forwarding
@@ -22,6 +20,7 @@ from seaweedmq.broker.load import LoadReporter
 from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.maintenance import Maintenance
 from seaweedmq.broker.membership import Membership, is_retryable
+from seaweedmq.broker.memory import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.publish import PublishService
@@ -42,7 +41,7 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad
-from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
@@ -72,9 +71,6 @@ REPLICAS_TIMEOUT_S = 30.0
 primary is lost. With LEAVE_TIMEOUT_S below what a supervisor waits before it kills; see deploy/."""
 LEAVE_TIMEOUT_S = 15.0
 SUSPICION_TIMEOUT_S = 30.0
-TRANSIT_BYTES = 96 * MIB
-"""Set aside of the memory bound for what the runtime holds: messages in gRPC's hands, reads of files."""
-BUFFER_BYTES_MIN = 32 * MIB
 
 
 class Broker(LeaderCalls, GroupCalls):
@@ -112,15 +108,14 @@ class Broker(LeaderCalls, GroupCalls):
             context=self._segment_context,
         )
         self._owned = self._ownership.segments
-        buffers = _buffer_bytes(config)
-        # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
-        self._replica_budget = MemoryBudget(buffers // 3)
-        self._budget = MemoryBudget(buffers - buffers // 3)
+        self.memory = BrokerMemory.of(config, env.resident_bytes())
+        self.stream_memory = StreamMemory(self.memory.logs, COPIES * config.frame_bytes_max)
+        self._budget, self._replica_budget = self.memory.logs, self.memory.replicas
         self._producers = ProducerPool.of(config)
         self._group_sync = GroupSync(config.flush_interval_s)
         self._lookup = Lookup(self._view, self._owned)
-        self._publish = PublishService(config, self._lookup, store)
-        self._subscribe = SubscribeService(config, self._lookup, store)
+        self._publish = PublishService(config, self._lookup, store, self.memory.intake)
+        self._subscribe = SubscribeService(config, self._lookup, store, self.memory)
         self._starts = StartOffsets(self._view, store, partial(self._spawn, may_end=True))
         self._tasks: set[asyncio.Task[None]] = set()
         self._membership = Membership(
@@ -197,6 +192,7 @@ class Broker(LeaderCalls, GroupCalls):
             store=self._store,
             budget=self._budget,
             producers=self._producers,
+            relaying=self.memory.relaying,
             group_sync=self._group_sync,
             writer_id=term.id,
             lease_alive=term.session.alive,
@@ -440,6 +436,7 @@ class Broker(LeaderCalls, GroupCalls):
             store=self._store,
             budget=self._replica_budget,
             producers=self._producers,
+            intake=self.memory.intake,
             broker_id=info.id,
             suspect=self._report_suspicion,
         )
@@ -484,14 +481,3 @@ class Broker(LeaderCalls, GroupCalls):
             wall_us=self._env.wall_us,
             spawn=partial(self._spawn, may_end=True),
         )
-
-
-def _buffer_bytes(config: BrokerConfig) -> int:
-    runtime = psutil.Process().memory_info().rss + TRANSIT_BYTES
-    available = config.memory_bytes_max - runtime
-    if available < BUFFER_BYTES_MIN:
-        raise InvalidArgument(
-            f"memory_bytes_max of {config.memory_bytes_max} bytes is too low: the runtime takes {runtime}, and buffers "
-            f"need {BUFFER_BYTES_MIN}: set it to {runtime + BUFFER_BYTES_MIN} or more"
-        )
-    return available

@@ -1,15 +1,20 @@
 """A subscribe stream: frames from memory where they are, else from files, never more than the client has credit for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from typing import TypeAlias
 
+from seaweedmq.broker.file_turn import FileTurn
 from seaweedmq.broker.lookup import Found, Lookup
+from seaweedmq.broker.memory import BrokerMemory
+from seaweedmq.broker.sending import STALL_S, Sending
 from seaweedmq.broker.signal import Signal
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.core.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
+    SMALL_MESSAGE_BYTES,
     Start,
     StartKind,
     SubscribeCredit,
@@ -23,20 +28,24 @@ from seaweedmq.model.protocol import (
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.wire import pack_frames
-from seaweedmq.storage.chunk import Chunk
 from seaweedmq.storage.reader import read_segment
 from seaweedmq.storage.recovery import earliest_offset, find_offset_by_time
 
 CREDIT_BYTES_MAX = 256 * 1024 * 1024
 
+Sent: TypeAlias = tuple[int, SubscribeFrames]
+"""The offset after a message, and the message."""
+
 
 class SubscribeService:
     """Serves subscribe streams."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore) -> None:
+    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore, memory: BrokerMemory) -> None:
         self._config = config
         self._lookup = lookup
         self._store = store
+        self._reading = memory.reading
+        self._sending = Sending(memory.sending, memory.logs)
 
     async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         """See ``ports.BrokerApi.subscribe``."""
@@ -52,6 +61,7 @@ class SubscribeService:
             async with aclosing(self._deliver(opening, found.topic.uid, start, credit)) as replies:
                 async for reply in replies:
                     yield reply
+                    del reply  # a paused stream holds nothing
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -74,21 +84,18 @@ class SubscribeService:
                 continue
             await credit.available()
             if segment and position >= segment.log.cache_start:
-                entries = segment.log.read(position, min(self._config.read_chunk_bytes, credit.bytes))
-                if entries:
-                    packed = pack_frames([part for e in entries for part in (e.header, e.payload)])
-                    position = entries[-1].end_offset
-                    credit.spend(len(packed))
-                    yield SubscribeFrames(packed)
-                continue
-            until = end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
+                sending = self._from_memory(segment.log, position, credit)
+            else:
+                until = (
+                    end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
+                )
+                sending = self._from_files(found, position, until, credit)
             try:
-                async with aclosing(self._from_files(found, position, until, credit)) as runs:
-                    async for run in runs:
+                async with aclosing(sending) as messages:
+                    async for position, message in messages:  # noqa: B007 - the next round begins there
                         self._check_exists(opening.topic, uid)
-                        position = run.end_offset
-                        credit.spend(len(run.data))
-                        yield SubscribeFrames(run.data)
+                        yield message
+                        del message
             except (OutOfRange, NotFound, Corrupt):
                 self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
                 raise
@@ -99,20 +106,56 @@ class SubscribeService:
         if topic is None or topic.uid != uid:
             raise NotFound(f"topic {name} was deleted")
 
-    async def _from_files(self, found: Found, start: int, end: int, credit: "_Credit") -> AsyncGenerator[Chunk, None]:
-        """Frames as there is credit for them."""
-        async with aclosing(
-            read_segment(
-                self._store, found.topic, found.segment.id, start, end, chunk_bytes=self._config.read_chunk_bytes
-            )
-        ) as chunks:
-            async for chunk in chunks:
-                rest = chunk
-                while rest.data:
-                    await credit.available()
-                    fitting = _fitting(rest, credit.bytes)
-                    yield fitting
-                    rest = Chunk(rest.end_offset, memoryview(rest.data)[len(fitting.data) :])
+    async def _from_memory(self, log: SegmentLog, position: int, credit: "_Credit") -> AsyncGenerator[Sent, None]:
+        """One message of what is there; none if it went to the files while there was no memory to send it."""
+        size = _size(log.read(position, min(self._config.read_chunk_bytes, credit.bytes)))
+        held = self._sending.take_now(size)
+        if held is None:  # a small one goes at any time
+            size = _size(log.read(position, min(SMALL_MESSAGE_BYTES, credit.bytes)))
+            held = await self._sending.take(size)
+        with self._sending.writing(held):
+            if position < log.cache_start:
+                return
+            entries = log.read(position, size)
+            packed = pack_frames([part for e in entries for part in (e.header, e.payload)])
+            end_offset = entries[-1].end_offset
+            del entries  # the log may forget them while this is written
+            credit.spend(len(packed))
+            yield end_offset, SubscribeFrames(packed)
+
+    async def _from_files(self, found: Found, start: int, end: int, credit: "_Credit") -> AsyncGenerator[Sent, None]:
+        """Messages of one turn at reading files, as there is credit for them."""
+        chunk_bytes = self._config.read_chunk_bytes
+        turn = FileTurn(self._reading, chunk_bytes, credit.largest_bytes, credit.nudge)
+        await turn.begin(read_segment(self._store, found.topic, found.segment.id, start, end, chunk_bytes=chunk_bytes))
+        loop = asyncio.get_running_loop()
+        try:
+            while await turn.more():
+                if credit.bytes <= 0:
+                    turn.offer()
+                    await credit.change()
+                    turn.keep()
+                    continue
+                size = turn.next_bytes(credit.bytes)
+                held = self._sending.take_now(size)
+                if held is None:
+                    size = turn.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
+                    held = await self._sending.take(size)
+                with self._sending.writing(held):
+                    chunk = turn.take(size)
+                    end_offset, packed = chunk.end_offset, pack_frames((chunk.data,))
+                    del chunk  # it keeps all that was read with it
+                    credit.spend(len(packed))
+                    stalled = loop.call_later(STALL_S, turn.offer)
+                    try:
+                        yield end_offset, SubscribeFrames(packed)
+                    finally:
+                        stalled.cancel()
+                        turn.keep()
+                del packed
+        finally:
+            credit.largest_bytes = turn.largest_bytes
+            await turn.end()
 
     def _high_watermark(self, found: Found) -> int:
         if found.open:
@@ -138,17 +181,8 @@ class SubscribeService:
         return max(start.value, earliest)
 
 
-def _fitting(chunk: Chunk, size_bytes: int) -> Chunk:
-    """The frames at the beginning that fit, the first one at least."""
-    if len(chunk.data) <= size_bytes:
-        return chunk
-    fitting, end_offset = 0, 0
-    for frame in split_frames(chunk.data, verify=False):
-        if fitting and fitting + frame.header.frame_bytes > size_bytes:
-            break
-        fitting += frame.header.frame_bytes
-        end_offset = frame.header.end_offset
-    return Chunk(end_offset, memoryview(chunk.data)[:fitting])
+def _size(entries: Sequence[LogEntry]) -> int:
+    return sum(e.size_bytes for e in entries)
 
 
 class _Credit:
@@ -159,6 +193,8 @@ class _Credit:
 
     def __init__(self, credit_bytes: int, records: Signal) -> None:
         self.bytes = 0
+        self.largest_bytes = 0
+        """Of what the stream read from files at once."""
         self._changed = Signal()
         self._records = records
         self._end: SeaweedMQError | None = None
@@ -187,10 +223,18 @@ class _Credit:
             Closed: there is none left, and no more can come.
         """
         while self.bytes <= 0:
-            if self._end:
-                raise fresh(self._end)
-            await self._changed.wait()
+            await self.change()
         self.check()
+
+    async def change(self) -> None:
+        """Wait for credit, or a nudge; raises as ``available``."""
+        if self._end:
+            raise fresh(self._end)
+        await self._changed.wait()
+
+    def nudge(self) -> None:
+        """Wake who waits in ``change``."""
+        self._changed.fire()
 
     def check(self) -> None:
         """Raise InvalidArgument if the client broke the protocol."""

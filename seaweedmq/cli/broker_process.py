@@ -6,6 +6,7 @@ import random
 import secrets
 import time
 
+import psutil
 import tenacity
 
 from seaweedmq.broker.server import Broker
@@ -49,7 +50,10 @@ async def run_broker(
         one = Broker(
             config=config,
             env=Environment(
-                wall_us=lambda: time.time_ns() // 1000, rng=random.Random(secrets.randbits(64)), boot_s=boot_s
+                wall_us=lambda: time.time_ns() // 1000,
+                rng=random.Random(secrets.randbits(64)),
+                boot_s=boot_s,
+                resident_bytes=lambda: psutil.Process().memory_info().rss,
             ),
             store=store,
             meta=meta,
@@ -57,7 +61,7 @@ async def run_broker(
             converter=converter,
             address=address,
         )
-        server = await serve(one, str(listen), config)
+        server = await serve(one, str(listen), config, memory=one.stream_memory)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()

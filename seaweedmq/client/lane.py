@@ -4,16 +4,21 @@ A session is one stream. Everything a session leaves undone stays in the window,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Protocol, TypeVar, cast
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.client.window import OutFrame, Window
+from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.config import KIB
 from seaweedmq.model.protocol import (
+    LARGE_MESSAGE_BYTES,
+    PIECE_BYTES,
+    FrameHead,
+    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -69,6 +74,7 @@ class Lane:
         self._work = asyncio.Event()
         self._send = asyncio.Event()
         self._stall: asyncio.Timeout | None = None
+        self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._refresh = False
         self._progress = False
         self._topic_uid = 0
@@ -188,6 +194,7 @@ class Lane:
                     elif isinstance(reply, PublishReady):
                         self._stall.reschedule(None)
                         self.window.opened(reply)
+                        self._message_bytes_max = reply.message_bytes_max
                         self._owner.on_ready(self, reply)
                         self._send.set()
                     else:
@@ -225,7 +232,7 @@ class Lane:
         )
         while send is self._send:
             idle = not self.window.out
-            frames = self.window.take(MESSAGE_BYTES)
+            frames = self.window.take(min(MESSAGE_BYTES, self._message_bytes_max))
             if not frames:
                 send.clear()
                 await send.wait()
@@ -234,4 +241,15 @@ class Lane:
                 loop = asyncio.get_running_loop()
                 self._stall.reschedule(loop.time() + self._cluster.config.stall_timeout_s)
             self._owner.on_progress()
-            yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
+            if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
+                for request in _in_pieces(frames[0]):
+                    yield request
+            else:
+                yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
+
+
+def _in_pieces(frame: Frames) -> Iterator[PublishRequest]:
+    """A frame that is too large for one message."""
+    yield FrameHead(bytes(frame[:HEADER_BYTES]))
+    for piece in split_payload(memoryview(frame)[HEADER_BYTES:], PIECE_BYTES):
+        yield PublishFrames(piece)

@@ -188,3 +188,10 @@ def split_frames(data: Frames, *, verify: bool = True) -> Iterator[Frame]:
                 )
         yield Frame(header, view[position:start], payload)
         position = end
+
+
+def split_payload(payload: Frames, piece_bytes: int) -> Iterator[Frames]:
+    """The payload of a frame that is too large for one message, in pieces of ``piece_bytes``, the last one the rest."""
+    view = memoryview(payload)
+    for start in range(0, len(view), piece_bytes):
+        yield view[start : start + piece_bytes]

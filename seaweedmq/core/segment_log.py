@@ -125,11 +125,12 @@ class SegmentLog:
         return self.producers.snapshot(below=offset)
 
     def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
-        """Entries from the one that begins at ``offset`` on, committed or not, for a follower; empty at the end."""
+        """Entries from the one that begins at ``offset`` on, committed or not, for a follower: at most ``bytes_max``
+        bytes, or one entry if that is larger; empty at the end."""
         found: list[LogEntry] = []
         size = 0
         index = bisect_left(self._bases, offset)
-        while index < len(self._entries) and (not found or size < bytes_max):
+        while index < len(self._entries) and (not found or size + self._entries[index].size_bytes <= bytes_max):
             found.append(self._entries[index])
             size += self._entries[index].size_bytes
             index += 1

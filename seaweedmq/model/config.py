@@ -22,7 +22,7 @@ class BrokerConfig:
     lease_ttl_s: float = 5.0
     """etcd lease of the broker and of the leader lock; renewed every half."""
     memory_bytes_max: int = 1024 * MIB
-    """Bound on the whole process. Log buffers and the read cache get what the runtime leaves of it."""
+    """Bound on the whole process; ``broker.memory`` shares out what the runtime leaves of it."""
     segment_buffer_bytes_max: int = 64 * MIB
     """Accepted and not yet written, per segment; beyond it the broker stops reading from publishers."""
     frame_bytes_max: int = 16 * MIB
@@ -83,6 +83,7 @@ class BrokerConfig:
     """Of one broker, as primary or follower; the same on all. Binds what makes more of them: creation and splits.
     What replaces a lost, drained or moved segment goes elsewhere if it can, and is served in any case."""
     streams_max: int = 10_000
+    """And no more than there is memory for, 180 KiB each."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
 

@@ -4,6 +4,8 @@
 
 A publish stream serves one segment and one producer: the client opens it, then sends frames; the broker answers
 ``PublishReady``, then acknowledgements in the order of the frames, and at the end of the segment ``PublishSealed``.
+A frame too large for a message of its stream travels as ``FrameHead`` and then its payload in pieces, so that the
+receiver makes room before it takes the payload in.
 A subscribe stream serves one segment: the client opens it with a credit in bytes and adds to it as it consumes; the
 broker sends while it has credit, and a run of frames may take the credit below zero once: a credit below one frame does
 not stall.
@@ -14,10 +16,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from seaweedmq.model.config import KIB
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 
 PROTOCOL_VERSION = 1
+
+SMALL_MESSAGE_BYTES = 64 * KIB
+"""Frames of one message that every stream may carry at any time; more needs memory that is set aside for it."""
+LARGE_MESSAGE_BYTES = 1536 * KIB
+"""Most frames of one message to a broker; one frame of the 1 MiB that publishers aim for always fits."""
+PIECE_BYTES = 1024 * KIB
+"""Most of a large frame's payload in one message."""
 
 Frames: TypeAlias = bytes | memoryview
 """One or more frames back to back, whole."""
@@ -42,6 +52,13 @@ class PublishFrames:
     data: Frames
 
 
+@dataclass(frozen=True, slots=True)
+class FrameHead:
+    """The header of a frame whose payload follows in pieces, alone in messages of frames, before anything else."""
+
+    header: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishReady:
     next_sequence: int
@@ -50,6 +67,8 @@ class PublishReady:
     in_flight_frames_max: int
     """Frames the client may have sent and not seen acknowledged."""
     in_flight_bytes_max: int
+    message_bytes_max: int = LARGE_MESSAGE_BYTES
+    """Most frames of one message; a larger frame is sent as ``FrameHead`` and pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,7 @@ class PublishSealed:
     successors: tuple[int, ...]
 
 
-PublishRequest: TypeAlias = PublishOpen | PublishFrames
+PublishRequest: TypeAlias = PublishOpen | FrameHead | PublishFrames
 PublishReply: TypeAlias = PublishReady | PublishAck | PublishSealed
 
 

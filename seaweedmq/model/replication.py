@@ -7,7 +7,7 @@ start offset and is never resumed: a stream that breaks means the segment is sea
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from seaweedmq.model.protocol import Frames
+from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName
 
@@ -36,9 +36,11 @@ class ReplicateHeld:
     """The follower holds everything below ``end_offset``."""
 
     end_offset: int
+    message_bytes_max: int = SMALL_MESSAGE_BYTES
+    """Most frames of one message; a larger frame is sent as ``FrameHead`` and pieces."""
 
 
-ReplicateRequest: TypeAlias = ReplicateOpen | ReplicateFrames
+ReplicateRequest: TypeAlias = ReplicateOpen | FrameHead | ReplicateFrames
 ReplicateReply: TypeAlias = ReplicateHeld
 
 

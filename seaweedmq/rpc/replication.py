@@ -1,6 +1,7 @@
 """Replication on the wire: the unary calls between replicas and the leader, and the replicate stream."""
 
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     FenceReply,
     Progress,
@@ -98,6 +99,8 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
     """Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, ReplicateFrames):
         return write_frames(request.data)
+    if isinstance(request, FrameHead):
+        return cluster_pb2.ReplicateRequest(head=request.header).SerializeToString()
     try:
         ref = SegmentRef(topic=request.topic, topic_uid=request.topic_uid, segment=request.segment, epoch=request.epoch)
         opening = cluster_pb2.ReplicateOpen(ref=_write_ref(ref), primary=request.primary)
@@ -112,8 +115,11 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
     if frames is not None:
         return ReplicateFrames(frames)
     message = messages.parse(cluster_pb2.ReplicateRequest, data)
-    if message.WhichOneof("request") == "frames":
-        return ReplicateFrames(message.frames)
+    match message.WhichOneof("request"):
+        case "frames":
+            return ReplicateFrames(message.frames)
+        case "head":
+            return FrameHead(message.head)
     ref = _read_ref(message.open.ref)
     return ReplicateOpen(
         topic=ref.topic,
@@ -126,9 +132,13 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
 
 def encode_replicate_reply(reply: ReplicateReply) -> bytes:
     """Protobuf bytes."""
-    return cluster_pb2.ReplicateReply(end_offset=reply.end_offset).SerializeToString()
+    message = cluster_pb2.ReplicateReply(end_offset=reply.end_offset, message_bytes_max=reply.message_bytes_max)
+    return message.SerializeToString()
 
 
 def decode_replicate_reply(data: bytes) -> ReplicateReply:
     """Raises InvalidArgument."""
-    return ReplicateHeld(end_offset=messages.parse(cluster_pb2.ReplicateReply, data).end_offset)
+    message = messages.parse(cluster_pb2.ReplicateReply, data)
+    return ReplicateHeld(
+        end_offset=message.end_offset, message_bytes_max=message.message_bytes_max or SMALL_MESSAGE_BYTES
+    )

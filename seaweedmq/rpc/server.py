@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import PROTOCOL_VERSION
+from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
 from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, status, wire
 from seaweedmq.rpc.address import Address, parse_address
@@ -46,6 +46,13 @@ UNARY_CALLS_MAX: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
+class StreamMemory(Protocol):
+    """The memory that streams take."""
+
+    def lent(self) -> AbstractAsyncContextManager[None]:
+        """Around the life of one stream. May wait; raises ResourceExhausted."""
+
+
 class RpcServer:
     """A running server. ``serve`` makes it."""
 
@@ -71,9 +78,17 @@ class RpcServer:
 
 
 async def serve(
-    api: BrokerApi, listen: str, config: BrokerConfig, *, protocol_version: int = PROTOCOL_VERSION
+    api: BrokerApi,
+    listen: str,
+    config: BrokerConfig,
+    *,
+    memory: StreamMemory | None = None,
+    protocol_version: int = PROTOCOL_VERSION,
 ) -> RpcServer:
     """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
+
+    Args:
+        memory: where the memory of every stream comes from.
 
     Raises:
         InvalidArgument: ``listen`` is no address of this machine, or may not be used.
@@ -82,10 +97,10 @@ async def serve(
     address = parse_address(listen)
     await _check_free(address)
     server = grpc.aio.server(
-        options=server_options(config.frame_bytes_max + MESSAGE_SLACK_BYTES),
+        options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
-    _Handlers(api, config.streams_max, protocol_version).add_to(server)
+    _Handlers(api, config.streams_max, memory, protocol_version).add_to(server)
     probe = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(probe, server)
     for service in ("", *SERVICES):
@@ -102,9 +117,10 @@ async def serve(
 class _Handlers:
     """One coroutine a call. Requests are pulled only as the api asks for them, so flow control reaches the client."""
 
-    def __init__(self, api: BrokerApi, streams_max: int, protocol_version: int) -> None:
+    def __init__(self, api: BrokerApi, streams_max: int, memory: StreamMemory | None, protocol_version: int) -> None:
         self._api = api
         self._streams_max = streams_max
+        self._memory = memory
         self._protocol_version = protocol_version
         self._streams = 0
         self._failures = itertools.count(1)
@@ -137,7 +153,7 @@ class _Handlers:
             response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Replicate", api.replicate),
+            self._stream("Replicate", api.replicate, admitted=self._counted),
             request_deserializer=replication.decode_replicate_request,
             response_serializer=replication.encode_replicate_reply,
         )
@@ -167,12 +183,16 @@ class _Handlers:
         name: str,
         call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
         passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
+        admitted: Callable[[], AbstractAsyncContextManager[None]] | None = None,
     ) -> Callable[..., Awaitable[None]]:
+        admission = admitted or self._admitted
+
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
             answer = passed_on if passed_on and _is_passed_on(context) else call
-            async with self._translated(name, context), self._counted(), closing(answer(requests)) as replies:
+            async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)
+                    del reply  # a paused stream holds nothing
 
         return handle
 
@@ -193,6 +213,12 @@ class _Handlers:
             yield
         finally:
             self._streams -= 1
+
+    @asynccontextmanager
+    async def _admitted(self) -> AsyncIterator[None]:
+        """As ``_counted``, with memory. Streams between brokers wait for none: those who wait may wait for them."""
+        async with self._counted(), self._memory.lent() if self._memory else nullcontext():
+            yield
 
     @asynccontextmanager
     async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:

@@ -85,7 +85,7 @@ def _exhausted(details: str, method: str, where: str) -> SeaweedMQError:
     if "CLIENT:" in details:
         side, remedy = "this client", "raise message_bytes_max of its dialer"
     else:
-        side, remedy = where, "send smaller batches, or raise frame_bytes_max of the broker"
+        side, remedy = where, "send smaller messages, and large frames as head and pieces"
     return errors.InvalidArgument(
         f"a message of {sizes[1]} bytes is over the limit of {sizes[2]} bytes of {side} in {method}: {remedy}"
     )

@@ -13,6 +13,8 @@ import pyarrow as pa
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.protocol import (
+    LARGE_MESSAGE_BYTES,
+    FrameHead,
     Frames,
     PublishAck,
     PublishFrames,
@@ -91,6 +93,8 @@ def encode_publish_request(request: PublishRequest) -> bytes:
     """Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, PublishFrames):
         return write_frames(request.data)
+    if isinstance(request, FrameHead):
+        return data_pb2.PublishRequest(head=request.header).SerializeToString()
     try:
         message = data_pb2.PublishRequest(
             open=data_pb2.PublishOpen(
@@ -117,6 +121,8 @@ def decode_publish_request(data: bytes) -> PublishRequest:
     match message.WhichOneof("request"):
         case "frames":
             return PublishFrames(message.frames)
+        case "head":
+            return FrameHead(message.head)
         case "open":
             return PublishOpen(
                 topic=TopicName.parse(message.open.topic),
@@ -145,6 +151,7 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
                     frame_bytes_max=reply.frame_bytes_max,
                     in_flight_frames_max=reply.in_flight_frames_max,
                     in_flight_bytes_max=reply.in_flight_bytes_max,
+                    message_bytes_max=reply.message_bytes_max,
                 )
             )
         case PublishSealed():
@@ -171,6 +178,7 @@ def decode_publish_reply(data: bytes) -> PublishReply:
                 frame_bytes_max=message.ready.frame_bytes_max,
                 in_flight_frames_max=message.ready.in_flight_frames_max,
                 in_flight_bytes_max=message.ready.in_flight_bytes_max,
+                message_bytes_max=message.ready.message_bytes_max or LARGE_MESSAGE_BYTES,
             )
         case "sealed":
             return PublishSealed(

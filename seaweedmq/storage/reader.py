@@ -4,21 +4,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
 
 from seaweedmq.codec.batch import schema_from_bytes
 from seaweedmq.codec.frame import Frame
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile, SegmentStore
-from seaweedmq.storage.chunk import Chunk
+from seaweedmq.storage.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.clip import clip_frame
 from seaweedmq.storage.cover import Piece, cover, log_at
-from seaweedmq.storage.log_scan import LogScanner
+from seaweedmq.storage.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 FRUITLESS_LISTINGS_MAX = 6
 """Listings in a row that brought no record further before the missing offset is an error ..."""
@@ -123,10 +120,10 @@ async def _read_table(
     local_path = await store.local_path(file.path)
     table = TableReader(local_path, file, topic, start, end, chunk_bytes=chunk_bytes)
     try:
-        async with aclosing(_ahead(lambda: asyncio.to_thread(table.next))) as runs:
+        async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
             async for run in runs:
-                for chunk in run:
-                    yield chunk
+                while run:
+                    yield run.pop(0)
     except Corrupt as e:
         raise _Unusable(file, e) from e
     finally:
@@ -137,7 +134,7 @@ async def _read_log(
     store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
     """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
-    scanner = LogScanner(topic, file, skip_below=start)
+    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 2 * chunk_bytes))
     reader = await store.open(file)
 
     async def read_on() -> list[Chunk] | None:
@@ -154,10 +151,10 @@ async def _read_log(
         return chunks
 
     try:
-        async with aclosing(_ahead(read_on)) as runs:
+        async with aclosing(_ahead(read_on, chunk_bytes)) as runs:
             async for run in runs:
-                for chunk in run:
-                    yield chunk
+                while run:
+                    yield run.pop(0)
     except Corrupt as e:
         raise _Unusable(file, e) from e
     finally:
@@ -179,13 +176,20 @@ def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> tuple[
     return chunks, frames[0].frame if frames else None
 
 
-async def _ahead(produce: Callable[[], Awaitable[T | None]]) -> AsyncGenerator[T, None]:
-    """What ``produce`` gives until None, always making one item while the one before it is used."""
+async def _ahead(
+    produce: Callable[[], Awaitable[list[Chunk] | None]], chunk_bytes: int
+) -> AsyncGenerator[list[Chunk], None]:
+    """What ``produce`` gives until None, making one item while the one before it is used, unless that one is large."""
     making = asyncio.ensure_future(produce())
     try:
         while (item := await making) is not None:
-            making = asyncio.ensure_future(produce())
+            is_large = sum(len(chunk.data) for chunk in item) > 2 * CHUNKS_AT_ONCE * chunk_bytes
+            if not is_large:
+                making = asyncio.ensure_future(produce())
             yield item
+            if is_large:
+                del item  # before the next one is made
+                making = asyncio.ensure_future(produce())
     finally:
         making.cancel()
         await asyncio.wait((making,))

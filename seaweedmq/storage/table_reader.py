@@ -7,7 +7,6 @@ are needed instead of a row group at once, and encoding a frame is one copy and 
 import errno
 import threading
 from collections.abc import Iterator
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +27,7 @@ from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.chunk import Chunk
+from seaweedmq.storage.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.table_footer import verify_footer
 from seaweedmq.storage.table_format import OFFSET, SEGMENT, table_schema
@@ -36,8 +35,6 @@ from seaweedmq.storage.table_format import OFFSET, SEGMENT, table_schema
 PAGE_BUFFER_BYTES = 1024 * 1024
 ROWS_AT_ONCE_MAX = 65_536
 """Well below the record limit of a frame: columns that repeat take next to nothing in the file."""
-CHUNKS_AT_ONCE = 4
-"""Frames made in one visit to a thread: a visit costs as much as a tenth of a frame of 1 MiB."""
 _NOT_COUNTED = (0,) * HISTOGRAM_BUCKETS
 
 
@@ -107,7 +104,14 @@ class TableReader:
             if self._chunks is None:
                 self._table = open_table(self._local_path, self._file, self._topic)
                 self._chunks = self._frames(self._table)
-            return list(islice(self._chunks, CHUNKS_AT_ONCE)) or None
+            chunks: list[Chunk] = []
+            size = 0
+            while size < CHUNKS_AT_ONCE * self._chunk_bytes and (chunk := next(self._chunks, None)) is not None:
+                chunks.append(chunk)
+                size += len(chunk.data)
+                if len(chunks) == CHUNKS_AT_ONCE:
+                    break
+            return chunks or None
 
     def close(self) -> None:
         with self._lock:

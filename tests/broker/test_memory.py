@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -9,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.broker.budget import MemoryBudget
-from seaweedmq.codec.frame import split_frames, stamp
+from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment_log import LogEntry
-from seaweedmq.errors import ResourceExhausted, StorageFailed
-from seaweedmq.model.config import KIB
+from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
+from seaweedmq.model.config import KIB, MIB
+from seaweedmq.model.protocol import (
+    EARLIEST,
+    LARGE_MESSAGE_BYTES,
+    PIECE_BYTES,
+    SMALL_MESSAGE_BYTES,
+    FrameHead,
+    PublishFrames,
+    SubscribeOpen,
+)
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.memory import StorageOp
-from tests.broker.bed import CONFIG, Bed, frame, story, values
+from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
 
 
 class Cache:
@@ -192,3 +202,197 @@ async def test_one_slow_segment_does_not_hold_up_the_others(bed: Bed) -> None:
     assert await slow.quiet(0)
     held.set()
     await slow.acks(5)
+
+
+async def test_a_large_taker_is_not_overtaken_by_small_ones() -> None:
+    budget = MemoryBudget(10)
+    await budget.take(6)
+    large = asyncio.create_task(budget.take(9))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(budget.take(1))
+    await asyncio.sleep(0)
+    assert not small.done()
+    assert not budget.take_now(1)
+    budget.give(6)
+    await asyncio.gather(large, small)
+    assert (budget.used, budget.peak) == (10, 10)
+
+
+async def test_who_stops_waiting_lets_the_next_one_through() -> None:
+    budget = MemoryBudget(10)
+    await budget.take(6)
+    large, small = asyncio.create_task(budget.take(9)), asyncio.create_task(budget.take(1))
+    await asyncio.sleep(0)
+    assert budget.waiting == 2
+    large.cancel()
+    await small
+    assert (budget.used, budget.waiting) == (7, 0)
+
+
+LARGE = replace(CONFIG, frame_bytes_max=4 * MIB, segment_buffer_bytes_max=16 * MIB)
+
+
+def in_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> list[FrameHead | PublishFrames]:
+    pieces = split_payload(data[HEADER_BYTES:], piece_bytes)
+    return [FrameHead(data[:HEADER_BYTES]), *(PublishFrames(piece) for piece in pieces)]
+
+
+@pytest.mark.parametrize("size", [3_000, 300_000, 3_000_000])
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 64 * KIB])
+@story
+async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(bed: Bed, size: int, piece_bytes: int) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    for request in in_pieces(publisher.frame(size=size), piece_bytes):
+        await publisher.stream.send(request)
+    await publisher.acks(1)
+    await publisher.store()
+    reader = await host.subscriber(credit=16 * MIB)
+    got = await reader.until(2)
+    assert len(got[0]) >= size - 1 > len(got[1])
+    await publisher.stream.close()
+    await bed.until(lambda: host.broker.memory.intake.used == 0)
+
+
+@story
+async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memory(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await host.broker._budget.take(taken := host.broker._budget.limit - 1_000_000)
+    head, *pieces = in_pieces(publisher.frame(size=3_000_000))
+    await publisher.stream.send(head)
+    for piece in pieces:
+        await publisher.stream.send(piece)
+    assert await publisher.quiet(5)
+    standing = host.broker.memory.intake.used
+    assert standing == 2 * LARGE_MESSAGE_BYTES, "what is set aside for the stream, and no piece"
+    host.broker._budget.give(taken)
+    await publisher.acks(1)
+
+
+@story
+async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    host.broker.memory.intake.limit = 13 * MIB
+    first, second, third = [await host.publisher(n) for n in range(3)]
+    limits = [p.ready.message_bytes_max for p in (first, second, third)]
+    assert limits == [LARGE_MESSAGE_BYTES, LARGE_MESSAGE_BYTES, SMALL_MESSAGE_BYTES]
+    await first.store(size=100_000)
+    await third.send(size=100_000)
+    assert "send larger frames as head and pieces" in str(await third.stream.failure())
+    await first.stream.close()
+    await bed.until(lambda: host.broker.memory.intake.used == 2 * LARGE_MESSAGE_BYTES)
+    again = await host.publisher(4)
+    assert again.ready.message_bytes_max == LARGE_MESSAGE_BYTES
+
+
+@story
+async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_back(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
+        await publisher.stream.send(request)
+    await bed.until(lambda: host.broker._budget.used > 3_000_000)
+    assert isinstance(await publisher.stream.failure(), DeadlineExceeded)
+    assert host.broker._budget.used == host.broker.memory.intake.used == 0
+
+
+@pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
+@story
+async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(bed: Bed, cut: int, text: str) -> None:
+    (host,) = await bed.cluster(1, LARGE)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    data = publisher.frame(size=300_000)
+    head = in_pieces(data)[0]
+    await publisher.stream.send(head)
+    await publisher.stream.send(PublishFrames(data[HEADER_BYTES : HEADER_BYTES + 1_000]) if cut else head)
+    assert text in str(await publisher.stream.failure())
+    assert host.broker._budget.used == 0
+
+
+@story
+async def test_subscribers_without_credit_hold_nothing_that_others_need(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=40, size=3_000)
+    log = host.broker._owned[NAME, 0].log
+    await bed.until(lambda: log.flushed == 40)
+    host.broker._budget.give(log.evict(1 << 30))
+    reading = host.broker.memory.reading
+    reading.limit = 60_000  # one turn
+    paused = [await host.subscriber(credit=1) for _ in range(20)]
+    for reader in paused:
+        await reader.until(1)
+    busy = await host.subscriber()
+    assert len(await busy.until(40)) == 40
+    assert reading.peak <= reading.limit
+    for reader in paused:
+        await reader.credit(1 << 20)
+        assert len(await reader.until(40)) == 40
+    await bed.until(lambda: reading.used == 0)
+
+
+@pytest.mark.parametrize("place", ["memory", "log files"])
+@story
+async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_from_reading(
+    bed: Bed, place: str
+) -> None:
+    (host,) = await bed.cluster(1, replace(LARGE, read_chunk_bytes=256 * KIB))
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=30, size=200_000)
+    memory = host.broker.memory
+    if place == "log files":
+        log = host.broker._owned[NAME, 0].log
+        await bed.until(lambda: log.flushed == 30)
+        memory.logs.give(log.evict(1 << 30))
+    memory.sending.limit = 2 * MIB
+    memory.reading.limit = 4 * MIB
+    deaf = []
+    for _ in range(12):
+        stream = host.api.subscribe(asked(SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=200 * MIB)))
+        await anext(stream)
+        deaf.append(stream)
+    await asyncio.sleep(5)
+    assert memory.accounted_bytes <= memory.limit_bytes
+    busy = await host.subscriber(credit=100 * MIB)
+    assert len(await busy.until(30)) == 30
+    for stream in deaf:
+        await stream.aclose()
+    log = host.broker._owned[NAME, 0].log
+    await bed.until(lambda: memory.sending.used == memory.reading.used == memory.logs.used - log.cached_bytes == 0)
+    assert memory.sending.peak <= memory.sending.limit
+
+
+async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:
+    yield opening
+    await asyncio.Event().wait()
+
+
+@story
+async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(bed: Bed) -> None:
+    hosts = await bed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
+    for host in hosts:
+        for budget in host.broker.memory.budgets:
+            budget.limit = 1 * MIB
+    await bed.topic(hosts[0], segments=4, replicas=2)
+    primaries = [await bed.primary(hosts[0], segment=n) for n in range(4)]
+    assert len(set(primaries)) == 2
+    publishers = [await primary.publisher(n + 1, segment=n) for n, primary in enumerate(primaries)]
+    readers = [await primary.subscriber(credit=100 * MIB, segment=n) for n, primary in enumerate(primaries)]
+    for n, publisher in enumerate(publishers):
+        slot = n * 65536 // 4 + 10
+        for _ in range(12):
+            for request in in_pieces(publisher.frame(size=300_000, slots=(slot, slot))):
+                await publisher.stream.send(request)
+    for publisher, reader in zip(publishers, readers, strict=True):
+        await publisher.acks(12)
+        await reader.until(12)
+    for host in hosts:
+        assert all(budget.peak <= budget.limit for budget in host.broker.memory.budgets)

@@ -175,11 +175,11 @@ async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_ot
 
     async def requests():
         yield opening
-        for size in (10, 16 * MIB):
+        for size in (10, p.LARGE_MESSAGE_BYTES):
             yield r.ReplicateFrames(bytes(size))
 
     replies = [reply.end_offset async for reply in broker.replicate(requests())]
-    assert replies == [0, 10, 10 + 16 * MIB]
+    assert replies == [0, 10, 10 + p.LARGE_MESSAGE_BYTES]
     assert fake.received == [opening]
     assert fake.streams_open == 0
     fake.error = Fenced("shop/orders#3: epoch 2 is fenced by epoch 3")
@@ -189,10 +189,10 @@ async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_ot
 
 
 async def test_publish_open_ready_frames_acks_end(fake, broker):
-    replies = [reply async for reply in broker.publish(publish_messages(10, 0, 16 * MIB))]
+    replies = [reply async for reply in broker.publish(publish_messages(10, 0, p.LARGE_MESSAGE_BYTES))]
     assert isinstance(replies[0], p.PublishReady)
     assert replies[1:] == [p.PublishAck((p.FrameAck(i, 1, i),)) for i in range(3)]
-    assert fake.received == [OPEN, 10, 0, 16 * MIB]
+    assert fake.received == [OPEN, 10, 0, p.LARGE_MESSAGE_BYTES]
     assert fake.streams_open == 0
 
 
@@ -342,7 +342,7 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):
-    limit = 16 * MIB + 64 * 1024
+    limit = p.LARGE_MESSAGE_BYTES + 64 * 1024
     with pytest.raises(InvalidArgument, match=f"{17 * MIB + 5} bytes is over the limit of {limit} bytes"):
         async for _ in broker.publish(publish_messages(17 * MIB)):
             pass

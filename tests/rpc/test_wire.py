@@ -29,10 +29,16 @@ PUBLISH_REQUESTS = st.one_of(
         topic_uid=U64,
     ),
     st.builds(p.PublishFrames, PAYLOADS),
+    st.builds(p.FrameHead, st.binary(max_size=144)),
 )
 PUBLISH_REPLIES = st.one_of(
     st.builds(
-        p.PublishReady, next_sequence=U64, frame_bytes_max=U64, in_flight_frames_max=U32, in_flight_bytes_max=U64
+        p.PublishReady,
+        next_sequence=U64,
+        frame_bytes_max=U64,
+        in_flight_frames_max=U32,
+        in_flight_bytes_max=U64,
+        message_bytes_max=st.integers(1, 2**64 - 1),
     ),
     st.builds(p.PublishAck, ACKS),
     st.builds(p.PublishSealed, end_offset=U64, next_sequence=U64, recent=ACKS, successors=IDS),

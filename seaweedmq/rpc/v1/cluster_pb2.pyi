@@ -81,8 +81,11 @@ class ReplicateRequest(_message.Message):
 
     OPEN_FIELD_NUMBER: _builtins.int
     FRAMES_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
     """Stamped frames, back to back, where the last ones ended."""
+    head: _builtins.bytes
+    """As PublishRequest.head."""
     @_builtins.property
     def open(self) -> Global___ReplicateOpen: ...
     def __init__(
@@ -90,12 +93,13 @@ class ReplicateRequest(_message.Message):
         *,
         open: Global___ReplicateOpen | None = ...,
         frames: _builtins.bytes = ...,
+        head: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "open", b"open", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "head", b"head", "open", b"open", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "open", b"open", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "head", b"head", "open", b"open", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["open", "frames"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["open", "frames", "head"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
@@ -106,16 +110,20 @@ class ReplicateReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     end_offset: _builtins.int
     """The follower holds everything below."""
+    message_bytes_max: _builtins.int
+    """As PublishReady.message_bytes_max."""
     def __init__(
         self,
         *,
         end_offset: _builtins.int = ...,
+        message_bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "message_bytes_max", b"message_bytes_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

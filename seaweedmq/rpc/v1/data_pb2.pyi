@@ -7,9 +7,11 @@ Where to go: Admin.DescribeTopic at any broker gives the segments, the key range
 primary. A record goes to the open segment whose range holds the slot of its key; one without a key to any of them.
 
 Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch, described in ARCHITECTURE.md.
-Every `frames` field holds one or more whole frames back to back, at most PublishReady.frame_bytes_max bytes in all.
-It is the only large field, always alone in its message, and encoded as one tag, one length and the bytes, so that
-both sides can take it without a copy.
+A `frames` field holds one or more whole frames back to back. It is the only large field, always alone in its message,
+and encoded as one tag, one length and the bytes, so that both sides can take it without a copy. To a broker it holds
+at most PublishReady.message_bytes_max bytes; a larger frame is sent as its header, in `head`, and its payload in the
+`frames` of the messages that follow, in pieces of up to 1 MiB, before anything else. The broker takes the payload in
+once it has room for the whole frame.
 """
 
 from collections import abc as _abc
@@ -34,7 +36,10 @@ class PublishRequest(_message.Message):
 
     OPEN_FIELD_NUMBER: _builtins.int
     FRAMES_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     frames: _builtins.bytes
+    head: _builtins.bytes
+    """The header of a frame that is too large for one message."""
     @_builtins.property
     def open(self) -> Global___PublishOpen:
         """First message of the stream, and only there."""
@@ -44,12 +49,13 @@ class PublishRequest(_message.Message):
         *,
         open: Global___PublishOpen | None = ...,
         frames: _builtins.bytes = ...,
+        head: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "open", b"open", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "head", b"head", "open", b"open", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "open", b"open", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "head", b"head", "open", b"open", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["open", "frames"]  # noqa: Y015
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["open", "frames", "head"]  # noqa: Y015
     _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
@@ -138,6 +144,7 @@ class PublishReady(_message.Message):
     FRAME_BYTES_MAX_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_FRAMES_MAX_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    MESSAGE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     next_sequence: _builtins.int
     """The producer's sequences below are stored already. Sequences count its records in this segment, from 0."""
     frame_bytes_max: _builtins.int
@@ -145,6 +152,8 @@ class PublishReady(_message.Message):
     in_flight_frames_max: _builtins.int
     """Frames, and their bytes, that may be sent and not yet acknowledged."""
     in_flight_bytes_max: _builtins.int
+    message_bytes_max: _builtins.int
+    """Largest `frames` of one message on this stream: at least 64 KiB, more if the broker has memory to set aside for it."""
     def __init__(
         self,
         *,
@@ -152,10 +161,11 @@ class PublishReady(_message.Message):
         frame_bytes_max: _builtins.int = ...,
         in_flight_frames_max: _builtins.int = ...,
         in_flight_bytes_max: _builtins.int = ...,
+        message_bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_bytes_max", b"frame_bytes_max", "in_flight_bytes_max", b"in_flight_bytes_max", "in_flight_frames_max", b"in_flight_frames_max", "next_sequence", b"next_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_bytes_max", b"frame_bytes_max", "in_flight_bytes_max", b"in_flight_bytes_max", "in_flight_frames_max", b"in_flight_frames_max", "message_bytes_max", b"message_bytes_max", "next_sequence", b"next_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,130 @@
+"""How the memory of a broker is shared out: one bound, and budgets that add up to it.
+
+What waits for one budget holds no other that its holder waits for, so nothing waits in a circle:
+
+* ``logs``: frames of open segments, from before they are received. Freed by the storage: what is fsynced gives way.
+* ``replicas``: frames of followed segments, the same. Freed by the fsyncs of their primaries, told outside the streams.
+* ``intake``: messages of publishers and primaries on their way in. Freed by the sender, or the end of its time.
+* ``reading``: what readers of files have read and not sent. Freed by the reader, at the end of its turn or in a pause.
+* ``relaying``: messages on their way to followers. Nobody waits for it: without it messages are small.
+* ``sending``: messages on their way to subscribers. Freed by the peer; what stalls is charged to ``logs``, in part, and
+  who waits too long is refused.
+
+A stream may always have one small message under way, of ``SMALL_MESSAGE_BYTES``; that, and what gRPC takes in
+unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused streams stop nobody's small messages.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.errors import InvalidArgument, ResourceExhausted
+from seaweedmq.model.config import KIB, MIB, BrokerConfig
+
+STREAM_BYTES = 180 * KIB
+"""Of one stream and its connection: some 50 KiB of Python and gRPC, a small message, and 64 KiB more in gRPC's hands:
+the copy of what a subscriber does not read, or what a publisher has sent behind a message that waits."""
+STREAMS_SHARE_MAX = 0.75
+"""Of the memory for logs, at most so much is given up for streams."""
+HEAP_SHARE = 1 / 12
+"""Of the bound, for what the allocator has freed and not yet given back, control calls and files being written."""
+HEAP_BYTES_MIN = 32 * MIB
+LOGS_BYTES_MIN = 32 * MIB
+RELAYING_PART = 12
+"""One part in so many of the memory for frames is for sending them to followers."""
+PASSAGE_PART = 12
+"""One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
+COPIES = 2
+"""A message is held by Python and, on its way in or out, by gRPC."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMemory:
+    """The budgets of one broker."""
+
+    logs: MemoryBudget
+    replicas: MemoryBudget
+    intake: MemoryBudget
+    reading: MemoryBudget
+    relaying: MemoryBudget
+    sending: MemoryBudget
+
+    @classmethod
+    def of(cls, config: BrokerConfig, runtime_bytes: int) -> "BrokerMemory":
+        """Share out what a process that already takes ``runtime_bytes`` has left.
+
+        Raises:
+            InvalidArgument: it is too little.
+        """
+        heap = max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
+        available = config.memory_bytes_max - runtime_bytes - heap
+        frame = COPIES * config.frame_bytes_max
+        share = max(available // PASSAGE_PART, frame)
+        least = 3 * frame + 2 * LOGS_BYTES_MIN
+        if available < least:
+            needed = runtime_bytes + heap + least
+            raise InvalidArgument(
+                f"memory_bytes_max of {config.memory_bytes_max} bytes is too low: the runtime takes {runtime_bytes}, "
+                f"and buffers for frames of up to {config.frame_bytes_max} bytes need {least}: set it to "
+                f"{needed + HEAP_BYTES_MIN} or more, or lower frame_bytes_max"
+            )
+        frames = available - 3 * share
+        # Apart, or two brokers that follow each other could each wait for memory that only the other can free.
+        relaying = frames // RELAYING_PART
+        frames -= relaying
+        replicas = frames // 3
+        return cls(
+            logs=MemoryBudget(frames - replicas),
+            replicas=MemoryBudget(replicas, "replica"),
+            intake=MemoryBudget(share, "intake"),
+            reading=MemoryBudget(share, "reading"),
+            relaying=MemoryBudget(relaying, "relaying"),
+            sending=MemoryBudget(share, "sending"),
+        )
+
+    @property
+    def budgets(self) -> tuple[MemoryBudget, ...]:
+        """All of them."""
+        return self.logs, self.replicas, self.intake, self.reading, self.relaying, self.sending
+
+    @property
+    def accounted_bytes(self) -> int:
+        """What is held now, by every budget together."""
+        return sum(budget.used for budget in self.budgets)
+
+    @property
+    def limit_bytes(self) -> int:
+        """The bound on ``accounted_bytes``."""
+        return sum(budget.limit for budget in self.budgets)
+
+
+class StreamMemory:
+    """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
+
+    def __init__(self, logs: MemoryBudget, frames_bytes_min: int) -> None:
+        """``frames_bytes_min`` are left for frames in any case."""
+        self._logs = logs
+        self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Around the life of a stream; waits while frames that are not stored yet fill the memory.
+
+        Raises:
+            ResourceExhausted: there are as many streams as the memory allows.
+        """
+        if self._left <= 0:
+            raise ResourceExhausted(
+                "this broker has as many streams open as its memory allows: close some, use more brokers, or raise "
+                "memory_bytes_max"
+            )
+        self._left -= 1
+        try:
+            await self._logs.lend(STREAM_BYTES)
+            try:
+                yield
+            finally:
+                self._logs.restore(STREAM_BYTES)
+        finally:
+            self._left += 1
