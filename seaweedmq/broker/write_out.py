@@ -11,6 +11,7 @@ import logging
 import random
 
 from seaweedmq.broker.log_file import create_log_file
+from seaweedmq.codec.paths import log_path
 from seaweedmq.core.replica import Replica
 from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
 from seaweedmq.model.segment import Segment
@@ -89,7 +90,7 @@ class WriteOut:
             await writer.append([part for e in entries for part in (e.header, e.payload)])
             await writer.sync()
         except StorageFailed:
-            self._leftovers.append(self._described(base, writer))
+            self._leave(base, writer.path)
             raise
         finally:
             await writer.close()
@@ -97,28 +98,35 @@ class WriteOut:
 
     async def _create(self, base: int) -> LogWriter:
         while True:
+            name = self._next_name()
             try:
                 return await create_log_file(
-                    self._store, self.topic, self.segment, base, self._next_name(), self._replica.producers_below(base)
+                    self._store, self.topic, self.segment, base, name, self._replica.producers_below(base)
                 )
+            except StorageFailed:
+                self._leave(base, log_path(self.topic.name, self.segment.id, base, name))  # perhaps half made
+                raise
             except AlreadyExists:
-                continue  # half made by an attempt of ours, or of an earlier topic of this name
+                continue  # of an earlier topic of this name
 
     def _next_name(self) -> str:
         number, self._names = self._names, self._names + 1  # used up even if the attempt fails half done
         return f"{self._broker_id}.{number}" if number else self._broker_id
 
-    def _described(self, base: int, writer: LogWriter) -> SegmentFile:
-        return SegmentFile(
-            topic=self.segment.topic,
-            segment=self.segment.id,
-            kind=FileKind.LOG,
-            base_offset=base,
-            end_offset=None,
-            writer=self._broker_id,
-            size_bytes=writer.size_bytes,
-            path=writer.path,
-            modified_us=0,
+    def _leave(self, base: int, path: str) -> None:
+        """Remember what a failed attempt may have left."""
+        self._leftovers.append(
+            SegmentFile(
+                topic=self.segment.topic,
+                segment=self.segment.id,
+                kind=FileKind.LOG,
+                base_offset=base,
+                end_offset=None,
+                writer=self._broker_id,
+                size_bytes=0,
+                path=path,
+                modified_us=0,
+            )
         )
 
     async def _delete_leftovers(self) -> None:

@@ -27,6 +27,7 @@ from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, St
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.cover import refuse_overlap
+from seaweedmq.storage.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 
 
 class StorageOp(StrEnum):
@@ -45,9 +46,6 @@ class StorageOp(StrEnum):
     PUT = "put"
     DELETE = "delete"
 
-
-PAGE_BYTES = (64, 512, 4_096)
-"""Of a file system, and smaller ones, so that small files have several."""
 
 FaultHook = Callable[[StorageOp, str], Awaitable[None]]
 """Awaited with the operation and the path before anything happens: may sleep (slow storage) or raise StorageFailed."""
@@ -71,17 +69,20 @@ class MemoryFile:
     """Its machine is gone: the writer's handle is dead."""
 
 
-def _lose_pages(file: MemoryFile, rng: random.Random) -> None:
-    """Any subset of the pages behind what is fsynced was written back; the others read as zeros, or end the file."""
-    synced, page, kept = file.synced_bytes, rng.choice(PAGE_BYTES), rng.choice((0.2, 0.5, 0.9))
+def _lose_blocks(file: MemoryFile, rng: random.Random) -> None:
+    """Any subset of the blocks behind what is fsynced was written back; the others read as zeros, or end the file. Of
+    the block that is fsynced in part any sectors may be lost behind that. See ``lost_blocks``."""
+    synced, kept = file.synced_bytes, rng.choice((0.2, 0.5, 0.9))
     end = len(file.data)
     if rng.random() < 0.5:
         end = rng.randint(synced, end)
     del file.data[end:]
-    for first in range(synced - synced % page, end, page):
-        if rng.random() >= kept:
-            lost = slice(max(first, synced), min(first + page, end))
-            file.data[lost] = bytes(lost.stop - lost.start)
+    for block in range(synced - synced % BLOCK_BYTES, end, BLOCK_BYTES):
+        unit = rng.choice((SECTOR_BYTES, BLOCK_BYTES)) if block < synced else BLOCK_BYTES
+        for first in range(block, min(block + BLOCK_BYTES, end), unit):
+            if rng.random() >= kept:
+                lost = slice(max(first, synced), max(min(first + unit, end), synced))
+                file.data[lost] = bytes(lost.stop - lost.start)
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class MemorySegmentStore:
             elif rng is None:
                 del file.data[file.synced_bytes :]
             else:
-                _lose_pages(file, rng)
+                _lose_blocks(file, rng)
 
     async def check(self) -> None:
         await self.fault(StorageOp.CHECK, "")

@@ -27,7 +27,7 @@ class Writer:
 
     def __init__(self, store: MemorySegmentStore, rng: random.Random, roll_bytes: int) -> None:
         self.rng = rng
-        self.log = SegmentLog(start_offset=0, durability=Durability.STORED, producers=ProducerTable(100))
+        self.log = SegmentLog(start_offset=0, durability=Durability.STORED, producers=ProducerTable())
         self.sequences = {1: 0, 2: 0}
         self.files = SegmentFiles(
             make_topic(),
@@ -48,6 +48,7 @@ class Writer:
             size = self.rng.choice((20, 1_000, 5_000))
             frame = make_frame(base, count, size=size, producer=producer, first_sequence=self.sequences[producer])
             entry = LogEntry(base, base + count, 0, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
+            self.log.producers.open(producer, 0, self.sequences[producer], 0.0)
             self.log.append(producer, 0, self.sequences[producer], entry)
             self.sequences[producer] += count
         entries = self.log.take_unwritten(1 << 20)

@@ -92,7 +92,7 @@ async def test_with_another_broker_it_waits_no_longer(bed: Bed) -> None:
 async def test_with_a_follower_lost_what_it_held_is_fsynced_before_it_is_acknowledged(bed: Bed) -> None:
     primary, _, _ = await replicated(bed)
     segment_log = SegmentLog(
-        start_offset=0, durability=Durability.REPLICATED, producers=ProducerTable(10), followers=True
+        start_offset=0, durability=Durability.REPLICATED, producers=ProducerTable(), followers=True
     )
     syncs: list[str] = []
     committer = Committer(
@@ -105,6 +105,7 @@ async def test_with_a_follower_lost_what_it_held_is_fsynced_before_it_is_acknowl
         spawn=lambda work, name: asyncio.create_task(work, name=name),
     )
     for number in range(2):
+        segment_log.producers.open(1, 0, number, 0.0)
         segment_log.append(1, 0, number, LogEntry(number, number + 1, 0, b"", b"x"))
     segment_log.on_replicated(2)
     segment_log.on_written(1, 1)

@@ -1,6 +1,7 @@
 """A client over an in-memory cluster, with seeded randomness and short times."""
 
 import random
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,7 +17,7 @@ QUICK = ClientConfig(backoff_s_min=0.001, backoff_s_max=0.01, connect_timeout_s=
 
 
 def environment(seed: int = 1) -> Environment:
-    return Environment(wall_us=lambda: NOW_US, rng=random.Random(seed))
+    return Environment(wall_us=lambda: NOW_US, rng=random.Random(seed), boot_s=time.monotonic)
 
 
 @pytest.fixture
