@@ -153,6 +153,15 @@ class LeaderLockIsExclusive:
                 yield f"the leader's lock went from {before.leader.value!r} to {now.leader.value!r} without a release"
 
 
+class BrokersHaveLeases:
+    """Whoever is registered is so under a lease: no other end of a broker is certain to be noticed."""
+
+    def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
+        for entry in changes.puts:
+            if entry.key.startswith(keys.BROKERS) and not entry.lease:
+                yield f"{entry.key} was written without a lease"
+
+
 class GroupOffsetsNeverFall:
     """What a group has committed stays committed: nobody resets a group here, and segments stay (invariant 7)."""
 
@@ -177,6 +186,7 @@ class ClusterHistory:
             SegmentsNeverChange(),
             LineageRises(),
             LeaderLockIsExclusive(),
+            BrokersHaveLeases(),
             GroupOffsetsNeverFall(),
         )
 

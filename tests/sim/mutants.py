@@ -260,5 +260,11 @@ DATA_RULES = {
     "group reordered",
     "group duplicated",
     "zombie",
+    "BrokersHaveLeases",
+    "served",
+    "memory",
+    "one kind",
+    "never sent",
+    "retention",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

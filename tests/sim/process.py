@@ -82,7 +82,10 @@ class BrokerProcess:
             converter=world.converter(self.store),
             address=self.address,
         )
-        broker._budget.limit = broker._replica_budget.limit = world.scenario.budget_bytes
+        memory, scenario = broker.memory, world.scenario
+        memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
+        for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
+            budget.limit = scenario.passage_bytes
         world.network.serve(self.address, owner, broker)
         try:
             await broker.start()

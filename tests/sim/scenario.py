@@ -11,6 +11,10 @@ RETENTION_SHARE = 0.6
 """Of the runs without a group: what nobody has read yet may go."""
 
 
+PASSAGE_BYTES_MIN = 128 * KIB
+"""Room for one reader of files, or for some messages."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
     name: str
@@ -86,6 +90,8 @@ class Scenario:
     """Whether clocks are wrong by many seconds, and set while everything runs."""
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
+    passage_bytes: int
+    """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
 
     @property
     def all_topics(self) -> tuple[TopicPlan, ...]:
@@ -147,6 +153,7 @@ class Scenario:
             machines_fail=machines_fail,
             wild_clocks=clock_rng.random() < 0.5,
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
+            passage_bytes=users_rng.choice((PASSAGE_BYTES_MIN, 64 * PASSAGE_BYTES_MIN)),
         )
 
 

@@ -119,9 +119,10 @@ class InsideWatch:
             self._tell("replica", f"{owned.segment}: fenced with epoch {replica.epoch}, which is not a newer one")
 
     def _judge_memory(self, broker: Broker) -> None:
-        for name, budget in (("segments", broker._budget), ("replicas", broker._replica_budget)):
-            if not 0 <= budget.used <= budget.limit:
-                self._tell("memory", f"{broker.id} holds {budget.used} bytes for {name}, its budget is {budget.limit}")
+        for budget in broker.memory.budgets:
+            if budget.used < 0 or max(budget.used, budget.peak) > budget.limit:
+                used = f"{budget.used}, at most {budget.peak} bytes for {budget.purpose}"
+                self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
         held = 0
         if broker._term is not None:
             held = sum(replica.held_bytes for replica in broker._term.followers._replicas.values())
