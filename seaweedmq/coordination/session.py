@@ -67,7 +67,7 @@ class Session:
 
         Raises:
             AlreadyExists: a living broker holds the address.
-            Unavailable: the store can not be reached.
+            Unavailable: the store can not be reached, or is so slow that the lease ended meanwhile.
         """
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
@@ -77,6 +77,9 @@ class Session:
         self._keeping.add_done_callback(self._on_keeping_ended)
         try:
             await self._register(info, give_up_at=loop.time() + self.ttl_s + ADDRESS_WAIT_EXTRA_S)
+        except Fenced as error:
+            await self.close()
+            raise Unavailable(f"the lease of {info.id} ended before it was registered, etcd is slow: retry") from error
         except BaseException:
             await self.close()
             raise

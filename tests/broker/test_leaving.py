@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -248,3 +249,25 @@ async def test_stopping_the_last_brokers_is_no_failure(
     await asyncio.wait_for(asyncio.gather(*stopping), 10)
     assert registered(bed) == set()
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
+
+
+@story
+async def test_a_lease_that_ends_before_its_broker_is_registered_is_followed_by_another(bed: Bed) -> None:
+    """Etcd is so slow that it ends the lease before it hears what is to be registered under it."""
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    victim = hosts[1]
+    transact, late = victim.meta.transact, [3]
+
+    async def slow(compares: Any, then: Any) -> int | None:
+        registrations = [w for w in then if isinstance(w, Put) and w.key.startswith(keys.BROKERS)]
+        if registrations and late[0]:
+            late[0] -= 1
+            bed.etcd.server.expire_lease(registrations[0].lease)
+        return await transact(compares, then)
+
+    victim.meta.transact = slow  # type: ignore[method-assign]
+    expire(bed, victim)
+    await bed.until(lambda: not late[0] and victim.broker.id in registered(bed))
+    assert not victim.broker.failed.done()
+    await everything_is_served(bed)

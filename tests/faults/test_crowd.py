@@ -1,12 +1,16 @@
 """More publishers on one segment than it keeps idle ones in mind, and its primary is killed."""
 
 import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from seaweedmq import aio
-from tests.faults.cluster import Cluster
+from tests.faults.cluster import ROOT, Cluster
+from tests.faults.crowd import value
 from tests.faults.episode import stage
 from tests.faults.workload import CLIENT
 
@@ -14,35 +18,62 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 TOPIC = "faults/crowd"
 PUBLISHERS = 1_200
-ROUNDS = 5
-KILLED_IN_ROUND = 2
+TURNS = 4
+KILLED_IN_TURN = 2
 
 
-async def _values(client: aio.Client) -> list[bytes]:
-    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
-        return [message.value async for message in subscriber]
+class Crowd:
+    """The process of the publishers."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def hears(self, word: str) -> None:
+        """Until the process says so."""
+        assert self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode().strip()
+        assert line == word, f"the crowd says {line!r}, not {word!r}"
+
+    async def begin(self) -> None:
+        """The next turn; return when all is sent."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+        await self.hears("sent")
+
+    async def end(self) -> None:
+        """Let it close all publishers in good order."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert await self._process.wait() == 0
 
 
-async def _kill_the_primary(cluster: Cluster) -> None:
-    (primary,) = await cluster.replicas(TOPIC, 0)
-    await cluster.kill(primary)
+@contextlib.asynccontextmanager
+async def crowd(cluster: Cluster) -> AsyncIterator[Crowd]:
+    command = [sys.executable, "-m", "tests.faults.crowd", cluster.bootstrap, TOPIC, str(PUBLISHERS)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    try:
+        found = Crowd(process)
+        await found.hears("ready")
+        yield found
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 async def test_twelve_hundred_publishers_of_one_segment_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    async with stage(tmp_path) as cluster, await aio.connect(cluster.bootstrap, config=CLIENT) as client:
+    async with stage(tmp_path) as cluster, aio.connect(cluster.bootstrap, config=CLIENT) as client:
         await client.admin.create_topic(TOPIC, replicas=2)
-        publishers = [await client.publisher(TOPIC).__aenter__() for _ in range(PUBLISHERS)]
-        sent: list[bytes] = []
-        for turn in range(ROUNDS):
-            values = [b"publisher %d turn %d" % (number, turn) for number in range(PUBLISHERS)]
-            receipts = [
-                await publisher.send(value, key=b"%d" % number)
-                for number, (publisher, value) in enumerate(zip(publishers, values, strict=True))
-            ]
-            if turn == KILLED_IN_ROUND:
-                await _kill_the_primary(cluster)
-            await asyncio.gather(*map(asyncio.wrap_future, receipts))
-            sent += values
-        for publisher in publishers:
-            await publisher.close()
-        assert sorted(await _values(client)) == sorted(sent)
+        async with crowd(cluster) as publishers:
+            for turn in range(TURNS):
+                await publishers.begin()
+                if turn == KILLED_IN_TURN:
+                    primary, *_ = await cluster.replicas(TOPIC, 0)
+                    await cluster.kill(primary)
+                await publishers.hears("acknowledged")
+            await publishers.end()
+        async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+            got = [message.value async for message in subscriber]
+        assert sorted(got) == sorted(value(number, turn) for number in range(PUBLISHERS) for turn in range(TURNS))

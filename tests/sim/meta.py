@@ -147,13 +147,20 @@ class SimMetaStore:
                 raise Unavailable(f"etcd did not answer within {REQUEST_TIMEOUT_S} s")
             await asyncio.sleep(0.05)
 
+    async def _in_vain(self) -> None:
+        """The connection breaks, or nothing is heard until the deadline: a lease may end meanwhile."""
+        if self._etcd.rng.random() < 0.5:
+            await asyncio.sleep(self._etcd.rng.uniform(0, REQUEST_TIMEOUT_S))
+
     async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
         await self._request()
         lost = self._etcd.rng.random()
         if lost < self._etcd.lost_share / 2:
+            await self._in_vain()
             raise Unavailable("the request to etcd was lost")
         answer = self._etcd.run(method, *args)
         if lost < self._etcd.lost_share:
+            await self._in_vain()
             raise Unavailable("the answer of etcd was lost: it may have happened")
         await asyncio.sleep(self._etcd.latency_s())
         if not self._is_answering():

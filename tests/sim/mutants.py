@@ -265,6 +265,5 @@ DATA_RULES = {
     "memory",
     "one kind",
     "never sent",
-    "retention",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""
