@@ -48,9 +48,16 @@ class Lookup:
                     found = self.try_segment(name, number)
                     if found:
                         return found
+                    if self._is_pruned(name, number):
+                        break
                     await self.view.wait_change(seen)
         except TimeoutError:
-            raise self._missing(name, number) from None
+            pass
+        raise self._missing(name, number)
+
+    def _is_pruned(self, name: TopicName, number: int) -> bool:
+        topic = self.view.topics.get(name)
+        return topic is not None and number in topic.pruned
 
     def try_segment(self, name: TopicName, number: int) -> Found | None:
         """As :meth:`segment`, without waiting."""
@@ -76,6 +83,11 @@ class Lookup:
         if name not in self.view.topics:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
         segment = self.view.segments.get(name, {}).get(number)
+        if self._is_pruned(name, number):
+            return NotFound(
+                f"segment {number} of {name} was sealed long ago and its records were removed by retention: "
+                "go on with the segments there are, from the earliest"
+            )
         if segment is None:
             return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
         primary = self.view.brokers.get(segment.primary)

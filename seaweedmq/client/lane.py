@@ -29,9 +29,6 @@ from seaweedmq.rpc.wire import pack_frames
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
 
-SEALED_ASK_MAX = 5
-"""Times that brokers are asked for the last acknowledgements of a sealed segment before receipts go without offsets."""
-
 T = TypeVar("T")
 
 
@@ -74,7 +71,6 @@ class Lane:
         self._stall: asyncio.Timeout | None = None
         self._refresh = False
         self._progress = False
-        self._sealed_seen = 0
         self.last_error: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -158,22 +154,13 @@ class Lane:
         return True
 
     def _sealed_in_metadata(self) -> PublishSealed | None:
-        """What the metadata of a sealed segment say, if that is enough: brokers also know the last acknowledgements,
-        which matters only if a committed frame lost its own.
-        """
+        """All there is to know of a sealed segment, if nothing is left to be told: what of the window it holds, brokers
+        alone know."""
         segment = self.segment
-        if segment.is_open:
-            return None
-        known = (s.next_sequence for s in segment.sequences if s.producer_id == self._producer_id)
-        next_sequence = next(known, 0)
-        self._sealed_seen += 1
-        if self.window.first_sequence < next_sequence and self._sealed_seen <= SEALED_ASK_MAX:
+        if segment.is_open or len(self.window):
             return None
         return PublishSealed(
-            end_offset=segment.end_offset or 0,
-            next_sequence=next_sequence,
-            recent=(),
-            successors=segment.successors,
+            end_offset=segment.end_offset or 0, next_sequence=0, recent=(), successors=segment.successors
         )
 
     async def _stream(self, address: str) -> PublishSealed:

@@ -169,7 +169,9 @@ def succeed(
             epoch=parent.epoch,
             end_offset=parent.end_offset,
             sequences=tuple(parent.sequences)[:SEALED_SEQUENCES_MAX],
+            sequences_complete=len(parent.sequences) <= SEALED_SEQUENCES_MAX,
             successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
+            sealed_us=now_us,
         )
         for parent in parents
     ]

@@ -115,7 +115,7 @@ class _Handlers:
             (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
             (methods.DELETE_TOPIC, api.delete_topic),
             (methods.LIST_TOPICS, lambda _: api.list_topics()),
-            (methods.DESCRIBE_TOPIC, api.describe_topic),
+            (methods.DESCRIBE_TOPIC, lambda request: api.describe_topic(*request)),
             (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
             (methods.TOPIC_STATS, api.topic_stats),
             (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
@@ -135,6 +135,7 @@ class _Handlers:
             (replication.WRITE_OUT, lambda request: api.write_out(*request)),
             (replication.SEAL, api.seal),
             (replication.SUSPECT, api.suspect),
+            (replication.REPORT_EMPTIED, api.report_emptied),
         ]
         services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
         for method, call in unary:

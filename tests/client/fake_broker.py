@@ -27,6 +27,7 @@ from seaweedmq.errors import (
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.protocol import (
+    ALL,
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -45,6 +46,7 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
@@ -297,9 +299,16 @@ class FakeBroker:
         self._check_alive()
         return tuple(self.cluster.topics.values())
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, which: Which = ALL) -> TopicDescription:
         self._check_alive()
-        return self.cluster.describe(name)
+        whole = self.cluster.describe(name)
+        above = which.sealed_above
+        chosen = [
+            s
+            for s in whole.segments
+            if s.id in which.ids or (which.open if s.is_open else above is not None and s.id > above)
+        ]
+        return replace(whole, segments=tuple(chosen))
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         self._check_alive()

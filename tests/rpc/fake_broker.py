@@ -18,6 +18,7 @@ from seaweedmq.model.groups import (
     Ownership,
 )
 from seaweedmq.model.protocol import (
+    ALL,
     EARLIEST,
     FrameAck,
     PublishAck,
@@ -34,8 +35,10 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.replication import (
+    Emptied,
     FenceReply,
     Progress,
     ReplicateFrames,
@@ -231,6 +234,9 @@ class FakeBroker:
     async def suspect(self, suspicion: Suspicion) -> None:
         self._called("suspect", suspicion)
 
+    async def report_emptied(self, emptied: Emptied) -> None:
+        self._called("emptied", emptied)
+
     async def drain_broker(self, broker: str) -> None:
         self._called("drain", broker)
 
@@ -249,8 +255,8 @@ class FakeBroker:
         self._called("list")
         return (TOPIC,)
 
-    async def describe_topic(self, name: TopicName) -> TopicDescription:
-        self._called("describe", name)
+    async def describe_topic(self, name: TopicName, which: Which = ALL) -> TopicDescription:
+        self._called("describe", name, which)
         return DESCRIPTION
 
     async def adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
