@@ -20,7 +20,7 @@ GATHER_S = 0.1
 """Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
 """Of the time that is spent on writing: documents that are long or take long are written less often."""
-LINES_AT_ONCE = 500
+LINES_AT_ONCE = 200
 """Segments that are encoded before other tasks get a turn."""
 RETRY_S = 0.5
 

@@ -20,8 +20,8 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put
 
 CONFLICT_TIMEOUT_S = 10.0
-SEALED_PER_PAGE = 500
-"""Sealed segments in one description: some milliseconds of the event loop."""
+SEALED_PER_PAGE = 250
+"""Sealed segments in one description: a few milliseconds of the event loop."""
 
 
 class Conflict(Unavailable):
@@ -51,14 +51,14 @@ class Metadata:
     def description(self, name: TopicName, which: Which = ALL) -> TopicDescription:
         """The topic with its segments, of many sealed ones a page; NotFound."""
         topic, view = self.topic(name), self.view
-        known = view.segments.get(name, {})
+        known, opened = view.segments.get(name, {}), view.open_segments.get(name, {})
         chosen = {number: known[number] for number in which.ids if number in known}
         if which.open:
-            chosen |= view.open_segments.get(name, {})
+            chosen |= opened
         more_above = None
         if which.sealed_above is not None:
             above = which.sealed_above
-            sealed = sorted(n for n, segment in known.items() if n > above and not segment.is_open)
+            sealed = sorted(n for n in known if n > above and n not in opened)
             if len(sealed) > SEALED_PER_PAGE:
                 sealed = sealed[:SEALED_PER_PAGE]
                 more_above = sealed[-1]

@@ -33,8 +33,8 @@ def topic_fields(topic: Topic) -> dict[str, object]:
     }
 
 
-def segment_fields(segment: Segment) -> dict[str, object]:
-    """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
+def lineage_fields(segment: Segment) -> dict[str, object]:
+    """The segment as documents have it: without its producers' sequences, which brokers alone need."""
     return {
         "v": METADATA_VERSION,
         "topic": str(segment.topic),
@@ -47,18 +47,15 @@ def segment_fields(segment: Segment) -> dict[str, object]:
         "successors": list(segment.successors),
         "start_offset": segment.start_offset,
         "end_offset": segment.end_offset,
-        "sequences": [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences],
-        "sequences_complete": segment.sequences_complete,
         "opened_us": segment.opened_us,
         "sealed_us": segment.sealed_us,
     }
 
 
-def lineage_fields(segment: Segment) -> dict[str, object]:
-    """The segment as documents have it: without its producers' sequences, which brokers alone need."""
-    fields = segment_fields(segment)
-    del fields["sequences"], fields["sequences_complete"]
-    return fields
+def segment_fields(segment: Segment) -> dict[str, object]:
+    """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
+    sequences = [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences]
+    return {**lineage_fields(segment), "sequences": sequences, "sequences_complete": segment.sequences_complete}
 
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:

@@ -125,9 +125,8 @@ def test_the_bytes_of_the_values_are_these() -> None:
     )
     assert segment_to_json(GOLDEN_SEGMENT) == (
         b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
-        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]],'
-        b'"sequences_complete":true,'
-        b'"opened_us":1700000000000001,"sealed_us":1700000000000002}'
+        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"opened_us":1700000000000001,'
+        b'"sealed_us":1700000000000002,"sequences":[[9,1,32]],"sequences_complete":true}'
     )
     assert deletion_to_json(Deletion(name=ORDERS, uid=77)) == b'{"v":1,"name":"shop/orders","uid":77}'
     assert broker_to_json(GOLDEN_BROKER) == (

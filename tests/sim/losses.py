@@ -65,7 +65,8 @@ class Losses:
         )
 
     def _is_open(self, topic: TopicName, segment: int) -> bool:
-        return self._world.cluster.state.segments[topic][segment].is_open
+        found = self._world.cluster.state.segments[topic].get(segment)
+        return found is not None and found.is_open
 
     def _holds(self, process: BrokerProcess, segment: Segment) -> bool:
         broker = process.broker
