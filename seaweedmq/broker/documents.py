@@ -85,7 +85,8 @@ class Documents:
         await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
         lines = self._lines.setdefault(name, _Lines())
         await lines.learn(segments)
-        await self._store.put_document(name, LINEAGE_DOCUMENT, lineage_document(name, segments, lines.of))
+        document = await asyncio.to_thread(lineage_document, name, segments, lines.of)
+        await self._store.put_document(name, LINEAGE_DOCUMENT, document)
 
     async def delete(self, name: TopicName) -> None:
         """Delete what a deleted topic of this name left in the storage, if anything.
