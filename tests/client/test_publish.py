@@ -346,3 +346,50 @@ async def test_a_cluster_that_is_gone_is_named_in_the_error(cluster: FakeCluster
         cluster.kill(broker)
     with pytest.raises(Unavailable, match=r"fake:9000: .*refused.*fake:9001: .*refused|fake:9001.*fake:9000"):
         await client.admin.list_topics()
+
+
+# --- what was sealed long ago
+
+
+async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idle(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first", key=b"k"))
+        (second,) = cluster.seal(TOPIC, 0)
+        cluster.drop_connections()
+        (third,) = cluster.seal(TOPIC, second)
+        cluster.prune(TOPIC, 0, second)
+        receipt = await (await publisher.send(b"again", key=b"k"))
+        assert receipt.segment == third
+    assert len(cluster.stored(TOPIC, third).frames) == 1
+
+
+async def test_a_publisher_goes_on_where_the_successors_of_its_segment_were_pruned(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first", key=b"k"))
+        second = cluster.seal(TOPIC, 0, (100,))
+        opened = [cluster.seal(TOPIC, number)[0] for number in second]
+        cluster.prune(TOPIC, *second)
+        receipts = [await (await publisher.send(b"again", key=b"k%d" % n)) for n in range(50)]
+        assert {receipt.segment for receipt in receipts} <= set(opened)
+
+
+async def test_a_publisher_asks_for_open_segments_and_its_own_however_many_were_sealed(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    last = 0
+    for _ in range(50):
+        (last,) = cluster.seal(TOPIC, last)
+    cluster.asked.clear()
+    async with client.publisher(TOPIC) as publisher:
+        for _ in range(10):
+            assert (await (await publisher.send(b"x"))).segment == last
+            (last,) = cluster.seal(TOPIC, last)
+    assert cluster.asked
+    assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seaweedmq.codec import keys
@@ -103,7 +103,8 @@ class RingIsPartitioned:
 
 
 class SegmentsNeverChange:
-    """Owners, range, predecessors and start of a segment are for ever, a seal is final, epochs and ids never fall."""
+    """Owners, range, predecessors and start of a segment are for ever, a seal is final (but for producers' sequences,
+    which are given up), epochs and ids never fall."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, segments in now.segments.items():
@@ -122,7 +123,7 @@ class SegmentsNeverChange:
                         yield f"{segment}: {what} changed from {getattr(old, what)} to {getattr(segment, what)}"
                 if segment.epoch < old.epoch:
                     yield f"{segment}: epoch fell from {old.epoch} to {segment.epoch}"
-                if not old.is_open and segment != old:
+                if not old.is_open and segment not in (old, replace(old, sequences=(), sequences_complete=False)):
                     yield f"{segment} was sealed at {old.end_offset} and then changed"
 
 
@@ -154,11 +155,13 @@ class LeaderLockIsExclusive:
 
 
 class GroupOffsetsNeverFall:
-    """What a group has committed stays committed: nobody resets a group here, and segments stay (invariant 7)."""
+    """What a group has committed stays committed, while there is the segment: nobody resets a group here (invariant
+    7)."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for key, offset in before.committed.items():
-            if now.committed.get(key, -1) < offset:
+            name, _, segment = keys.parse_offset_key(key)
+            if segment in now.segments.get(name, {}) and now.committed.get(key, -1) < offset:
                 yield f"{key} fell from {offset} to {now.committed.get(key)}"
 
 
