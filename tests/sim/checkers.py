@@ -4,7 +4,7 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -211,11 +211,13 @@ class ClusterHistory:
 
 
 def content_fits_lineage(
-    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int]
+    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int], pruned: Container[int]
 ) -> list[Violation]:
     """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed.
 
-    ``starts``: by segment the offset up to which retention may have deleted a beginning.
+    Args:
+        starts: by segment the offset up to which retention may have deleted a beginning.
+        pruned: segments that are known no more; retention has deleted all they had.
     """
     violations = []
     got: dict[int, list[int]] = {}
@@ -231,5 +233,9 @@ def content_fits_lineage(
             violations.append(Violation("lineage", f"{segment} starts at {segment.start_offset}, {reader} got {first}"))
         if segment.end_offset is not None and end != segment.end_offset:
             violations.append(Violation("lineage", f"{segment} ends at {segment.end_offset}, {reader} got to {end}"))
-    violations += [Violation("lineage", f"{reader} got records of unknown segment {number}") for number in sorted(got)]
+    for number, offsets in sorted(got.items()):
+        if number not in pruned:
+            violations.append(Violation("lineage", f"{reader} got records of unknown segment {number}"))
+        elif offsets[-1] >= starts.get(number, 0):
+            violations.append(Violation("lineage", f"segment {number} is pruned, {reader} got offset {offsets[-1]}"))
     return violations
