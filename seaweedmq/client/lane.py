@@ -46,7 +46,7 @@ class LaneOwner(Protocol):
         """Move what was not committed to the successors. The lane ends."""
 
     async def on_segment_gone(self, lane: "Lane") -> None:
-        """As ``on_sealed``, when nobody knows the segment any more."""
+        """As ``on_sealed``, when nobody knows the segment any more, nor what of the window it held."""
 
 
 def closing(stream: AsyncIterator[T]) -> "aclosing[AsyncGenerator[T, None]]":

@@ -21,7 +21,7 @@ from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.config import MIB
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
 from seaweedmq.model.ring import KeyRange
@@ -280,7 +280,13 @@ class Publisher:
 
     async def on_segment_gone(self, lane: Lane) -> None:
         description = await self.description(True)
-        rest = lane.window.take_all()
+        rest = lane.window.take_unstored()
+        gone = OutOfRange(
+            f"{lane.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
+            "been kept, until retention removed it; publish it again only if a second copy does no harm"
+        )
+        for frame in lane.window.take_all():
+            frame.outcome.failed(frame.rows, gone)
         self._hand_over(lane, [s for s in description.segments if s.is_open])
         self._send_again(rest)
 
