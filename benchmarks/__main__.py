@@ -28,6 +28,7 @@ SUITES = (
     "idle",
     "memory",
     "balancer",
+    "metadata",
 )
 
 

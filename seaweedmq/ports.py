@@ -13,6 +13,7 @@ from typing import Protocol
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
 from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import (
+    ALL,
     PublishReply,
     PublishRequest,
     SegmentStats,
@@ -20,8 +21,10 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.replication import (
+    Emptied,
     FenceReply,
     Progress,
     ReplicateReply,
@@ -148,7 +151,8 @@ class SegmentStore(Protocol):
         """
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
-        """Whether a segment was fenced, or its topic gave way to another one of the same name.
+        """Whether a segment was fenced, is pruned by its topic's document, or its topic gave way to another one of the
+        same name.
 
         Raises:
             StorageFailed: it can not be told; also while the topic has no document, as when it was deleted.
@@ -157,6 +161,15 @@ class SegmentStore(Protocol):
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         """Replace ``topic.json`` or ``lineage.json`` atomically."""
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the
+        document is of another topic of that name.
+
+        Raises:
+            StorageFailed: it can not be done now; also while the topic has no document.
+            Corrupt: the topic's document is damaged.
+        """
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         """Move the topic's folders out of the way at once, so that the name is free, and delete them."""
@@ -314,6 +327,10 @@ class LeaderApi(Protocol):
     async def suspect(self, suspicion: Suspicion) -> None:
         """To the leader: a replica can not reach another one; it decides whether to seal."""
 
+    async def report_emptied(self, emptied: Emptied) -> None:
+        """To the leader: sealed segments have no files left; it forgets them, if they were sealed long ago. Reported
+        again as long as they are known. NotFound: the topic was deleted."""
+
 
 class BrokerApi(LeaderApi, Protocol):
     """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
@@ -330,7 +347,8 @@ class BrokerApi(LeaderApi, Protocol):
     async def list_topics(self) -> tuple[Topic, ...]: ...
 
     # ``topic_uid``: of the topic that the caller means, NotFound if another one has its name now; 0: whichever has it
-    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription: ...
+    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
+        """The topic with the segments that are asked for, of many sealed ones a page. NotFound."""
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """Of every open segment, wherever its primary is."""

@@ -15,7 +15,7 @@ from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.protocol import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import Compare, Delete, Put, SegmentStore
 
@@ -129,7 +129,7 @@ class Administration:
             raise created_again(name)  # nobody but the leader creates topics
         if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
-            silent = {s.id for s in self._metadata.description(name).segments if s.is_open} - {s.segment for s in stats}
+            silent = {s.id for s in self._metadata.description(name, OPEN).segments} - {s.segment for s in stats}
             if silent:
                 raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
             taken = [s.segment for s in stats if s.high_watermark > 0]

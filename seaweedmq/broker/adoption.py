@@ -21,6 +21,7 @@ from seaweedmq.broker.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.core.topology import Change
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.model.protocol import OPEN
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Compare
 
@@ -124,7 +125,7 @@ class Adoption:
 
     async def _ends(self, topic: Topic, revision: int) -> Mapping[int, int]:
         """Of all open segments. Raises Unavailable unless every one of them is known."""
-        segments = [s for s in self._metadata.description(topic.name).segments if s.is_open]
+        segments = self._metadata.description(topic.name, OPEN).segments
         primaries = sorted({s.primary for s in segments})
         answers = await asyncio.gather(
             *(self._dial(primary).log_ends(topic.name, topic.uid, revision) for primary in primaries)

@@ -11,14 +11,12 @@ from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.placement import Placement
 from seaweedmq.broker.sealer import Sealer
-from seaweedmq.codec import keys
 from seaweedmq.core.topology import Sealing, succeed
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import Compare
 
 log = logging.getLogger(__name__)
 
@@ -190,8 +188,5 @@ class Changes:
             placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
             now_us=self._wall_us(),
         )
-        unchanged = [
-            Compare(keys.segment_key(p.topic, p.id), mod_revision=view.segment_revision(p.topic, p.id))
-            for p in step.parents
-        ]
+        unchanged = [self._metadata.unchanged(parent) for parent in step.parents]
         await view.wait_revision(await self._metadata.write(change, unchanged))

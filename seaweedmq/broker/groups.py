@@ -33,6 +33,7 @@ from seaweedmq.ports import BrokerApi, MetaStore
 log = logging.getLogger(__name__)
 
 CREATE_ATTEMPTS = 5
+FORGET_PAUSE_S = 0.02
 
 
 class Groups:
@@ -151,6 +152,16 @@ class Groups:
         for coordinator in coordinators:
             await coordinator.delete(Fenced(f"{coordinator.name} was deleted"))
             self._forget(coordinator.name)
+
+    async def forget_pruned(self, topic: TopicName) -> None:
+        """Have every group of the topic forget what it committed of segments that are not there any more: each does so
+        when it reads the metadata. One after the other, with a pause, since there may be thousands."""
+        for name in [known for known in await self._all() if known.topic == topic]:
+            try:
+                await self._coordinator(name, None)
+            except NotFound:
+                continue  # deleted meanwhile
+            await asyncio.sleep(FORGET_PAUSE_S)
 
     async def _names(self, group: str) -> list[GroupName]:
         found = sorted((n for n in await self._all() if n.group == group), key=lambda n: n.topic)

@@ -15,11 +15,12 @@ from seaweedmq.broker.group_leadership import GroupLeadership
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.orphans import Orphans
 from seaweedmq.broker.placement import Placement
+from seaweedmq.broker.pruning import Pruning
 from seaweedmq.broker.reshaping import Reshaping
 from seaweedmq.broker.sealer import Sealer
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata
+from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import SegmentStats
@@ -72,6 +73,13 @@ class Leader:
             metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
         )
         self._adoption = Adoption(self.metadata, dial)
+        self.pruning = Pruning(
+            metadata=self.metadata,
+            documents=self._documents,
+            config=config,
+            wall_us=wall_us,
+            forget_offsets=self._forget_offsets,
+        )
         self.administration = Administration(
             metadata=self.metadata,
             adoption=self._adoption,
@@ -121,6 +129,13 @@ class Leader:
             duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
+            duties.create_task(self.pruning.run(), name="pruning")
+
+    async def _forget_offsets(self, name: TopicName) -> None:
+        groups = self.groups.groups
+        if groups is None:
+            raise Unavailable("the groups are not read yet")
+        await groups.forget_pruned(name)
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
@@ -165,7 +180,7 @@ class Leader:
                 for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
             ),
             topics=len(self._view.topics),
-            open_segments=sum(s.is_open for segments in self._view.segments.values() for s in segments.values()),
+            open_segments=sum(map(len, self._view.open_segments.values())),
             decisions=tuple(
                 sorted([*self.changes.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us)
             ),

@@ -7,7 +7,7 @@ from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader import Leader
 from seaweedmq.model.broker import ClusterStatus, Decision
 from seaweedmq.model.protocol import TopicDescription
-from seaweedmq.model.replication import Suspicion
+from seaweedmq.model.replication import Emptied, Suspicion
 from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
 
 
@@ -75,6 +75,12 @@ class LeaderCalls:
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.LeaderApi``."""
         await self._forward.by_leader(lambda leader: leader.suspect(suspicion), lambda api: api.suspect(suspicion))
+
+    async def report_emptied(self, emptied: Emptied) -> None:
+        """See ``ports.LeaderApi``."""
+        await self._forward.by_leader(
+            lambda leader: leader.pruning.prune(emptied), lambda api: api.report_emptied(emptied)
+        )
 
     async def cluster_status(self) -> ClusterStatus:
         """See ``ports.LeaderApi``."""

@@ -48,9 +48,16 @@ class Lookup:
                     found = self.try_segment(name, number, uid)
                     if found:
                         return found
+                    if self._is_pruned(name, number):
+                        break
                     await self.view.wait_change(seen)
         except TimeoutError:
-            raise self._missing(name, number, uid) from None
+            pass
+        raise self._missing(name, number, uid)
+
+    def _is_pruned(self, name: TopicName, number: int) -> bool:
+        topic = self.view.topics.get(name)
+        return topic is not None and number in topic.pruned
 
     def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
         """As :meth:`segment`, without waiting."""
@@ -81,6 +88,11 @@ class Lookup:
         if uid not in (0, topic.uid):
             return created_again(name)
         segment = self.view.segments.get(name, {}).get(number)
+        if self._is_pruned(name, number):
+            return NotFound(
+                f"segment {number} of {name} was sealed long ago and its records were removed by retention: "
+                "go on with the segments there are, from the earliest"
+            )
         if segment is None:
             return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
         primary = self.view.brokers.get(segment.primary)

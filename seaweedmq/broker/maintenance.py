@@ -3,16 +3,18 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.allocation import maintainer
+from seaweedmq.core.pruning import PATIENCE_S, prunable
 from seaweedmq.core.retention import RetentionPolicy, expired_files, is_unconverted
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import FileKind, SegmentFile, SegmentStore, TableConverter
@@ -20,6 +22,7 @@ from seaweedmq.ports import FileKind, SegmentFile, SegmentStore, TableConverter
 log = logging.getLogger(__name__)
 
 US_PER_S = 1_000_000
+EMPTIED_PER_REPORT = 1_000
 
 
 class Maintenance:
@@ -35,6 +38,7 @@ class Maintenance:
         converter: TableConverter,
         segments: Callable[[], Iterable[OpenSegment]],
         wall_us: Callable[[], int],
+        report_emptied: Callable[[Emptied], Awaitable[None]],
     ) -> None:
         self._config = config
         self._broker_id = broker_id
@@ -43,8 +47,8 @@ class Maintenance:
         self._converter = converter
         self._segments = segments
         self._wall_us = wall_us
-        self._converted: set[tuple[int, int]] = set()
-        """(topic uid, segment) of sealed segments whose records are all in tables."""
+        self._report_emptied = report_emptied
+        self._shares: dict[TopicName, _Share] = {}
         self._files_due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
         Not the wall clock: one that is set back would stop retention until it is there again."""
@@ -58,6 +62,9 @@ class Maintenance:
                 segment.files.retire_if_older(self._config.log_roll_age_s)
             for segment in list(self._segments()):
                 await self._convert_own(segment)
+            for known in (self._shares, self._files_due):
+                for name in known.keys() - self._view.topics.keys():
+                    del known[name]
             for name in list(self._view.topics):
                 try:
                     await self._look_after(name)
@@ -77,16 +84,22 @@ class Maintenance:
         topic = self._view.topics.get(name)
         if topic is None:
             return
-        segments = list(self._view.segments.get(name, {}).values())
-        sealed = [s for s in segments if not s.is_open and (topic.uid, s.id) not in self._converted]
-        mine = [s for s in sealed if self._is_mine(s)]
+        segments = self._view.segments.get(name, {})
+        mine = self._share(topic).take(self._view.topic_revision(name), self._view, self._is_mine)
         if mine:
             listed = await self._files_of(name)
             for segment in mine:
                 await self._convert_sealed(topic, segment, listed[segment.id])
         # The whole topic's files are one broker's business, since retention by size counts them together.
-        if segments and self._is_mine(segments[0]) and self._files_due.get(name, 0) <= self._loop.time():
-            await self._expire(topic, segments)
+        first = next(iter(segments.values()), None)
+        if first and self._is_mine(first) and self._files_due.get(name, 0) <= self._loop.time():
+            await self._expire(topic, list(segments.values()))
+
+    def _share(self, topic: Topic) -> "_Share":
+        share = self._shares.get(topic.name)
+        if share is None or share.uid != topic.uid:
+            share = self._shares[topic.name] = _Share(topic.name, topic.uid)
+        return share
 
     async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
         """By segment. Listing each segment apart would go through the folder of all their tables every time."""
@@ -101,7 +114,7 @@ class Maintenance:
             if not await self._convert(topic, logs, segment.end_offset):
                 return
             self._files_due.pop(topic.name, None)
-        self._converted.add((topic.uid, segment.id))
+        self._share(topic).settle(segment)
 
     async def _convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> bool:
         now = self._as_it_is_now(topic)
@@ -144,9 +157,69 @@ class Maintenance:
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
         self._files_due[topic.name] = self._loop.time() + pause_s
+        await self._store.sweep(topic.name, topic.uid)  # and so it is there, and showed what it has
+        if self._as_it_is_now(topic) is not None:
+            await self._look_for_emptied(topic, files)
+
+    async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
+        """Sealed segments without files are reported, once they were without them for a while."""
+        known = self._view.segments.get(topic.name, {})
+        now = self._loop.time()
+        share = self._share(topic)
+        before = share.emptied
+        share.emptied = {n: before.get(n, now) for n, s in known.items() if not s.is_open and not files.get(n)}
+        retention_s = self._config.segment_retention_s
+        ready = [n for n, since in share.emptied.items() if since + min(PATIENCE_S, retention_s) <= now]
+        before_us = self._wall_us() - int(retention_s * US_PER_S)
+        going = prunable(topic, known, ready, before_us, EMPTIED_PER_REPORT)
+        if going:
+            numbers = tuple(segment.id for segment in going)
+            await self._report_emptied(Emptied(topic=topic.name, uid=topic.uid, segments=numbers))
 
     def _is_mine(self, segment: Segment) -> bool:
         live = list(self._view.brokers)
         return bool(live) and self._broker_id == maintainer(
             segment.primary, live, lambda broker: int(xxh3_64_intdigest(f"{broker}/{segment}".encode()))
         )
+
+
+class _Share:
+    """This broker's share of the sealed segments of one topic. Looking again costs nothing while nothing changed."""
+
+    def __init__(self, name: TopicName, uid: int) -> None:
+        self.name = name
+        self.uid = uid
+        self._settled: set[int] = set()
+        """Segments whose records are all in tables."""
+        self._others: set[int] = set()
+        """Other brokers' share."""
+        self._due: dict[int, Segment] = {}
+        self._seen: tuple[int, tuple[str, ...]] = 0, ()
+        """Revision of the topic and brokers that live, as of the last look."""
+        self.emptied: dict[int, float] = {}
+        """Sealed segments without any file -> loop time since when; kept by who looks after all files of the topic."""
+
+    def take(self, revision: int, view: ClusterView, is_mine: Callable[[Segment], bool]) -> list[Segment]:
+        """Segments to convert that are not settled yet."""
+        seen, live = self._seen, tuple(view.brokers)
+        self._seen = revision, live
+        if seen[1] != live:
+            self._others.clear()
+        if seen != self._seen:
+            known = view.segments.get(self.name, {})
+            self._settled &= known.keys()
+            self._others &= known.keys()
+            self._due = {}
+            for number, segment in known.items():
+                if segment.is_open or number in self._settled or number in self._others:
+                    continue
+                if is_mine(segment):
+                    self._due[number] = segment
+                else:
+                    self._others.add(number)
+        return list(self._due.values())
+
+    def settle(self, segment: Segment) -> None:
+        """All its records are in tables."""
+        self._settled.add(segment.id)
+        self._due.pop(segment.id, None)

@@ -65,11 +65,11 @@ class Ownership:
 
     def _open_new(self, term: Term, but: Container[tuple[TopicName, int]]) -> None:
         before = len(self.segments)
-        for name, segments in self._view.segments.items():
+        for name, segments in self._view.open_segments.items():
             topic = self._view.topics.get(name)
             for segment in segments.values() if topic else ():
                 key = name, segment.id
-                if segment.is_open and segment.primary == term.id and key not in self.segments and key not in but:
+                if segment.primary == term.id and key not in self.segments and key not in but:
                     assert topic is not None
                     self._own(topic, segment, term)
         if len(self.segments) > before:

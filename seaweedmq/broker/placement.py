@@ -186,9 +186,9 @@ class Placement:
     def open_segments(self) -> dict[str, int]:
         """Live broker -> open segments it is a replica of."""
         counts = dict.fromkeys(self._view.brokers, 0)
-        for name, segments in self._view.segments.items():
+        for name, segments in self._view.open_segments.items():
             for segment in segments.values() if name in self._view.topics else ():
-                for replica in segment.replicas if segment.is_open else ():
+                for replica in segment.replicas:
                     if replica in counts:
                         counts[replica] += 1
         return counts

@@ -31,7 +31,7 @@ class Reshaping:
         if at is None:
             at = self._halving_slot(parent)
         ranges = halves(parent, at)
-        count = sum(s.is_open for s in self._metadata.view.segments[name].values())
+        count = len(self._metadata.view.open_segments.get(name, ()))
         if count >= SEGMENTS_PER_TOPIC_MAX:
             raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
         full = self._placement.no_room_to_split(self._metadata.topic(name), parent)

@@ -43,12 +43,16 @@ from seaweedmq.errors import (
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.protocol import (
+    ALL,
+    IDS_MAX,
+    OPEN,
     PublishReply,
     PublishRequest,
     SegmentStats,
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.replication import (
     FenceReply,
@@ -309,8 +313,8 @@ class Broker(LeaderCalls, GroupCalls):
             not (term.is_over and self._membership.retiring)
             and self._others_stay()
             and any(
-                segment.is_open and term.id in segment.replicas
-                for segments in self._view.segments.values()
+                term.id in segment.replicas
+                for segments in self._view.open_segments.values()
                 for segment in segments.values()
             )
         ):
@@ -328,10 +332,12 @@ class Broker(LeaderCalls, GroupCalls):
         """See ``ports.BrokerApi``."""
         return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
 
-    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
         """See ``ports.BrokerApi``."""
+        if len(which.ids) > IDS_MAX:
+            raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
         await self._catch_up(name, topic_uid)
-        return self._leader().metadata.description(name)
+        return self._leader().metadata.description(name, which)
 
     async def _catch_up(self, name: TopicName, uid: int = 0) -> None:
         """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
@@ -391,8 +397,8 @@ class Broker(LeaderCalls, GroupCalls):
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``ports.BrokerApi``."""
         await self._catch_up(name)
-        description = self._leader().metadata.description(name)
-        primaries = sorted({s.primary for s in description.segments if s.is_open})
+        description = self._leader().metadata.description(name, OPEN)
+        primaries = sorted({s.primary for s in description.segments})
         gone = [p for p in primaries if p not in description.addresses]
         if gone:
             raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
@@ -457,6 +463,7 @@ class Broker(LeaderCalls, GroupCalls):
             converter=self._converter,
             segments=self._owned.values,
             wall_us=self._env.wall_us,
+            report_emptied=self.report_emptied,
         )
 
         def begin() -> list[asyncio.Task[None]]:

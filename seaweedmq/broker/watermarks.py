@@ -42,9 +42,8 @@ class Watermarks:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    marks = await self.ask(name, self.segments(name))
-                    open_now = {s for s, segment in self.segments(name).items() if segment.is_open}
-                    if open_now <= marks.keys():
+                    marks = await self.ask(name, self._view.open_segments.get(name, ()))
+                    if self._view.open_segments.get(name, {}).keys() <= marks.keys():
                         return marks
                     await self.pause()
         except TimeoutError:

@@ -90,7 +90,8 @@ class Admin:
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
         )
-        return await self._cluster.call(f"create topic {spec.name}", lambda api: api.create_topic(spec))
+        created = await self._cluster.call(f"create topic {spec.name}", lambda api: api.create_topic(spec))
+        return await self._cluster.whole(created)
 
     async def alter_topic(
         self,
@@ -113,7 +114,8 @@ class Admin:
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
         )
-        return await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change))
+        altered = await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change))
+        return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
         """Delete a topic and all its data. Raises NotFound."""
@@ -267,4 +269,4 @@ class Admin:
         answer = await self._cluster.call(what, answered)
         if isinstance(answer, StaleMetadata):
             raise answer
-        return answer
+        return await self._cluster.whole(answer)

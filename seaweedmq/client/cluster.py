@@ -1,15 +1,17 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import deadline, is_retryable, retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.protocol import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment
@@ -166,16 +168,44 @@ class Cluster:
             raise Closed("the client is closed: connect again")
         return self._dialer.dial(address)
 
-    async def describe(self, name: TopicName, timeout_s: float | None = None, uid: int = 0) -> TopicDescription:
-        """The topic as the cluster knows it now.
+    async def describe(
+        self, name: TopicName, which: Which = ALL, timeout_s: float | None = None, uid: int = 0
+    ) -> TopicDescription:
+        """The topic as the cluster knows it now, with all segments that are asked for.
 
         Raises:
             NotFound: no such topic, or another one has the name than the one with this uid, if it is not 0.
         """
-        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name, uid), timeout_s)
-        if description.addresses:
-            self._live = tuple(description.addresses.values())
-        return description
+        first = replace(which, ids=which.ids[:IDS_MAX])
+        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name, first, uid), timeout_s)
+        rest = [which.ids[at : at + IDS_MAX] for at in range(IDS_MAX, len(which.ids), IDS_MAX)]
+        return await self.whole(description, [Which(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s)
+
+    async def whole(
+        self, first: TopicDescription, further: Sequence[Which] = (), timeout_s: float | None = None
+    ) -> TopicDescription:
+        """A description with what was too much for one answer, as of the first answer: of later changes none is in it,
+        but that segments may be missing that were pruned meanwhile.
+
+        Raises:
+            NotFound: the topic was deleted meanwhile, be it that another one has its name now.
+        """
+        if first.addresses:
+            self._live = tuple(first.addresses.values())
+        if first.more_above is None and not further:
+            return first
+        name, segments = first.topic.name, {s.id: s for s in first.segments}
+        more, pages = first.more_above, list(further)
+        while pages or more is not None:
+            which = pages.pop() if pages else Which(open=False, sealed_above=more)
+            page = await self.call(f"describe {name}", partial(_page, first, which), timeout_s)
+            for segment in page.segments:
+                if segment.id < first.topic.next_segment:
+                    segments.setdefault(segment.id, segment)
+            if which.sealed_above is not None:
+                more = page.more_above
+        ordered = tuple(segments[number] for number in sorted(segments))
+        return replace(first, segments=ordered, more_above=None)
 
     def address_of(self, description: TopicDescription, segment: Segment) -> str:
         """Where to reach a segment: an open one at its primary, a sealed one anywhere.
@@ -212,58 +242,102 @@ def _tried(reasons: Mapping[str, str]) -> str:
 
 
 class TopicView:
-    """The last description of one topic. Calls for a new one at the same time share one answer."""
+    """What is known of one topic: its open segments as of the last look, and those that somebody asked for. Calls for a
+    look at the same time share one answer."""
 
-    def __init__(self, cluster: Cluster, name: TopicName, on_change: Callable[[TopicDescription], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: TopicName,
+        on_change: Callable[[TopicDescription], None],
+        ask: Callable[[], Iterable[int]] = tuple,
+    ) -> None:
+        """``ask`` names the segments that every look asks for beside the open ones: somebody may ask for them next."""
         self._cluster = cluster
         self._name = name
         self._on_change = on_change
+        self._ask = ask
         self._description: TopicDescription | None = None
-        self._refreshing: asyncio.Task[TopicDescription] | None = None
+        self._ids: frozenset[int] = frozenset()
+        """Of the segments in the description."""
+        self._looks: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
+        """Under way -> segments that are asked for by their ids."""
 
-    async def description(self, refresh: bool) -> TopicDescription:
-        """What is known of the topic, or with ``refresh`` what a broker says now. Raises NotFound, also if the topic
-        was deleted and created again."""
-        if not refresh and self._description is not None:
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
+        """What is known of the topic; with ``refresh``, or if one of the ids is not known, what a broker says now.
+
+        One of the ids that is not in it was pruned if it is below ``topic.next_segment``, else it is not known yet.
+
+        Raises:
+            NotFound: no such topic, also if it was deleted and created again.
+            Unavailable: no broker is as far as another one was before.
+        """
+        wanted = frozenset(ids)
+        if not refresh and self._description is not None and wanted <= self._ids:
             return self._description
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh())
-            self._refreshing.add_done_callback(_retrieve)
-        return await asyncio.shield(self._refreshing)
+        look = next((task for task, asked in self._looks.items() if wanted <= asked), None)
+        if look is None:
+            asked = wanted.union(self._ask())
+            look = asyncio.create_task(self._look(replace(OPEN, ids=tuple(sorted(asked)))))
+            self._looks[look] = asked
+            look.add_done_callback(self._looked)
+        return await asyncio.shield(look)
 
-    async def _refresh(self) -> TopicDescription:
+    async def whole(self) -> TopicDescription:
+        """The topic with all its segments, as a broker says now. Raises NotFound."""
+        return await self._look(ALL)
+
+    async def _look(self, which: Which) -> TopicDescription:
         uid = self._description.topic.uid if self._description is not None else 0
-        description = await self._cluster.describe(self._name, self._cluster.config.rpc_timeout_s, uid)
-        self.know(description)
-        return self._description or description
+        told = await self._cluster.describe(self._name, which, self._cluster.config.rpc_timeout_s, uid)
+        if self.know(told) or self._description is None:
+            return told
+        unknown = set(which.ids) - self._ids
+        if unknown:
+            raise Unavailable(f"segment {min(unknown)} of {self._name} is not known yet to the broker that was asked")
+        return self._description
 
-    def know(self, description: TopicDescription) -> None:
-        """Take in a description, unless it comes from a broker whose view lags: segments never go away, so one that has
-        fewer is older, and a publisher that believed it would begin to number a segment's records anew.
+    def know(self, told: TopicDescription) -> bool:
+        """Take in a description, unless it comes from a broker whose view lags: ids never fall, so one with a lower
+        next id is older, and a publisher that believed it would begin to number a segment's records anew.
 
         Raises:
             NotFound: it is of another topic of the same name: who opened the earlier one has not asked for this.
         """
-        known, told = self._description, description.topic
-        if known is not None and known.topic.uid != told.uid:
+        known, topic = self._description, told.topic
+        if known is not None and known.topic.uid != topic.uid:
             raise created_again(self._name)
-        if known is not None and told.next_segment < known.topic.next_segment:
-            return
-        self._description = description
-        self._on_change(description)
-
-    def segment(self, number: int) -> Segment:
-        """Requires that it was described."""
-        if self._description is not None:
-            for segment in self._description.segments:
-                if segment.id == number:
-                    return segment
-        raise AssertionError(f"segment {number} of {self._name} was never described")
+        if known is not None and topic.next_segment < known.topic.next_segment:
+            return False
+        self._description = told
+        self._ids = frozenset(segment.id for segment in told.segments)
+        self._on_change(told)
+        return True
 
     def close(self) -> None:
         """Ask no more."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        for look in self._looks:
+            look.cancel()
+
+    def _looked(self, look: asyncio.Task[TopicDescription]) -> None:
+        del self._looks[look]
+        _retrieve(look)
+
+
+async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicDescription:
+    """More of a description.
+
+    Raises:
+        NotFound: the topic was deleted, also if another one has its name now.
+        Unavailable: the broker's view is older than what was there at the first answer.
+    """
+    name, uid = first.topic.name, first.topic.uid
+    page = await api.describe_topic(name, which, uid)
+    if page.topic.uid != uid:
+        raise created_again(name)
+    if page.revision < first.revision:
+        raise Unavailable(f"the broker lags behind what was said of {name} a moment ago")
+    return page
 
 
 def _retrieve(done: "asyncio.Task[TopicDescription]") -> None:

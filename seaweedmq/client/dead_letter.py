@@ -15,7 +15,7 @@ from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.codec.batch import PLAIN_SCHEMA
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.protocol import OPEN, TopicDescription
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class DeadLetters:
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
             with attempt:
                 try:
-                    await self._cluster.describe(self._name)
+                    await self._cluster.describe(self._name, OPEN)
                 except NotFound:
                     await self._create()
                 await publisher.start()

@@ -126,12 +126,12 @@ class GroupSubscriber(Intake):
     async def open(self) -> None:
         """Join the group and learn what to read. Raises NotFound, InvalidArgument, Unavailable, ResourceExhausted."""
         try:
-            description = await self.description(True)
+            description = await (self._view.whole() if self._stop_at_latest else self.description(True))
             check_columns(self._columns, self.schema)
             if self._stop_at_latest:
-                ends = await self._stop_offsets(description, set())
-                starts = {s.id: s.start_offset for s in (await self.description(False)).segments}
-                self._stops = {segment: end for segment, end in ends.items() if end > starts.get(segment, 0)}
+                segments = {s.id: s for s in description.segments}
+                ends = await self._stop_offsets(segments, ())
+                self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
             member = Member(self._cluster, self._opening(description.topic.uid), self._shares, self._contact)
             await self._shares.join(member, self._config.admin_timeout_s)
         except TimeoutError:
@@ -345,7 +345,7 @@ class GroupSubscriber(Intake):
         """A segment by its number, however far the broker that is asked lags; None if retention took it."""
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
             with attempt:
-                description = await self.description(attempt.retry_state.attempt_number > 1)
+                description = await self.description(attempt.retry_state.attempt_number > 1, (number,))
                 found = next((s for s in description.segments if s.id == number), None)
                 if found is None and description.topic.next_segment <= number:
                     raise Unavailable(f"segment {number} of {self._topic} is not known yet")
@@ -374,7 +374,7 @@ class GroupSubscriber(Intake):
         def is_done_here() -> bool:
             return all(owned.is_finished for owned in self._owned.values() if owned.segment in stops)
 
-        await until_finished(self._cluster, self.group, self.description, stops, is_done_here)
+        await until_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
         self._end()
 
     def _give_up(self, owned: Owned, message: Message, deliveries: int, reason: str) -> None:

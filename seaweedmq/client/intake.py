@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -53,7 +53,7 @@ class Intake:
         self._stop_at_latest = stop_at is not None
         self._timeout = timeout
         self._columns = columns
-        self._view = TopicView(cluster, topic, self._on_description)
+        self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
         self.schema: pa.Schema | None = None
         """The topic's, as known now; None for a plain topic."""
         self._stops: dict[int, int] | None = None
@@ -133,8 +133,8 @@ class Intake:
 
     # --- for readers -----------------------------------------------------------------------------------------------
 
-    async def description(self, refresh: bool) -> TopicDescription:
-        return await self._view.description(refresh)
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
+        return await self._view.description(refresh, ids)
 
     def share_bytes(self) -> int:
         return max(self._config.credit_bytes_min, self._config.subscribe_buffer_bytes_max // max(1, len(self._readers)))
@@ -189,23 +189,29 @@ class Intake:
             reader.error.__cause__ = error
             self.on_arrived(reader)
 
-    async def _stop_offsets(self, description: TopicDescription, skipped: set[int]) -> dict[int, int]:
-        """Where each segment that is wanted now ends now; one that is sealed meanwhile ends where it was sealed."""
-        wanted = {s.id for s in description.segments if s.id not in skipped}
+    async def _stop_offsets(self, segments: dict[int, Segment], skipped: Collection[int]) -> dict[int, int]:
+        """Where each segment that is wanted now ends now; one that is sealed meanwhile ends where it was sealed.
+
+        ``segments`` gets what is learned of them, and of what came after them.
+        """
+        wanted = segments.keys() - skipped
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.admin_timeout_s)):
             with attempt:
                 stats = await self._cluster.call(
                     f"read the figures of {self._topic}", lambda api: api.topic_stats(self._topic)
                 )
-                known = (await self.description(False)).segments
-                for segment in sorted(known, key=lambda s: s.id):  # a lagging broker may have shown only the ancestors
-                    if segment.id in wanted:
-                        wanted.update(segment.successors)
+                for number in sorted(segments):  # a lagging broker may have shown only the ancestors
+                    if number in wanted:
+                        wanted.update(segments[number].successors)
                 ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
-                ends |= {s.id: s.end_offset for s in known if s.id in wanted and s.end_offset is not None}
-                if not wanted <= ends.keys():
-                    await self.description(True)
-                    raise Unavailable(f"nobody knows how far segments {sorted(wanted - ends.keys())} are")
+                ends |= {n: s.end_offset for n, s in segments.items() if n in wanted and s.end_offset is not None}
+                unclear = (wanted - ends.keys()) | (wanted - segments.keys())
+                if unclear:
+                    description = await self.description(True, unclear)
+                    known = {s.id: s for s in description.segments if s.id in unclear}
+                    segments |= known
+                    wanted -= {n for n in unclear - known.keys() if n < description.topic.next_segment}  # pruned
+                    raise Unavailable(f"nobody knows how far segments {sorted(unclear)} are")
                 return ends
         raise AssertionError("retrying ended without a result")
 

@@ -21,6 +21,7 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.topic import TopicName
 
@@ -71,12 +72,13 @@ async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: as
 
 async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
     """Of the first record from ``start`` on; None if there is none, or retention removed the segment."""
+    which = Which(open=False, sealed_above=None, ids=(segment,))
     async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
         with attempt:
             try:
-                return await _read(cluster, await cluster.describe(name), segment, start)
+                return await _read(cluster, await cluster.describe(name, which), segment, start)
             except OutOfRange:  # retention removed what comes next
-                return await _read(cluster, await cluster.describe(name), segment, EARLIEST)
+                return await _read(cluster, await cluster.describe(name, which), segment, EARLIEST)
             except NotFound:
                 return None
     raise AssertionError("retrying ended without a result")

@@ -4,7 +4,7 @@ A session is one stream. Everything a session leaves undone stays in the window,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from typing import Protocol, TypeVar, cast
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class LaneOwner(Protocol):
     """The publisher, as its lanes see it."""
 
-    async def description(self, refresh: bool) -> TopicDescription: ...
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription: ...
 
     def on_ready(self, lane: "Lane", ready: PublishReady) -> None: ...
 
@@ -51,7 +51,7 @@ class LaneOwner(Protocol):
         """Move what was not committed to the successors. The lane ends."""
 
     async def on_segment_gone(self, lane: "Lane") -> None:
-        """As ``on_sealed``, when nobody knows the segment any more."""
+        """As ``on_sealed``, when nobody knows the segment any more, nor what of the window it held."""
 
 
 def closing(stream: AsyncIterator[T]) -> "aclosing[AsyncGenerator[T, None]]":
@@ -127,7 +127,7 @@ class Lane:
             SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
         """
         try:
-            description = await self._owner.description(self._refresh)
+            description = await self._owner.description(self._refresh, (self.segment.id,))
         except SeaweedMQError as error:
             self.last_error = error
             raise

@@ -21,7 +21,7 @@ from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, SeaweedMQError, Unavailable, fresh
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.config import MIB
 from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
 from seaweedmq.model.ring import KeyRange
@@ -58,9 +58,11 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._producer_id = cluster.env.rng.getrandbits(63)
         self._frame_bytes_max = FRAME_BYTES_MAX
-        self._view = TopicView(cluster, topic, self._on_description)
+        self._view = TopicView(cluster, topic, self._on_description, lambda: self._lanes)
         self._schema: pa.Schema | None = None
         self._routes: Routes | None = None
+        self._heirs: dict[int, Segment] = {}
+        """The segments of the routes, as they were described when records began to go there."""
         self._lanes: dict[int, Lane] = {}
         self._left: dict[int, tuple[int, ...]] = {}
         """Segments whose lane was handed over -> to whom. None of them gets a lane again: it would number from 0 on,
@@ -99,6 +101,7 @@ class Publisher:
         """Learn the topic's segments. Raises NotFound."""
         description = await self.description(True)
         self._routes = Routes.to_open(description.segments)
+        self._heirs = {s.id: s for s in description.segments if s.is_open}
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
         self._spawn(self._pump(), "publisher pump")
         self._spawn(self._watch_deadlines(), "publisher deadlines")
@@ -240,8 +243,8 @@ class Publisher:
 
     # --- for lanes -------------------------------------------------------------------------------------------------
 
-    async def description(self, refresh: bool) -> TopicDescription:
-        return await self._view.description(refresh)
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
+        return await self._view.description(refresh, ids)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
@@ -277,12 +280,20 @@ class Publisher:
 
     async def on_segment_gone(self, lane: Lane) -> None:
         description = await self.description(True)
-        rest = lane.window.take_all()
+        rest = lane.window.take_unstored()
+        gone = OutOfRange(
+            f"{lane.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
+            "been kept, until retention removed it; publish it again only if a second copy does no harm"
+        )
+        for frame in lane.window.take_all():
+            frame.outcome.failed(frame.rows, gone)
         self._hand_over(lane, [s for s in description.segments if s.is_open])
         self._send_again(rest)
 
     def _hand_over(self, lane: Lane, heirs: list[Segment]) -> None:
         self._routes = self._current_routes().replace(lane.segment.id, heirs)
+        known = self._heirs | {heir.id: heir for heir in heirs}
+        self._heirs = {number: known[number] for number in self._routes.segments}
         self._left[lane.segment.id] = tuple(heir.id for heir in heirs)
         del self._lanes[lane.segment.id]
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
@@ -299,15 +310,19 @@ class Publisher:
             self._enqueue(piece)
 
     async def _successors(self, ids: Iterable[int]) -> list[Segment]:
-        """Where to go on. After a merge the other side may have been there, and gone on, already."""
-        description = await self.description(False)
+        """Where to go on. After a merge the other side may have been there, and gone on, already; and what came next
+        may be pruned when the publisher was away for long."""
+        refresh = False
         async for attempt in retrying(self._config, self._cluster.env.rng, lambda: not self._unsettled):
             with attempt:
                 wanted = self._not_left(ids)  # anew each time: lanes end meanwhile
-                found = [s for s in description.segments if s.id in wanted]
-                if wanted and len(found) == len(wanted):
-                    return found
-                description = await self.description(True)
+                description = await self.description(refresh, wanted)
+                found = {s.id: s for s in description.segments}
+                if wanted and found.keys() >= wanted:
+                    return [found[number] for number in sorted(wanted)]
+                refresh = True
+                if wanted and max(wanted) < description.topic.next_segment:
+                    return [s for s in description.segments if s.is_open]
                 raise Unavailable(
                     f"the successors {sorted(wanted)} of a sealed segment of {self._topic} are not known yet"
                 )
@@ -427,7 +442,7 @@ class Publisher:
     def _lane(self, segment: int) -> Lane:
         lane = self._lanes.get(segment)
         if lane is None:
-            known = self._view.segment(segment)
+            known = self._heirs[segment]
             lane = self._lanes[segment] = Lane(self, self._cluster, self._topic, known, self._producer_id)
             self._spawn(lane.run(), f"lane {segment}")
         return lane

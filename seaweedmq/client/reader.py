@@ -6,7 +6,7 @@ reader's share of the subscriber's buffer, or one message if that is larger.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ class ReaderOwner(Protocol):
     @property
     def schema(self) -> pa.Schema | None: ...
 
-    async def description(self, refresh: bool) -> TopicDescription: ...
+    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription: ...
 
     def share_bytes(self) -> int:
         """A reader's part of the buffer."""
@@ -121,11 +121,12 @@ class SegmentReader:
         self._owner.on_arrived(self)
 
     async def _session(self) -> None:
-        description = await self._owner.description(self._refresh)
+        description = await self._owner.description(self._refresh, (self.segment.id,))
         self._refresh = True
         found = next((s for s in description.segments if s.id == self.segment.id), None)
         if found is None:
-            raise OutOfRange(f"{self.segment} is gone: retention removed it; start from a later offset")
+            self._pruned()
+            return
         self.segment = found
         self._topic_uid = description.topic.uid
         self._got_frames = False
@@ -143,6 +144,21 @@ class SegmentReader:
         except SeaweedMQError as error:
             if not (is_retryable(error) and self._got_frames):
                 raise
+
+    def _pruned(self) -> None:
+        """The segment is known no more, since retention has left nothing of it: the end, if nothing of it was awaited.
+
+        Raises:
+            OutOfRange: what came next was to be delivered.
+        """
+        segment = self.segment
+        if segment.end_offset is None or self._next_offset is not None or self._start.kind is StartKind.OFFSET:
+            raise OutOfRange(
+                f"{segment} is gone, retention removed its records: go on with the segments there are, from earliest"
+            )
+        self._next_offset = segment.end_offset
+        self.successors = segment.successors
+        self.ended = True
 
     async def _start_beyond_the_end(self, address: str, refusal: OutOfRange) -> None:
         """The start offset was refused. If it lies beyond the end, begin at the end and skip what is below it."""

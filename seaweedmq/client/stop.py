@@ -1,7 +1,7 @@
 """When a group has read everything that was there: asked of the coordinator, which knows what all members did."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.model.groups import GroupDescription
@@ -14,34 +14,34 @@ STOP_POLL_S = 0.2
 async def until_finished(
     cluster: Cluster,
     group: str,
-    description: Callable[[bool], Awaitable[TopicDescription]],
+    topic: TopicName,
+    description: Callable[[bool, Iterable[int]], Awaitable[TopicDescription]],
     stops: Mapping[int, int],
     is_done_here: Callable[[], bool],
 ) -> None:
     """Return when all members together have reached the stops (segment -> offset).
 
     Args:
-        description: of the topic, refreshed or not.
+        description: of the topic, refreshed or not, with these segments.
         is_done_here: whether this member has nothing left to do; else the coordinator need not be asked.
     """
     while True:
         if is_done_here():
             reading = await cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
-            topic = await description(False)
-            if is_finished(reading, topic.topic.name, stops, {segment.id for segment in topic.segments}):
+            left = left_to_read(reading, topic, stops)
+            if left:
+                known = await description(True, left)
+                left &= {segment.id for segment in known.segments}  # of others, retention left nothing
+            if not left:
                 return
         await asyncio.sleep(STOP_POLL_S)
 
 
-def is_finished(
-    description: GroupDescription, topic: TopicName, stops: Mapping[int, int], known: Collection[int]
-) -> bool:
-    """Whether the group is through all these segments (id -> stop offset). ``known``: those that retention left."""
+def left_to_read(description: GroupDescription, topic: TopicName, stops: Mapping[int, int]) -> set[int]:
+    """Segments that the group is not through with, of these (id -> stop offset), as far as the coordinator knows."""
     for entry in description.topics:
         if entry.topic == topic:
             committed = {lag.segment: lag.committed or 0 for lag in entry.segments}
-            return all(
-                segment in entry.finished or segment not in known or committed.get(segment, 0) >= stop
-                for segment, stop in stops.items()
-            )
-    return False
+            finished = set(entry.finished)
+            return {s for s, stop in stops.items() if s not in finished and committed.get(s, 0) < stop}
+    return set(stops)

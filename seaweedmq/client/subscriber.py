@@ -1,7 +1,7 @@
 """The subscriber: all segments of a topic, each key's records in order, within a bounded buffer."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from operator import length_hint
 from typing import Literal, TypeAlias
@@ -76,18 +76,20 @@ class Subscriber(Intake):
 
     async def open(self) -> None:
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
-        description = await self.description(True)
+        latest = self._start.kind is StartKind.LATEST
+        description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema)
-        segments = description.segments
+        segments = {s.id: s for s in description.segments}
         skipped: set[int] = set()
-        if self._start.kind is StartKind.LATEST:
-            skipped = before_open(segments)
+        if latest:
+            skipped = before_open(description.segments)
         elif self._start.kind is StartKind.OFFSET:
-            skipped = below_offset(segments, self._start.value)
+            skipped = below_offset(description.segments, self._start.value)
         if self._stop_at_latest:
-            self._stops = await self._stop_offsets(description, skipped)
-        self._from_start = {s.id for s in segments}
-        self._walk = LineageWalk((await self.description(False)).segments, skipped)
+            self._stops = await self._stop_offsets(segments, skipped)
+        self._from_start = {s.id for s in description.segments}
+        self._walk = LineageWalk(segments.values(), skipped, description.topic.next_segment)
+        await self._learn(())
         self._open_due()
 
     async def close(self) -> None:
@@ -169,19 +171,26 @@ class Subscriber(Intake):
     async def _finish(self, reader: SegmentReader) -> None:
         """A segment was delivered to the end: go on to successors that waited for it."""
         if self._stops is None:
-            async for attempt in retrying(
-                self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)
-            ):
-                with attempt:
-                    description = await self.description(not self._walk.knows(reader.successors))
-                    self._walk.learn(description.segments)
-                    if not self._walk.knows(reader.successors):
-                        await self.description(True)
-                        raise Unavailable(f"successors {reader.successors} of {reader.segment} are not known yet")
+            await self._learn(reader.successors)
         self._walk.finish(reader.segment.id)
         del self._readers[reader.segment.id]
         self._tasks.pop(reader.segment.id, None)
         self._open_due()
+
+    async def _learn(self, successors: Iterable[int]) -> None:
+        """Have the walk know these, and all that comes before them."""
+        async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
+            with attempt:
+                while unknown := self._walk.unknown(successors) | self._walk.missing():
+                    description = await self.description(False, unknown)
+                    found = {s.id: s for s in description.segments}
+                    if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
+                        await self.description(True)
+                        raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet")
+                    self._walk.learn(found[number] for number in unknown & found.keys())
+                    if unknown - found.keys():
+                        self._walk.pruned(unknown - found.keys())
+                        self._walk.learn(s for s in description.segments if s.is_open)
 
     def _open_due(self) -> bool:
         due: list[Segment] = self._walk.due()

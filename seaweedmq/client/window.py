@@ -193,6 +193,11 @@ class Window:
             taken.append(frame)
         return taken[::-1]
 
+    def take_unstored(self) -> list[OutFrame]:
+        """Frames of which nothing can be stored are gone from the queue; oldest first. Requires that no stream is
+        open."""
+        return self.take_from(self._sent)
+
     def take_all(self) -> list[OutFrame]:
         """Empty the queue, oldest first, and forget the stream."""
         self.lost()

@@ -1,15 +1,18 @@
 """``topic.json`` and ``lineage.json``: what a reader without etcd needs to know about a topic. Bytes <-> values.
 
 Both lie beside the topic's files and are rewritten by the leader. They repeat the values of ``codec.metadata``, laid
-out for people as well: ``topic.json`` spells the schema as ``columns``, ``lineage.json`` has one segment a line.
+out for people as well: ``topic.json`` spells the schema as ``columns``, ``lineage.json`` has one segment a line,
+without the sequences of its producers.
 Unknown fields are ignored when reading, so that a newer cluster can be read by an older reader.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
-from seaweedmq.codec.metadata import segment_from_json, segment_to_json, topic_fields, topic_from_json
+from seaweedmq.codec.fields import Fields, to_json
+from seaweedmq.codec.metadata import lineage_fields, segment_from_fields, topic_fields, topic_from_json
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
@@ -42,10 +45,18 @@ def topic_from_document(content: bytes) -> Topic:
     return topic_from_json(content)
 
 
-def lineage_document(name: TopicName, segments: Iterable[Segment]) -> bytes:
+def lineage_line(segment: Segment) -> bytes:
+    """The segment as ``lineage.json`` has it. Worth keeping: a sealed segment never changes any more."""
+    return to_json(lineage_fields(segment))
+
+
+def lineage_document(
+    name: TopicName, segments: Iterable[Segment], line: Callable[[Segment], bytes] = lineage_line
+) -> bytes:
     """``lineage.json``: all segments of the topic, open and sealed, by id."""
-    lines = ",\n".join(segment_to_json(s).decode() for s in sorted(segments, key=lambda s: s.id))
-    return f'{{"v": {_VERSION}, "topic": {json.dumps(str(name))}, "segments": [\n{lines}\n]}}\n'.encode()
+    lines = map(line, sorted(segments, key=attrgetter("id")))
+    head = f'{{"v": {_VERSION}, "topic": {json.dumps(str(name))}, "segments": [\n'.encode()
+    return b"".join((head, b",\n".join(lines), b"\n]}\n"))
 
 
 def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...]]:
@@ -59,12 +70,12 @@ def lineage_from_document(content: bytes) -> tuple[TopicName, tuple[Segment, ...
         fields: Any = json.loads(content)
         version = fields["v"]
         name = TopicName.parse(fields["topic"])
-        entries = [json.dumps(entry).encode() for entry in fields["segments"]]
+        entries = list(fields["segments"])
     except (ValueError, KeyError, TypeError, AttributeError, InvalidArgument) as error:
         raise Corrupt(f"{LINEAGE_DOCUMENT} is not readable ({error}): it is rewritten at the next change") from error
     if version != _VERSION:
         raise Unsupported(f"{LINEAGE_DOCUMENT} has version {version}, this build reads {_VERSION}: upgrade the reader")
-    segments = sorted((segment_from_json(entry) for entry in entries), key=lambda s: s.id)
+    segments = sorted((segment_from_fields(Fields.of("segment", entry)) for entry in entries), key=lambda s: s.id)
     foreign = next((s for s in segments if s.topic != name), None)
     if foreign is not None:
         raise Corrupt(f"{LINEAGE_DOCUMENT} of {name} holds {foreign}, a segment of another topic")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar, cast
 
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName
@@ -28,15 +29,25 @@ class Fields:
     """A JSON object whose fields are checked as they are taken. Methods raise Corrupt for what they can not read."""
 
     def __init__(self, what: str, data: bytes) -> None:
-        self._what = what
         try:
             values: object = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise Corrupt(
                 f"{what} metadata of {len(data)} bytes is not JSON ({error}): {bytes(data[:40])!r}"
             ) from error
+        self._take(what, values)
+
+    @classmethod
+    def of(cls, what: str, values: object) -> "Fields":
+        """Of JSON that was parsed already."""
+        fields = cls.__new__(cls)
+        fields._take(what, values)
+        return fields
+
+    def _take(self, what: str, values: object) -> None:
+        self._what = what
         if not isinstance(values, dict):
-            raise Corrupt(f"{what} metadata is {type(values).__name__}, not a JSON object: {bytes(data[:40])!r}")
+            raise Corrupt(f"{what} metadata is {type(values).__name__}, not a JSON object: {repr(values)[:40]}")
         self._values = cast("dict[str, object]", values)
         version = self.uint("v", low=1)
         if version != METADATA_VERSION:
@@ -110,7 +121,24 @@ class Fields:
         except (ValueError, InvalidArgument) as error:
             raise self.corrupt(field, "it is [lo, hi) on the ring") from error
 
+    def id_ranges(self, field: str) -> IdRanges:
+        """Empty if absent: older brokers do not write it."""
+        ranges = []
+        for item in self.items(field) if field in self._values else ():
+            match item:
+                case [lo, hi]:
+                    ranges.append((self.as_uint(field, lo), self.as_uint(field, hi)))
+                case _:
+                    raise self.corrupt(field, "each is [lo, hi)")
+        try:
+            return IdRanges(tuple(ranges))
+        except InvalidArgument as error:
+            raise self.corrupt(field, "they are ranges of ids, in order and apart") from error
+
     def sequences(self, field: str) -> tuple[ProducerSequence, ...]:
+        """Empty if absent: documents leave them out."""
+        if field not in self._values:
+            return ()
         found = []
         for item in self.items(field):
             if not isinstance(item, list) or len(item) != 3:

@@ -30,12 +30,13 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "target_bytes_per_s": topic.target_bytes_per_s,
         "target_records_per_s": topic.target_records_per_s,
         "segments_min": topic.segments_min,
+        "pruned": [list(lo_hi) for lo_hi in topic.pruned.ranges],
         **adopting,
     }
 
 
-def segment_fields(segment: Segment) -> dict[str, object]:
-    """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
+def lineage_fields(segment: Segment) -> dict[str, object]:
+    """The segment as documents have it: without its producers' sequences, which brokers alone need."""
     return {
         "v": METADATA_VERSION,
         "topic": str(segment.topic),
@@ -48,10 +49,15 @@ def segment_fields(segment: Segment) -> dict[str, object]:
         "successors": list(segment.successors),
         "start_offset": segment.start_offset,
         "end_offset": segment.end_offset,
-        "sequences": [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences],
-        "sequences_complete": segment.sequences_complete,
         "opened_us": segment.opened_us,
+        "sealed_us": segment.sealed_us,
     }
+
+
+def segment_fields(segment: Segment) -> dict[str, object]:
+    """The segment as JSON values; ``sequences`` are [producer_id, producer_epoch, next_sequence]."""
+    sequences = [[s.producer_id, s.producer_epoch, s.next_sequence] for s in segment.sequences]
+    return {**lineage_fields(segment), "sequences": sequences, "sequences_complete": segment.sequences_complete}
 
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:
@@ -104,13 +110,18 @@ def topic_from_json(data: bytes) -> Topic:
         target_bytes_per_s=fields.optional_number("target_bytes_per_s"),
         target_records_per_s=fields.optional_number("target_records_per_s"),
         segments_min=fields.optional_uint("segments_min") or 1,
+        pruned=fields.id_ranges("pruned"),
         adopting=fields.optional_bytes("adopting"),
     )
 
 
 def segment_from_json(data: bytes) -> Segment:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
-    fields = Fields("segment", data)
+    return segment_from_fields(Fields("segment", data))
+
+
+def segment_from_fields(fields: Fields) -> Segment:
+    """As :func:`segment_from_json`, of JSON that was parsed already."""
     segment = Segment(
         topic=fields.topic_name("topic"),
         id=fields.uint("id"),
@@ -125,6 +136,7 @@ def segment_from_json(data: bytes) -> Segment:
         sequences=fields.sequences("sequences"),
         sequences_complete=fields.flag("sequences_complete"),
         opened_us=fields.optional_uint("opened_us") or 0,
+        sealed_us=fields.optional_uint("sealed_us") or 0,
     )
     if not segment.replicas:
         raise fields.corrupt("replicas", "a segment has at least one replica")

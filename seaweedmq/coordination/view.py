@@ -66,11 +66,14 @@ class ClusterView:
         self._brokers: dict[str, BrokerInfo] = {}
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
+        self._open: dict[TopicName, dict[int, Segment]] = {}
         self._deletions: dict[TopicName, Deletion] = {}
         self.brokers: Mapping[str, BrokerInfo] = self._brokers
         self.topics: Mapping[TopicName, Topic] = self._topics
         self.segments: Mapping[TopicName, Mapping[int, Segment]] = self._segments
         """By topic and id, open and sealed. A topic without segments is not in it."""
+        self.open_segments: Mapping[TopicName, Mapping[int, Segment]] = self._open
+        """Of ``segments`` those that are open: whoever looks at these alone does not pay for what was once."""
         self.deletions: Mapping[TopicName, Deletion] = self._deletions
         """Deleted topics whose files may still be there. None of them is in ``topics``."""
         self._store = store
@@ -172,6 +175,10 @@ class ClusterView:
         match value:
             case Segment():
                 self._segments.setdefault(value.topic, {})[value.id] = value
+                if value.is_open:
+                    self._open.setdefault(value.topic, {})[value.id] = value
+                else:
+                    _take_out(self._open, value.topic, value.id)
             case Topic():
                 self._topics[value.name] = value
             case Deletion():
@@ -197,10 +204,8 @@ class ClusterView:
         try:
             if key.startswith(keys.SEGMENTS):
                 name, segment = keys.parse_segment_key(key)
-                of_topic = self._segments.get(name, {})
-                of_topic.pop(segment, None)
-                if not of_topic:
-                    self._segments.pop(name, None)
+                _take_out(self._segments, name, segment)
+                _take_out(self._open, name, segment)
             elif key.startswith(keys.TOPICS):
                 self._topics.pop(keys.parse_topic_key(key), None)
             elif key.startswith(keys.DELETIONS):
@@ -213,6 +218,14 @@ class ClusterView:
                 self.leader = None
         except Corrupt as error:
             _log.debug("a foreign key is gone, it was never mirrored: %s", error)
+
+
+def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> None:
+    of_topic = segments.get(name)
+    if of_topic is not None:
+        of_topic.pop(segment, None)
+        if not of_topic:
+            del segments[name]
 
 
 def _read(entry: Entry) -> _Value:

@@ -172,6 +172,7 @@ def succeed(
             sequences=tuple(parent.sequences)[:SEALED_SEQUENCES_MAX],
             sequences_complete=len(parent.sequences) <= SEALED_SEQUENCES_MAX,
             successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
+            sealed_us=now_us,
         )
         for parent in parents
     ]

@@ -44,6 +44,12 @@ class BrokerConfig:
     table_row_group_bytes: int = 16 * MIB
     maintenance_interval_s: float = 10.0
     """How often files are looked over for conversion, retention and deletion."""
+    producer_retention_s: float = 86_400.0
+    """How long etcd keeps what producers had stored in a segment after it was sealed; longer than any publisher's
+    ``delivery_timeout_s``, since one that comes back later is not told what became of its last records."""
+    segment_retention_s: float = 86_400.0
+    """How long a sealed segment without records, be it that retention removed them, is remembered; longer than any
+    publisher's ``delivery_timeout_s``, too."""
     load_report_interval_s: float = 1.0
     load_short_s: float = 2.0
     """Time constant of the averages that splits are decided by ..."""

@@ -95,3 +95,13 @@ class Suspicion:
     suspect: str
     """Broker id; "" when the segment has to be replaced, but nobody is to blame."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emptied:
+    """Sealed segments of a topic without any file left."""
+
+    topic: TopicName
+    uid: int
+    """Of the topic."""
+    segments: tuple[int, ...]

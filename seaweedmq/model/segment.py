@@ -40,12 +40,15 @@ class Segment:
     end_offset: int | None = None
     """First offset that does not belong to the segment; None while open. What files hold beyond it is ignored."""
     sequences: tuple[ProducerSequence, ...] = ()
-    """Sealed producer sequences, the most recently active first; empty while open."""
+    """Sealed producer sequences, the most recently active first; empty while open. Only etcd and brokers have them:
+    neither descriptions nor documents do."""
     sequences_complete: bool = False
     """Whether they name every producer that may not have heard yet of all it stored. Else nobody may take one that is
     missing for one that stored nothing: the log files tell."""
     opened_us: int = 0
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: not known."""
+    sealed_us: int = 0
+    """Wall clock of the leader that sealed it, microseconds since 1970 UTC; 0: open, or not known."""
 
     @property
     def primary(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from seaweedmq.errors import InvalidArgument, NotFound
+from seaweedmq.model.id_ranges import NO_IDS, IdRanges
 
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -138,6 +139,10 @@ class Topic:
     """Merging by load stops here: as many as were asked for at the creation."""
     adopting: bytes | None = None
     """The schema that a plain topic gets if it is empty. No plain frame is appended until that is decided."""
+    pruned: IdRanges = NO_IDS
+    """Segments that are forgotten, since they were sealed long ago and hold nothing any more. What turns up of them is
+    not read, and nobody may acknowledge anything there. Clients are not told: an id that is neither described nor to
+    come is one of these."""
 
     @property
     def schema_version(self) -> int:

@@ -10,6 +10,7 @@ from seaweedmq.errors import Closed
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
 from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import (
+    ALL,
     PROTOCOL_VERSION,
     PublishReply,
     PublishRequest,
@@ -18,8 +19,10 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.replication import (
+    Emptied,
     FenceReply,
     Progress,
     ReplicateReply,
@@ -156,8 +159,8 @@ class _GrpcBroker:
     async def list_topics(self) -> tuple[Topic, ...]:
         return await self._unary(methods.LIST_TOPICS, None)
 
-    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
-        return await self._unary(methods.DESCRIBE_TOPIC, (name, topic_uid))
+    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
+        return await self._unary(methods.DESCRIBE_TOPIC, (name, which, topic_uid))
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         return await self._unary(methods.ADOPT_SCHEMA, (name, schema, topic_uid))
@@ -218,6 +221,9 @@ class _GrpcBroker:
 
     async def suspect(self, suspicion: Suspicion) -> None:
         await self._unary(replication.SUSPECT, suspicion)
+
+    async def report_emptied(self, emptied: Emptied) -> None:
+        await self._unary(replication.REPORT_EMPTIED, emptied)
 
     async def close(self) -> None:
         """Cancel what is under way and drop the connection."""

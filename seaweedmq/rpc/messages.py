@@ -12,7 +12,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.protocol import FrameAck, SegmentStats, Start, StartKind, TopicDescription
+from seaweedmq.model.protocol import FrameAck, SegmentStats, Start, StartKind, TopicDescription, Which
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
@@ -214,7 +214,8 @@ def read_sequences(sequences: Iterable[types_pb2.ProducerSequence]) -> tuple[Pro
 
 
 def write_segment(segment: Segment) -> types_pb2.Segment:
-    """The topic's name is left out: a segment travels inside its topic's description."""
+    """The topic's name is left out: a segment travels inside its topic's description. So are producers' sequences:
+    brokers alone need them."""
     return types_pb2.Segment(
         id=segment.id,
         slots=types_pb2.KeyRange(lo=segment.slots.lo, hi=segment.slots.hi),
@@ -225,8 +226,8 @@ def write_segment(segment: Segment) -> types_pb2.Segment:
         successors=segment.successors,
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
-        sequences=write_sequences(segment.sequences),
         opened_us=segment.opened_us,
+        sealed_us=segment.sealed_us,
     )
 
 
@@ -242,8 +243,8 @@ def read_segment(message: types_pb2.Segment, topic: TopicName) -> Segment:
         successors=tuple(message.successors),
         start_offset=message.start_offset,
         end_offset=message.end_offset if message.HasField("end_offset") else None,
-        sequences=read_sequences(message.sequences),
         opened_us=message.opened_us,
+        sealed_us=message.sealed_us,
     )
 
 
@@ -252,6 +253,8 @@ def write_description(description: TopicDescription) -> types_pb2.TopicDescripti
         topic=write_topic(description.topic),
         segments=[write_segment(segment) for segment in description.segments],
         addresses=description.addresses,
+        revision=description.revision,
+        more_above=description.more_above,
     )
 
 
@@ -261,7 +264,32 @@ def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
         topic=topic,
         segments=tuple(read_segment(segment, topic.name) for segment in message.segments),
         addresses=dict(message.addresses),
+        revision=message.revision,
+        more_above=message.more_above if message.HasField("more_above") else None,
     )
+
+
+def write_which(request: tuple[TopicName, Which, int]) -> admin_pb2.DescribeTopicRequest:
+    name, which, topic_uid = request
+    above = which.sealed_above
+    return admin_pb2.DescribeTopicRequest(
+        name=str(name),
+        topic_uid=topic_uid,
+        without_open=not which.open,
+        without_sealed=above is None,
+        sealed_above=None if above is None or above < 0 else above,
+        segments=which.ids,
+    )
+
+
+def read_which(message: admin_pb2.DescribeTopicRequest) -> tuple[TopicName, Which, int]:
+    above = message.sealed_above if message.HasField("sealed_above") else -1
+    which = Which(
+        open=not message.without_open,
+        sealed_above=None if message.without_sealed else above,
+        ids=tuple(message.segments),
+    )
+    return TopicName.parse(message.name), which, message.topic_uid
 
 
 def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.protocol import SegmentStats, TopicDescription, Which
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import cluster_messages, messages
 from seaweedmq.rpc.transport import ADMIN_SERVICE, CLUSTER_SERVICE
@@ -110,13 +110,13 @@ LIST_TOPICS: Unary[None, tuple[Topic, ...]] = Unary(
     write_reply=lambda topics: admin_pb2.ListTopicsReply(topics=[messages.write_topic(topic) for topic in topics]),
     read_reply=lambda message: tuple(messages.read_topic(topic) for topic in message.topics),
 )
-DESCRIBE_TOPIC: Unary[tuple[TopicName, int], TopicDescription] = Unary(
+DESCRIBE_TOPIC: Unary[tuple[TopicName, Which, int], TopicDescription] = Unary(
     service=ADMIN_SERVICE,
     name="DescribeTopic",
     request=admin_pb2.DescribeTopicRequest,
     reply=types_pb2.TopicDescription,
-    write_request=lambda request: admin_pb2.DescribeTopicRequest(name=str(request[0]), topic_uid=request[1]),
-    read_request=_read_name_and_uid,
+    write_request=messages.write_which,
+    read_request=messages.read_which,
     write_reply=messages.write_description,
     read_reply=messages.read_description,
 )

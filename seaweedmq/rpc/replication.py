@@ -3,6 +3,7 @@
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
+    Emptied,
     FenceReply,
     Progress,
     ReplicateFrames,
@@ -91,6 +92,16 @@ SUSPECT: Unary[Suspicion, None] = Unary(
     write_request=lambda s: cluster_pb2.Suspicion(ref=_write_ref(s.ref), suspect=s.suspect, reason=s.reason),
     read_request=lambda m: Suspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
     write_reply=lambda _: cluster_pb2.SuspectReply(),
+    read_reply=lambda _: None,
+)
+REPORT_EMPTIED: Unary[Emptied, None] = Unary(
+    service=CLUSTER_SERVICE,
+    name="ReportEmptied",
+    request=cluster_pb2.Emptied,
+    reply=cluster_pb2.ReportEmptiedReply,
+    write_request=lambda e: cluster_pb2.Emptied(topic=str(e.topic), topic_uid=e.uid, segments=e.segments),
+    read_request=lambda m: Emptied(topic=TopicName.parse(m.topic), uid=m.topic_uid, segments=tuple(m.segments)),
+    write_reply=lambda _: cluster_pb2.ReportEmptiedReply(),
     read_reply=lambda _: None,
 )
 

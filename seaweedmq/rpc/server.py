@@ -265,6 +265,7 @@ def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:
         (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
         (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
         (replication.SUSPECT, api.suspect),
+        (replication.REPORT_EMPTIED, api.report_emptied),
     ]
 
 

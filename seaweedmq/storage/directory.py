@@ -3,10 +3,12 @@
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import Iterable, Set
 from pathlib import Path
 
 from seaweedmq.codec.paths import FENCE_PREFIX, log_dir, logs_dir, parse_segment_file, table_dir, table_prefix
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 
@@ -42,6 +44,20 @@ def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
 def scan_tables(root: Path, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
     """Tables of some segments; those of others cost no more than their name."""
     return _scan(root, table_dir(topic), {table_prefix(segment) for segment in segments})
+
+
+def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
+    """Delete the log folders and tables of these segments."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
+        for folder in folders:
+            if folder.name.isdecimal() and int(folder.name) in pruned and folder.is_dir(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.rmtree(folder.path)
+    with contextlib.suppress(FileNotFoundError), os.scandir(root / table_dir(topic)) as entries:
+        for entry in entries:
+            name = parse_segment_file(f"{table_dir(topic)}/{entry.name}")
+            if name is not None and name.segment in pruned:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:

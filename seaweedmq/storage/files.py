@@ -14,9 +14,9 @@ from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log_path, topic_dir
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import SegmentFile
+from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage import file_io
-from seaweedmq.storage.directory import scan_segment, scan_topic
+from seaweedmq.storage.directory import scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.file_handles import FileLogReader, FileLogWriter
 
@@ -123,6 +123,9 @@ class FileSegmentStore:
         def unlink_all() -> None:
             for file in files:
                 (self.root / file.path).unlink(missing_ok=True)
+            for folder in {file.path.rpartition("/")[0] for file in files if file.kind is FileKind.LOG}:
+                with contextlib.suppress(OSError):
+                    (self.root / folder).rmdir()  # unless it holds other logs, or a fence
 
         if files:
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
@@ -150,12 +153,13 @@ class FileSegmentStore:
                 file_io.look_anew(marker.parent)
                 marker.stat()
                 return True
-            return topic_from_document(document.read_bytes()).uid != uid
+            found = topic_from_document(document.read_bytes())
+            return found.uid != uid or segment in found.pruned
 
         try:
             return await self._run(self._reads, "look for", marker, look)
         except FileNotFoundError:
-            raise StorageFailed(f"{document} is missing: the topic was deleted, or is being created") from None
+            raise _no_document(document) from None
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         relative = document_path(topic, name)
@@ -167,6 +171,21 @@ class FileSegmentStore:
                 file_io.publish(self.root, temporary, self.root / relative)
 
         await self._run(self._syncs, "write", self.root / relative, put)
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        document = self.root / document_path(topic, TOPIC_DOCUMENT)
+
+        def sweep() -> None:
+            found = topic_from_document(document.read_bytes())
+            if found.uid == uid and found.pruned:
+                sweep_pruned(self.root, topic, found.pruned)
+
+        try:
+            await self._run(
+                self._syncs, "delete what is left of pruned segments of", self.root / topic_dir(topic), sweep
+            )
+        except FileNotFoundError:
+            raise _no_document(document) from None
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         def delete() -> None:
@@ -219,6 +238,10 @@ class FileSegmentStore:
         except (FileNotFoundError, SeaweedMQError):
             return True
         return found == uid
+
+
+def _no_document(document: Path) -> StorageFailed:
+    return StorageFailed(f"{document} is missing: the topic was deleted, or is being created")
 
 
 def open_store(uri: str) -> FileSegmentStore:

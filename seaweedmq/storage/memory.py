@@ -18,6 +18,7 @@ from seaweedmq.codec.paths import (
     fence_path,
     log_dir,
     log_path,
+    logs_dir,
     parse_segment_file,
     table_dir,
     table_prefix,
@@ -201,8 +202,9 @@ class MemorySegmentStore:
             return True
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
         if document is None:
-            raise StorageFailed(f"{topic} has no document: the topic was deleted, or is being created")
-        return topic_from_document(bytes(document.data)).uid != uid
+            raise _no_document(topic)
+        found = topic_from_document(bytes(document.data))
+        return found.uid != uid or segment in found.pruned
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         await self.put_file(document_path(topic, name), content)
@@ -222,6 +224,22 @@ class MemorySegmentStore:
             refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self._sync_names(path.rpartition("/")[0])
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        await self.fault(StorageOp.DELETE, topic_dir(topic))
+        document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
+        if document is None:
+            raise _no_document(topic)
+        found = topic_from_document(bytes(document.data))
+        if found.uid != uid or not found.pruned:
+            return
+        logs = f"{logs_dir(topic)}/"
+        for path in [p for p in self.files if p.startswith(f"{topic_dir(topic)}/")]:
+            name = parse_segment_file(path)
+            folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
+            segment = name.segment if name else int(folder) if folder.isdecimal() else None
+            if segment is not None and segment in found.pruned:
+                del self.files[path]
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
@@ -273,6 +291,10 @@ class MemorySegmentStore:
             path=path,
             modified_us=file.modified_us,
         )
+
+
+def _no_document(topic: TopicName) -> StorageFailed:
+    return StorageFailed(f"{topic} has no document: the topic was deleted, or is being created")
 
 
 class MemoryLogWriter:

@@ -37,6 +37,11 @@ class TopicSnapshot:
             if segment.id == segment_id:
                 return segment
         known = ", ".join(str(s.id) for s in self.segments[:_NAMES_SHOWN_MAX])
+        if segment_id in self.topic.pruned:
+            raise InvalidArgument(
+                f"segment {segment_id} of topic {self.topic.name} was sealed long ago and retention removed its "
+                f"records: leave it out; there are {known}"
+            )
         raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
 
     def plan(self, segment_id: int, start: int = 0, end: int | None = None) -> tuple[SnapshotPiece, ...]:

@@ -12,7 +12,7 @@ from seaweedmq.broker.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Fenced, NotFound
-from seaweedmq.model.protocol import EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
+from seaweedmq.model.protocol import ALL, EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
 from seaweedmq.model.replication import SegmentRef, Suspicion
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import Environment, FileKind
@@ -156,7 +156,7 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
     await leader.api.delete_topic(NAME)
     new = (await bed.topic(leader)).topic.uid
     assert (await lagging.api.describe_topic(NAME)).topic.uid == old
-    asking = asyncio.create_task(lagging.api.describe_topic(NAME, new))
+    asking = asyncio.create_task(lagging.api.describe_topic(NAME, ALL, new))
     await asyncio.sleep(1.0)
     assert not asking.done()
     lagging.broker._view._apply = apply  # type: ignore[method-assign]
@@ -164,7 +164,7 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
         apply(changes)
     assert (await asking).topic.uid == new
     with pytest.raises(NotFound, match=AGAIN):
-        await lagging.api.describe_topic(NAME, old)
+        await lagging.api.describe_topic(NAME, ALL, old)
 
 
 @story

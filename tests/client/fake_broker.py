@@ -27,6 +27,7 @@ from seaweedmq.errors import (
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.protocol import (
+    ALL,
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -45,6 +46,7 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
@@ -110,6 +112,9 @@ class FakeCluster:
         self.frames_sent: dict[int, int] = {}
         self.streams: set[Stream] = set()
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
+        self.asked: list[Which] = []
+        """What descriptions were asked for."""
+        self.sealed_per_page = 500
         self._uid = 1_000
 
     # --- commands of a test ------------------------------------------------------------------------------------------
@@ -161,6 +166,11 @@ class FakeCluster:
     def merge(self, topic: str, left: int, right: int) -> int:
         return self.replace(topic, [left, right], ())[0]
 
+    def prune(self, topic: str, *segments: int) -> None:
+        """Forget segments, as if retention had removed their records long ago."""
+        for segment in segments:
+            del self.segments[TopicName.parse(topic)][segment]
+
     def replace(self, topic: str, old: list[int], cuts: tuple[int, ...]) -> list[int]:
         name = TopicName.parse(topic)
         kept = self.segments[name]
@@ -209,6 +219,7 @@ class FakeCluster:
             topic=self.topics[name],
             segments=tuple(s.meta for _, s in sorted(self.segments[name].items())),
             addresses={b.id: b.address for b in self.brokers.values() if b.id not in self.dead},
+            revision=self.topics[name].next_segment,
         )
 
     def ends(self, name: TopicName) -> tuple[TopicDescription, dict[int, int]]:
@@ -292,9 +303,19 @@ class FakeBroker:
         self._check_alive()
         return tuple(self.cluster.topics.values())
 
-    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
+    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
         self._check_alive()
-        return self.cluster.describe(name)
+        self.cluster.asked.append(which)
+        whole = self.cluster.describe(name)
+        above = which.sealed_above
+        sealed = [s.id for s in whole.segments if not s.is_open and above is not None and s.id > above]
+        page = sealed[: self.cluster.sealed_per_page]
+        wanted = {*which.ids, *page}
+        return replace(
+            whole,
+            segments=tuple(s for s in whole.segments if s.id in wanted or (which.open and s.is_open)),
+            more_above=page[-1] if len(sealed) > len(page) else None,
+        )
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         self._check_alive()

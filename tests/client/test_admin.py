@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -21,6 +21,14 @@ from tests.client.conftest import QUICK, environment
 NAME = TopicName("shop", "orders")
 
 
+class Answer(str):
+    """Also passes for the description of a topic."""
+
+    __slots__ = ()
+    addresses: Mapping[str, str] = {}
+    more_above = None
+
+
 class Recorder:
     """Answers every call with its name, or with an error, and remembers it."""
 
@@ -29,11 +37,11 @@ class Recorder:
         self.error: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
-        async def call(*arguments: Any) -> str:
+        async def call(*arguments: Any) -> Answer:
             self.calls.append((name, *arguments))
             if self.error is not None:
                 raise self.error
-            return name
+            return Answer(name)
 
         return call
 

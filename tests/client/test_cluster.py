@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,11 +11,12 @@ import pytest
 
 from seaweedmq.client.cluster import AVOID_S, Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Closed, Refused, Unavailable
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
+from seaweedmq.model.protocol import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
+from tests.support.segments import NAME, make_segment, make_topic
 
 
 async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
@@ -54,7 +56,7 @@ async def test_one_failure_that_many_streams_notice_counts_once() -> None:
 async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint() -> None:
     closing = asyncio.Event()
 
-    async def describe(_: TopicName, __: float) -> TopicDescription:
+    async def describe(*_: Any) -> TopicDescription:
         await closing.wait()
         raise Closed("the client was closed")
 
@@ -67,9 +69,9 @@ async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint()
     waiting.cancel()
     await asyncio.wait({waiting})
     closing.set()
-    assert view._refreshing is not None
-    await asyncio.wait({view._refreshing})
-    del view, waiting
+    (look,) = view._looks
+    await asyncio.wait({look})
+    del view, waiting, look
     gc.collect()
     assert not complaints
 
@@ -129,3 +131,108 @@ async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
 
     dialer.dial = lambda address: SimpleNamespace(cluster_status=answer)
     assert await connecting is status
+
+
+# --- descriptions in pages
+
+
+def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: int | None = None) -> TopicDescription:
+    ids = {*sealed, *open_at}
+    return TopicDescription(
+        topic=replace(make_topic(), next_segment=10),
+        segments=tuple(replace(make_segment(5 if n in sealed else None), id=n) for n in sorted(ids)),
+        addresses={"b-0": "a:1"},
+        revision=revision,
+        more_above=more,
+    )
+
+
+class Pages:
+    """Brokers that answer in turn, whoever is asked."""
+
+    def __init__(self, *answers: TopicDescription) -> None:
+        self.answers = list(answers)
+        self.asked: list[Which] = []
+        self.uids: list[int] = []
+
+    def dial(self, _: str) -> "Pages":
+        return self
+
+    async def describe_topic(self, _: TopicName, which: Which, uid: int) -> TopicDescription:
+        self.asked.append(which)
+        self.uids.append(uid)
+        return self.answers.pop(0)
+
+
+async def described(pages: Pages, which: Which = ALL) -> list[tuple[int, bool]]:
+    cluster = Cluster(("a:1", "b:1"), cast(Any, pages), environment(), QUICK)
+    found = await cluster.describe(NAME, which)
+    assert found.more_above is None
+    return [(s.id, s.is_open) for s in found.segments]
+
+
+async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
+    """Segment 8 is sealed between the pages, 10 and 11 come after it, and 3 is pruned."""
+    pages = Pages(
+        told(0, 1, open_at=(8, 9), more=1),
+        told(2, 4, revision=2, more=4),
+        told(5, 8, 10, revision=7),
+    )
+    every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
+    assert await described(pages) == every
+    assert pages.asked == [ALL, Which(open=False, sealed_above=1), Which(open=False, sealed_above=4)]
+
+
+async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> None:
+    """One that was created again between them would lend its segments to the earlier one."""
+    first, second = told(0, open_at=(3,), more=0), told(1, 2)
+    pages = Pages(first, second)
+    assert len(await described(pages)) == 4
+    assert pages.uids == [0, first.topic.uid]
+    again = replace(second, topic=replace(second.topic, uid=first.topic.uid + 1))
+    with pytest.raises(NotFound, match="created again"):
+        await described(Pages(first, again))
+
+
+async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
+    first = told(open_at=(9,))
+    pages = Pages(first, replace(first, topic=replace(first.topic, uid=first.topic.uid + 1)))
+    view = TopicView(Cluster(("a:1",), cast(Any, pages), environment(), QUICK), NAME, lambda _: None)
+    assert await view.description(True) is first
+    with pytest.raises(NotFound, match="created again"):
+        await view.description(True)
+    assert pages.uids == [0, first.topic.uid]
+    assert await view.description(False) is first
+
+
+async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
+    """It would lack what was sealed since."""
+    pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
+    assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
+
+
+async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
+    ids = tuple(range(IDS_MAX + 1))
+    pages = Pages(told(0), told(IDS_MAX))
+    assert await described(pages, Which(ids=ids)) == [(0, False)], "ids that are to come are none of this answer"
+    assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
+
+
+async def test_a_look_that_does_not_ask_for_what_is_wanted_is_not_shared() -> None:
+    pages = Pages(told(open_at=(9,)), told(1, open_at=(9,)))
+    cluster = Cluster(("a:1",), cast(Any, pages), environment(), QUICK)
+    view = TopicView(cluster, NAME, lambda _: None)
+    one, other = await asyncio.gather(view.description(True), view.description(True, (1,)))
+    assert [s.id for s in one.segments] == [9]
+    assert [s.id for s in other.segments] == [1, 9]
+    assert await view.description(False, (1,)) is other
+
+
+async def test_a_segment_is_not_taken_for_pruned_because_a_broker_lags() -> None:
+    new = told(open_at=(9,))
+    old = replace(told(open_at=(8,)), topic=replace(new.topic, next_segment=9))
+    view = TopicView(Cluster(("a:1",), cast(Any, Pages(new, old, old)), environment(), QUICK), NAME, lambda _: None)
+    assert await view.description(True) is new
+    assert await view.description(True, (9,)) is new, "what is known is newer"
+    with pytest.raises(Unavailable, match="segment 8 of shop/orders is not known yet"):
+        await view.description(False, (8,))

@@ -12,7 +12,7 @@ from seaweedmq.client.publisher import Publisher
 from seaweedmq.client.results import Receipt
 from seaweedmq.codec.batch import decode_frame
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, Unavailable
+from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
 from seaweedmq.model.ring import slot_of
 from seaweedmq.model.topic import TopicName
 from tests.client.fake_broker import FakeCluster
@@ -346,3 +346,71 @@ async def test_a_cluster_that_is_gone_is_named_in_the_error(cluster: FakeCluster
         cluster.kill(broker)
     with pytest.raises(Unavailable, match=r"fake:9000: .*refused.*fake:9001: .*refused|fake:9001.*fake:9000"):
         await client.admin.list_topics()
+
+
+# --- what was sealed long ago
+
+
+async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idle(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first", key=b"k"))
+        (second,) = cluster.seal(TOPIC, 0)
+        cluster.drop_connections()
+        (third,) = cluster.seal(TOPIC, second)
+        cluster.prune(TOPIC, 0, second)
+        receipt = await (await publisher.send(b"again", key=b"k"))
+        assert receipt.segment == third
+    assert len(cluster.stored(TOPIC, third).frames) == 1
+
+
+async def test_what_may_be_stored_in_a_segment_that_was_pruned_is_not_sent_again(
+    cluster: FakeCluster, client: Client
+) -> None:
+    """Nobody knows any more whether it was."""
+    await client.admin.create_topic(TOPIC)
+    cluster.in_flight_frames_max = 3
+    async with client.publisher(TOPIC, batch_bytes=1) as publisher:  # every record in a frame of its own
+        cluster.holds_acks = True
+        sent = await send_all(publisher, 0, 5)
+        await cluster.until_stored(TOPIC, 3)
+        (second,) = cluster.seal(TOPIC, 0)
+        cluster.prune(TOPIC, 0)
+        cluster.drop_connections()
+        cluster.release_acks()
+        with pytest.raises(OutOfRange, match="may have been kept"):
+            await publisher.flush()
+        failed = [future.exception() is not None for _, _, future in sent]
+        assert failed == [True] * 3 + [False] * 2
+    assert len(cluster.stored(TOPIC, second).frames) == 2
+
+
+async def test_a_publisher_goes_on_where_the_successors_of_its_segment_were_pruned(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first", key=b"k"))
+        second = cluster.seal(TOPIC, 0, (100,))
+        opened = [cluster.seal(TOPIC, number)[0] for number in second]
+        cluster.prune(TOPIC, *second)
+        receipts = [await (await publisher.send(b"again", key=b"k%d" % n)) for n in range(50)]
+        assert {receipt.segment for receipt in receipts} <= set(opened)
+
+
+async def test_a_publisher_asks_for_open_segments_and_its_own_however_many_were_sealed(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    last = 0
+    for _ in range(50):
+        (last,) = cluster.seal(TOPIC, last)
+    cluster.asked.clear()
+    async with client.publisher(TOPIC) as publisher:
+        for _ in range(10):
+            assert (await (await publisher.send(b"x"))).segment == last
+            (last,) = cluster.seal(TOPIC, last)
+    assert cluster.asked
+    assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)

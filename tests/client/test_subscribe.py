@@ -237,3 +237,74 @@ async def test_connecting_to_nobody_names_every_address_and_why(cluster: FakeClu
     for wrong in ("", "host", "host:port", "host:0", ":17777"):
         with pytest.raises(InvalidArgument, match=r"HOST:PORT"):
             await aio.connect(wrong, dialer=cluster.dialer(), env=environment())
+
+
+# --- many sealed segments, and pruned ones
+
+
+async def test_a_long_lineage_is_read_page_by_page_and_followed_without_another_look_at_it(
+    cluster: FakeCluster, client: Client
+) -> None:
+    cluster.sealed_per_page = 3
+    await client.admin.create_topic(TOPIC)
+    last = 0
+    for number in range(10):
+        await publish(client, number, 1)
+        (last,) = cluster.seal(TOPIC, last)
+    assert [s.id for s in (await client.admin.describe_topic(TOPIC)).segments] == list(range(11))
+    assert values(await read(client)) == list(range(10))
+    async with client.subscriber(TOPIC, start="earliest", limit=20) as subscriber:
+        cluster.asked.clear()
+        got = []
+        async for message in subscriber:
+            got.append(message)
+            if len(got) >= 10 and len(got) < 20:
+                await publish(client, len(got), 1)
+                (last,) = cluster.seal(TOPIC, last)
+    check_order(got, 20)
+    assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)
+
+
+async def test_a_subscriber_goes_on_past_segments_that_were_pruned_before_it_came_to_them(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    async with client.subscriber(TOPIC, start="earliest", limit=3) as subscriber:
+        messages = aiter(subscriber)
+        got = [await anext(messages)]
+        left, right = cluster.seal(TOPIC, 0, (30_000,))
+        (after_left,) = cluster.seal(TOPIC, left)
+        merged = cluster.merge(TOPIC, after_left, right)
+        cluster.prune(TOPIC, left, after_left)
+        await publish(client, 1, 2)
+        got += [message async for message in messages]
+    assert values(got) == [0, 1, 2]
+    assert {m.segment for m in got} == {0, merged}
+
+
+async def test_a_subscriber_from_latest_never_sees_what_was_sealed_before(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    one, two = cluster.seal(TOPIC, 0, (30_000,))
+    async with client.subscriber(TOPIC, start="latest", limit=2) as subscriber:
+        merged = cluster.merge(TOPIC, one, two)
+        await publish(client, 1, 2)
+        got = [message async for message in subscriber]
+    assert values(got) == [1, 2]
+    assert {m.segment for m in got} == {merged}
+
+
+async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    async with client.subscriber(TOPIC, start="earliest") as subscriber:
+        messages = aiter(subscriber)
+        await anext(messages)
+        cluster.dead.update(cluster.brokers)
+        cluster.drop_connections()
+        cluster.dead.clear()
+        cluster.seal(TOPIC, 0)
+        cluster.prune(TOPIC, 0)
+        with pytest.raises(OutOfRange, match="retention removed its records: go on with"):
+            await anext(messages)

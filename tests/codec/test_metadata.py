@@ -20,6 +20,7 @@ from seaweedmq.codec.metadata import (
 )
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import RING_SLOTS, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
@@ -43,6 +44,7 @@ TOPICS = st.builds(
     target_bytes_per_s=st.none() | st.floats(0, allow_infinity=False),
     target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
     segments_min=st.integers(1, 4096),
+    pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
 )
 
 
@@ -70,8 +72,9 @@ def segments(draw: st.DrawFn) -> Segment:
                 )
             )
         ),
-        sequences_complete=draw(st.booleans()),
         opened_us=draw(UINTS),
+        sealed_us=draw(UINTS),
+        sequences_complete=draw(st.booleans()),
     )
 
 
@@ -92,6 +95,7 @@ GOLDEN_TOPIC = Topic(
     target_bytes_per_s=1e6,
     target_records_per_s=None,
     segments_min=4,
+    pruned=IdRanges(((0, 3), (4, 5))),
 )
 GOLDEN_SEGMENT = Segment(
     topic=ORDERS,
@@ -107,12 +111,14 @@ GOLDEN_SEGMENT = Segment(
     sequences=(ProducerSequence(producer_id=9, producer_epoch=1, next_sequence=32),),
     sequences_complete=True,
     opened_us=1_700_000_000_000_001,
+    sealed_us=1_700_000_000_000_002,
 )
 GOLDEN_BROKER = BrokerInfo(id="b-1", address="127.0.0.1:17777", started_us=1, pid=2, version="0.1.0")
 
 
 def test_a_segment_without_the_flag_does_not_pass_for_one_that_names_all_producers() -> None:
-    data = segment_to_json(GOLDEN_SEGMENT).replace(b'"sequences_complete":true,', b"")
+    data = segment_to_json(GOLDEN_SEGMENT).replace(b',"sequences_complete":true', b"")
+    assert b"complete" not in data
     assert not segment_from_json(data).sequences_complete
 
 
@@ -120,12 +126,13 @@ def test_the_bytes_of_the_values_are_these() -> None:
     assert topic_to_json(GOLDEN_TOPIC) == (
         b'{"v":1,"name":"shop/orders","uid":77,"replicas":2,"durability":"replicated","scaling":"auto","schema":"AP8=",'
         b'"retention_s":604800.0,"retention_bytes":null,"next_segment":5,"created_us":1700000000000000,'
-        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null,"segments_min":4}'
+        b'"target_bytes_per_s":1000000.0,"target_records_per_s":null,"segments_min":4,'
+        b'"pruned":[[0,3],[4,5]]}'
     )
     assert segment_to_json(GOLDEN_SEGMENT) == (
         b'{"v":1,"topic":"shop/orders","id":4,"slots":[0,32768],"epoch":3,"state":"sealed","replicas":["b-1","b-2"],'
-        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"sequences":[[9,1,32]],'
-        b'"sequences_complete":true,"opened_us":1700000000000001}'
+        b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"opened_us":1700000000000001,'
+        b'"sealed_us":1700000000000002,"sequences":[[9,1,32]],"sequences_complete":true}'
     )
     assert deletion_to_json(Deletion(name=ORDERS, uid=77)) == b'{"v":1,"name":"shop/orders","uid":77}'
     assert broker_to_json(GOLDEN_BROKER) == (
@@ -193,12 +200,14 @@ def test_fields_that_a_newer_version_adds_are_ignored() -> None:
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
     topic = json.loads(topic_to_json(GOLDEN_TOPIC))
-    del topic["target_bytes_per_s"], topic["target_records_per_s"], topic["segments_min"]
-    older = replace(GOLDEN_TOPIC, target_bytes_per_s=None, segments_min=1)
+    del topic["target_bytes_per_s"], topic["target_records_per_s"], topic["segments_min"], topic["pruned"]
+    older = replace(GOLDEN_TOPIC, target_bytes_per_s=None, segments_min=1, pruned=IdRanges())
     assert topic_from_json(json.dumps(topic).encode()) == older
     segment = json.loads(segment_to_json(GOLDEN_SEGMENT))
-    del segment["opened_us"]
-    assert segment_from_json(json.dumps(segment).encode()) == replace(GOLDEN_SEGMENT, opened_us=0)
+    del segment["opened_us"], segment["sealed_us"], segment["sequences_complete"]
+    assert segment_from_json(json.dumps(segment).encode()) == replace(
+        GOLDEN_SEGMENT, opened_us=0, sealed_us=0, sequences_complete=False
+    )
 
 
 def test_a_newer_format_is_not_guessed_at() -> None:
@@ -231,6 +240,7 @@ def test_a_newer_format_is_not_guessed_at() -> None:
         ("sequences", [[1, 2, -3]]),
         ("sequences", {}),
         ("opened_us", -1),
+        ("sealed_us", -1),
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object) -> None:
@@ -249,6 +259,9 @@ def test_a_wrong_field_is_named(field: str, value: object) -> None:
         ("replicas", 0),
         ("uid", "7"),
         ("target_bytes_per_s", "fast"),
+        ("pruned", [[0, 3], [3, 4]]),
+        ("pruned", [[2, 2]]),
+        ("pruned", [7]),
     ],
 )
 def test_a_wrong_field_of_a_topic_is_named(field: str, value: object) -> None:

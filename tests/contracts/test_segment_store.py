@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
+from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentStore
 from seaweedmq.storage.files import FileSegmentStore
@@ -29,6 +31,15 @@ async def read_all(store: SegmentStore, path: str) -> bytes:
     data = await reader.read(0, 10**6)
     await reader.close()
     return data
+
+
+async def put_table(store: SegmentStore, path: str) -> None:
+    if isinstance(store, MemorySegmentStore):
+        await store.put_file(path, b"PAR1")
+        return
+    table = Path(await store.local_path(path))
+    await asyncio.to_thread(table.parent.mkdir, exist_ok=True)
+    await asyncio.to_thread(table.write_bytes, b"PAR1")
 
 
 async def test_a_log_holds_its_preamble_and_then_what_was_appended(store: SegmentStore) -> None:
@@ -186,6 +197,34 @@ async def test_a_fence_is_no_file_of_the_segment(store: SegmentStore, caplog: py
     assert await store.list_files(NAME, 0) == [file]
     assert await store.list_topic_files(NAME) == [file]
     assert not caplog.records
+
+
+async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: SegmentStore) -> None:
+    table = table_path(NAME, 1, 0, 10)
+    await write_log(store, 0, [b"x"])
+    kept = await write_log(store, 0, [b"x"], segment=2)
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await put_table(store, table)
+    await store.fence(NAME, 7, 1)
+    await store.sweep(NAME, 7)
+    assert len(await store.list_topic_files(NAME)) == 3, "nothing is pruned yet"
+    pruned = replace(make_topic(uid=7), pruned=IdRanges(((0, 2),)))
+    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(pruned))
+    await store.sweep(NAME, 8)
+    assert len(await store.list_topic_files(NAME)) == 3, "these are not of topic 8"
+    await store.sweep(NAME, 7)
+    await store.sweep(NAME, 7)
+    assert await store.list_topic_files(NAME) == [kept]
+    assert await store.is_fenced(NAME, 7, 0)
+    assert await store.is_fenced(NAME, 7, 1), "without the fence it had"
+    assert not await store.is_fenced(NAME, 7, 2)
+
+
+async def test_nothing_is_swept_while_the_topic_has_no_document(store: SegmentStore) -> None:
+    await write_log(store, 0, [b"x"])
+    with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
+        await store.sweep(NAME, 7)
+    assert len(await store.list_topic_files(NAME)) == 1
 
 
 async def test_whether_a_segment_of_a_deleted_topic_is_fenced_can_not_be_told(store: SegmentStore) -> None:

@@ -59,14 +59,57 @@ def test_starting_at_an_offset_skips_what_ended_before_it() -> None:
 
 
 def test_segments_that_retention_removed_hold_nobody_up() -> None:
-    assert ids(LineageWalk(HISTORY[1:]).due()) == [1, 2, 3]
+    assert ids(LineageWalk(HISTORY[1:], horizon=5).due()) == [1, 2, 3]
 
 
 def test_newer_metadata_bring_newer_segments() -> None:
     walk = LineageWalk(HISTORY[:1])
     assert ids(walk.due()) == [0]
-    assert not walk.knows((1, 2))
+    assert walk.unknown((0, 1, 2)) == {1, 2}
     walk.learn(HISTORY)
-    assert walk.knows((1, 2))
+    assert not walk.unknown((0, 1, 2))
     walk.finish(0)
     assert ids(walk.due()) == [1, 2, 3]
+
+
+def test_a_segment_whose_predecessor_was_never_learned_waits_until_it_is() -> None:
+    walk = LineageWalk(HISTORY[:1] + HISTORY[3:4])
+    assert ids(walk.due()) == [0, 3]
+    walk.finish(3)
+    walk.learn(HISTORY[4:])
+    assert walk.missing() == {2}
+    assert not walk.due()
+    walk.learn(HISTORY[2:3])
+    assert not walk.missing()
+    walk.finish(0)
+    assert ids(walk.due()) == [2]
+    walk.finish(2)
+    assert ids(walk.due()) == [4]
+
+
+def test_what_was_pruned_meanwhile_holds_nobody_up() -> None:
+    walk = LineageWalk(HISTORY[:1] + HISTORY[3:4])
+    assert ids(walk.due()) == [0, 3]
+    walk.finish(0)
+    walk.finish(3)
+    walk.learn(HISTORY[4:])
+    assert not walk.due()
+    walk.pruned({1, 2})
+    assert ids(walk.due()) == [4]
+    walk.learn(HISTORY)
+    assert not walk.due(), "what is passed never comes back"
+
+
+def test_what_lies_in_front_of_the_start_never_comes() -> None:
+    walk = LineageWalk([segment(4, (2, 3))], horizon=5)
+    assert ids(walk.due()) == [4]
+    walk.learn(HISTORY)
+    assert not walk.due()
+
+
+def test_a_long_lineage_costs_what_it_is_long() -> None:
+    history = [segment(n, (n - 1,) if n else (), end=10) for n in range(20_000)]
+    walk = LineageWalk(history)
+    for number in range(20_000):
+        assert ids(walk.due()) == [number]
+        walk.finish(number)

@@ -156,16 +156,9 @@ def test_a_parent_keeps_all_but_its_fate() -> None:
     sequences = (ProducerSequence(producer_id=1, producer_epoch=2, next_sequence=3),)
     end = sealing(parent, 7, epoch=4, sequences=sequences)
     after = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b-2", "b-3")], now_us=9)
+    fate: dict[str, Any] = {"state": SegmentState.SEALED, "end_offset": 7, "sealed_us": 9, "sequences_complete": True}
     assert after.segments == (
-        replace(
-            parent,
-            state=SegmentState.SEALED,
-            epoch=4,
-            end_offset=7,
-            sequences=sequences,
-            sequences_complete=True,
-            successors=(2,),
-        ),
+        replace(parent, epoch=4, sequences=sequences, successors=(2,), **fate),
         replace(parent, id=2, replicas=("b-2", "b-3"), predecessors=(1,), start_offset=7, opened_us=9),
     )
 

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Awaitable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
@@ -46,12 +47,12 @@ class Life:
                 while True:
                     value = self.value()
                     sent = await publisher.send(value, key=b"%d" % (self.sent % KEYS))
-                    sent.add_done_callback(lambda done, value=value: self._note(done, value))
+                    sent.add_done_callback(partial(self._note, value))
                     await asyncio.sleep(arena.rng.uniform(0, PAUSE_S_MAX))
         except SeaweedMQError as error:
             arena.say(f"the publisher of life {self.number} of {topic} ends: {error}")
 
-    def _note(self, done: "Future[aio.Receipt]", value: bytes) -> None:
+    def _note(self, value: bytes, done: "Future[aio.Receipt]") -> None:
         if done.exception() is None:
             self.acked.add(value)
             self.begun.set()

@@ -18,6 +18,7 @@ from seaweedmq.model.groups import (
     Ownership,
 )
 from seaweedmq.model.protocol import (
+    ALL,
     EARLIEST,
     FrameAck,
     PublishAck,
@@ -34,8 +35,10 @@ from seaweedmq.model.protocol import (
     SubscribeReply,
     SubscribeRequest,
     TopicDescription,
+    Which,
 )
 from seaweedmq.model.replication import (
+    Emptied,
     FenceReply,
     Progress,
     ReplicateFrames,
@@ -235,6 +238,9 @@ class FakeBroker:
     async def suspect(self, suspicion: Suspicion) -> None:
         self._called("suspect", suspicion)
 
+    async def report_emptied(self, emptied: Emptied) -> None:
+        self._called("emptied", emptied)
+
     async def drain_broker(self, broker: str) -> None:
         self._called("drain", broker)
 
@@ -253,8 +259,8 @@ class FakeBroker:
         self._called("list")
         return (TOPIC,)
 
-    async def describe_topic(self, name: TopicName, topic_uid: int = 0) -> TopicDescription:
-        self._called("describe", name)
+    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
+        self._called("describe", name, which, topic_uid)
         return DESCRIPTION
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:

@@ -73,7 +73,9 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
     assert await broker.alter_topic(NAME, change) == DESCRIPTION
     await broker.delete_topic(NAME)
     assert await broker.list_topics() == (TOPIC,)
-    assert await broker.describe_topic(NAME) == DESCRIPTION
+    pages = [p.Which(), p.Which(open=False, sealed_above=0), p.Which(sealed_above=None, ids=(7, 2**32 - 1))]
+    for which in pages:
+        assert await broker.describe_topic(NAME, which, 2**63 - 1) == DESCRIPTION
     assert await broker.adopt_schema(NAME, b"schema") == DESCRIPTION
     assert await broker.topic_stats(NAME) == STATS
     assert await broker.cluster_status() == STATUS
@@ -84,7 +86,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
         ("alter", NAME, change),
         ("delete", NAME),
         ("list",),
-        ("describe", NAME),
+        *(("describe", NAME, which, 2**63 - 1) for which in pages),
         ("adopt", NAME, b"schema"),
         ("stats", NAME),
         ("status",),
@@ -96,6 +98,7 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
 async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_made(fake, broker):
     first, later = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=epoch) for epoch in (1, 2))
     progress = r.Progress(ref=first, committed=2**40, flushed=7)
+    emptied = r.Emptied(topic=NAME, uid=2**63, segments=(0, 7))
     suspicion = r.Suspicion(ref=later, suspect="b-2", reason="its stream broke")
     await broker.progress(progress)
     assert await broker.fence(first) == r.FenceReply(end_offset=None)
@@ -103,6 +106,7 @@ async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_mad
     assert await broker.write_out(later, 2**40) == SEALED
     assert await broker.seal(first) == SEALED
     await broker.suspect(suspicion)
+    await broker.report_emptied(emptied)
     await broker.drain_broker("127.0.0.1:17777")
     assert fake.calls == [
         ("progress", progress),
@@ -111,6 +115,7 @@ async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_mad
         ("write_out", later, 2**40),
         ("seal", first),
         ("suspect", suspicion),
+        ("emptied", emptied),
         ("drain", "127.0.0.1:17777"),
     ]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model import groups as g
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription
+from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription, Which
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import groups, methods, segments, wire
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
@@ -70,19 +70,24 @@ SEGMENTS = st.builds(
     successors=IDS,
     start_offset=U64,
     end_offset=st.none() | U64,
-    sequences=st.lists(
-        st.builds(ProducerSequence, producer_id=U64, producer_epoch=U32, next_sequence=U64), max_size=2
-    ).map(tuple),
     opened_us=I64,
+    sealed_us=I64,
 )
 DESCRIPTIONS = st.builds(
-    lambda topic, segments, addresses: TopicDescription(
-        topic=topic, segments=tuple(replace(s, topic=topic.name) for s in segments), addresses=addresses
+    lambda topic, segments, addresses, revision, more_above: TopicDescription(
+        topic=topic,
+        segments=tuple(replace(s, topic=topic.name) for s in segments),
+        addresses=addresses,
+        revision=revision,
+        more_above=more_above,
     ),
     TOPICS,
     st.lists(SEGMENTS, max_size=3),
     st.dictionaries(TEXTS, TEXTS, max_size=3),
+    U64,
+    st.none() | U32,
 )
+WHICH = st.builds(Which, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
 STATS = st.lists(
     st.builds(
         SegmentStats,
@@ -199,7 +204,7 @@ NOTHING = st.none()
         (methods.ALTER_TOPIC, st.tuples(NAMES, CHANGES), DESCRIPTIONS),
         (methods.DELETE_TOPIC, NAMES, NOTHING),
         (methods.LIST_TOPICS, NOTHING, st.lists(TOPICS, max_size=3).map(tuple)),
-        (methods.DESCRIBE_TOPIC, st.tuples(NAMES, U64), DESCRIPTIONS),
+        (methods.DESCRIBE_TOPIC, st.tuples(NAMES, WHICH, U64), DESCRIPTIONS),
         (methods.ADOPT_SCHEMA, st.tuples(NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
         (methods.TOPIC_STATS, NAMES, STATS),
         (methods.CLUSTER_STATUS, NOTHING, STATUSES),

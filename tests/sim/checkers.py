@@ -4,8 +4,8 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seaweedmq.codec import keys
@@ -103,7 +103,8 @@ class RingIsPartitioned:
 
 
 class SegmentsNeverChange:
-    """Owners, range, predecessors and start of a segment are for ever, a seal is final, epochs and ids never fall."""
+    """Owners, range, predecessors and start of a segment are for ever, a seal is final (but for producers' sequences,
+    which are given up), epochs and ids never fall."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for name, segments in now.segments.items():
@@ -122,7 +123,7 @@ class SegmentsNeverChange:
                         yield f"{segment}: {what} changed from {getattr(old, what)} to {getattr(segment, what)}"
                 if segment.epoch < old.epoch:
                     yield f"{segment}: epoch fell from {old.epoch} to {segment.epoch}"
-                if not old.is_open and segment != old:
+                if not old.is_open and segment not in (old, replace(old, sequences=(), sequences_complete=False)):
                     yield f"{segment} was sealed at {old.end_offset} and then changed"
 
 
@@ -163,11 +164,13 @@ class BrokersHaveLeases:
 
 
 class GroupOffsetsNeverFall:
-    """What a group has committed stays committed: nobody resets a group here, and segments stay (invariant 7)."""
+    """What a group has committed stays committed, while there is the segment: nobody resets a group here (invariant
+    7)."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
         for key, offset in before.committed.items():
-            if now.committed.get(key, -1) < offset:
+            name, _, segment = keys.parse_offset_key(key)
+            if segment in now.segments.get(name, {}) and now.committed.get(key, -1) < offset:
                 yield f"{key} fell from {offset} to {now.committed.get(key)}"
 
 
@@ -218,11 +221,13 @@ class ClusterHistory:
 
 
 def content_fits_lineage(
-    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int]
+    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int], pruned: Container[int]
 ) -> list[Violation]:
     """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed.
 
-    ``starts``: by segment the offset up to which retention may have deleted a beginning.
+    Args:
+        starts: by segment the offset up to which retention may have deleted a beginning.
+        pruned: segments that are known no more; retention has deleted all they had.
     """
     violations = []
     got: dict[int, list[int]] = {}
@@ -238,5 +243,9 @@ def content_fits_lineage(
             violations.append(Violation("lineage", f"{segment} starts at {segment.start_offset}, {reader} got {first}"))
         if segment.end_offset is not None and end != segment.end_offset:
             violations.append(Violation("lineage", f"{segment} ends at {segment.end_offset}, {reader} got to {end}"))
-    violations += [Violation("lineage", f"{reader} got records of unknown segment {number}") for number in sorted(got)]
+    for number, offsets in sorted(got.items()):
+        if number not in pruned:
+            violations.append(Violation("lineage", f"{reader} got records of unknown segment {number}"))
+        elif offsets[-1] >= starts.get(number, 0):
+            violations.append(Violation("lineage", f"segment {number} is pruned, {reader} got offset {offsets[-1]}"))
     return violations

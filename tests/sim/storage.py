@@ -153,6 +153,9 @@ class SimStore:
     async def put_file(self, path: str, content: bytes) -> None:
         await self._inner.put_file(path, content)
 
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        await self._inner.sweep(topic, uid)
+
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         await self._inner.delete_topic(topic, uid)
 

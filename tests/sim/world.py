@@ -259,13 +259,15 @@ class World:
 
     def _judge(self) -> None:
         for topic in self.scenario.topics:
-            starts = self.retained.starts(TopicName.parse(topic.name))
+            name = TopicName.parse(topic.name)
+            starts = self.retained.starts(name)
             history = without(self.histories[topic.name], starts)
             complete = [r.life for r in self.readers if r.topic == topic.name]
             self.violations += check(history, complete=complete)
-            segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
+            segments = self.cluster.state.segments.get(name, {}).values()
+            pruned = self.cluster.state.topics[name].pruned
             for reader in complete:
-                self.violations += content_fits_lineage(history, segments, reader, starts)
+                self.violations += content_fits_lineage(history, segments, reader, starts, pruned)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
         if self.adoption is not None:
             self.violations += self.adoption.violations()

@@ -26,7 +26,7 @@ from seaweedmq.rpc.v1 import groups_pb2 as seaweedmq_dot_v1_dot_groups__pb2
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x19seaweedmq/v1/groups.proto\x1a\x18seaweedmq/v1/types.proto\"$\n\x12\x44rainBrokerRequest\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\"\x12\n\x10\x44rainBrokerReply\"\xb0\x03\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\t \x01(\x01H\x05\x88\x01\x01\x12!\n\x14target_records_per_s\x18\n \x01(\x01H\x06\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\xc7\x02\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"7\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"E\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"\xa3\x01\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\x12)\n\tdecisions\x18\x05 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"X\n\x08\x44\x65\x63ision\x12\r\n\x05\x61t_us\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\"M\n\x13SplitSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x02\x61t\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x05\n\x03_at\"D\n\x14MergeSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\r\x12\x0e\n\x06second\x18\x03 \x01(\r\"4\n\x12SealSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\"E\n\x12MoveSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x07\x62rokers\x18\x03 \x03(\t\"\x12\n\x10RebalanceRequest\";\n\x0eRebalanceReply\x12)\n\tdecisions\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"\x13\n\x11ListGroupsRequest\"=\n\x0fListGroupsReply\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"d\n\x11ResetGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x12\n\x10\x44\x65leteGroupReply2\xba\x0b\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12O\n\x0b\x44rainBroker\x12 .seaweedmq.v1.DrainBrokerRequest\x1a\x1e.seaweedmq.v1.DrainBrokerReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReply\x12Q\n\x0cSplitSegment\x12!.seaweedmq.v1.SplitSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12S\n\rMergeSegments\x12\".seaweedmq.v1.MergeSegmentsRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bSealSegment\x12 .seaweedmq.v1.SealSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bMoveSegment\x12 .seaweedmq.v1.MoveSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12I\n\tRebalance\x12\x1e.seaweedmq.v1.RebalanceRequest\x1a\x1c.seaweedmq.v1.RebalanceReply\x12L\n\nListGroups\x12\x1f.seaweedmq.v1.ListGroupsRequest\x1a\x1d.seaweedmq.v1.ListGroupsReply\x12S\n\rDescribeGroup\x12\".seaweedmq.v1.DescribeGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12M\n\nResetGroup\x12\x1f.seaweedmq.v1.ResetGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12O\n\x0b\x44\x65leteGroup\x12 .seaweedmq.v1.DeleteGroupRequest\x1a\x1e.seaweedmq.v1.DeleteGroupReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x19seaweedmq/v1/groups.proto\x1a\x18seaweedmq/v1/types.proto\"$\n\x12\x44rainBrokerRequest\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\"\x12\n\x10\x44rainBrokerReply\"\xb0\x03\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\t \x01(\x01H\x05\x88\x01\x01\x12!\n\x14target_records_per_s\x18\n \x01(\x01H\x06\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\xc7\x02\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"\xa3\x01\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\x12\x14\n\x0cwithout_open\x18\x32 \x01(\x08\x12\x16\n\x0ewithout_sealed\x18\x33 \x01(\x08\x12\x19\n\x0csealed_above\x18\x34 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08segments\x18\x35 \x03(\rB\x0f\n\r_sealed_above\"E\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"\xa3\x01\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\x12)\n\tdecisions\x18\x05 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"X\n\x08\x44\x65\x63ision\x12\r\n\x05\x61t_us\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\"M\n\x13SplitSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x02\x61t\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x05\n\x03_at\"D\n\x14MergeSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\r\x12\x0e\n\x06second\x18\x03 \x01(\r\"4\n\x12SealSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\"E\n\x12MoveSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x07\x62rokers\x18\x03 \x03(\t\"\x12\n\x10RebalanceRequest\";\n\x0eRebalanceReply\x12)\n\tdecisions\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"\x13\n\x11ListGroupsRequest\"=\n\x0fListGroupsReply\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"d\n\x11ResetGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x12\n\x10\x44\x65leteGroupReply2\xba\x0b\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12O\n\x0b\x44rainBroker\x12 .seaweedmq.v1.DrainBrokerRequest\x1a\x1e.seaweedmq.v1.DrainBrokerReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReply\x12Q\n\x0cSplitSegment\x12!.seaweedmq.v1.SplitSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12S\n\rMergeSegments\x12\".seaweedmq.v1.MergeSegmentsRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bSealSegment\x12 .seaweedmq.v1.SealSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bMoveSegment\x12 .seaweedmq.v1.MoveSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12I\n\tRebalance\x12\x1e.seaweedmq.v1.RebalanceRequest\x1a\x1c.seaweedmq.v1.RebalanceReply\x12L\n\nListGroups\x12\x1f.seaweedmq.v1.ListGroupsRequest\x1a\x1d.seaweedmq.v1.ListGroupsReply\x12S\n\rDescribeGroup\x12\".seaweedmq.v1.DescribeGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12M\n\nResetGroup\x12\x1f.seaweedmq.v1.ResetGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12O\n\x0b\x44\x65leteGroup\x12 .seaweedmq.v1.DeleteGroupRequest\x1a\x1e.seaweedmq.v1.DeleteGroupReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,46 +49,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTOPICSREQUEST']._serialized_end=993
   _globals['_LISTTOPICSREPLY']._serialized_start=995
   _globals['_LISTTOPICSREPLY']._serialized_end=1049
-  _globals['_DESCRIBETOPICREQUEST']._serialized_start=1051
-  _globals['_DESCRIBETOPICREQUEST']._serialized_end=1106
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=1108
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=1177
-  _globals['_TOPICSTATSREQUEST']._serialized_start=1179
-  _globals['_TOPICSTATSREQUEST']._serialized_end=1212
-  _globals['_TOPICSTATSREPLY']._serialized_start=1214
-  _globals['_TOPICSTATSREPLY']._serialized_end=1277
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1279
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1301
-  _globals['_CLUSTERSTATUSREPLY']._serialized_start=1304
-  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1467
-  _globals['_DECISION']._serialized_start=1469
-  _globals['_DECISION']._serialized_end=1557
-  _globals['_BROKERSTATUS']._serialized_start=1560
-  _globals['_BROKERSTATUS']._serialized_end=1696
-  _globals['_SPLITSEGMENTREQUEST']._serialized_start=1698
-  _globals['_SPLITSEGMENTREQUEST']._serialized_end=1775
-  _globals['_MERGESEGMENTSREQUEST']._serialized_start=1777
-  _globals['_MERGESEGMENTSREQUEST']._serialized_end=1845
-  _globals['_SEALSEGMENTREQUEST']._serialized_start=1847
-  _globals['_SEALSEGMENTREQUEST']._serialized_end=1899
-  _globals['_MOVESEGMENTREQUEST']._serialized_start=1901
-  _globals['_MOVESEGMENTREQUEST']._serialized_end=1970
-  _globals['_REBALANCEREQUEST']._serialized_start=1972
-  _globals['_REBALANCEREQUEST']._serialized_end=1990
-  _globals['_REBALANCEREPLY']._serialized_start=1992
-  _globals['_REBALANCEREPLY']._serialized_end=2051
-  _globals['_LISTGROUPSREQUEST']._serialized_start=2053
-  _globals['_LISTGROUPSREQUEST']._serialized_end=2072
-  _globals['_LISTGROUPSREPLY']._serialized_start=2074
-  _globals['_LISTGROUPSREPLY']._serialized_end=2135
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2137
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2174
-  _globals['_RESETGROUPREQUEST']._serialized_start=2176
-  _globals['_RESETGROUPREQUEST']._serialized_end=2276
-  _globals['_DELETEGROUPREQUEST']._serialized_start=2278
-  _globals['_DELETEGROUPREQUEST']._serialized_end=2328
-  _globals['_DELETEGROUPREPLY']._serialized_start=2330
-  _globals['_DELETEGROUPREPLY']._serialized_end=2348
-  _globals['_ADMIN']._serialized_start=2351
-  _globals['_ADMIN']._serialized_end=3817
+  _globals['_DESCRIBETOPICREQUEST']._serialized_start=1052
+  _globals['_DESCRIBETOPICREQUEST']._serialized_end=1215
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=1217
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=1286
+  _globals['_TOPICSTATSREQUEST']._serialized_start=1288
+  _globals['_TOPICSTATSREQUEST']._serialized_end=1321
+  _globals['_TOPICSTATSREPLY']._serialized_start=1323
+  _globals['_TOPICSTATSREPLY']._serialized_end=1386
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1388
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1410
+  _globals['_CLUSTERSTATUSREPLY']._serialized_start=1413
+  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1576
+  _globals['_DECISION']._serialized_start=1578
+  _globals['_DECISION']._serialized_end=1666
+  _globals['_BROKERSTATUS']._serialized_start=1669
+  _globals['_BROKERSTATUS']._serialized_end=1805
+  _globals['_SPLITSEGMENTREQUEST']._serialized_start=1807
+  _globals['_SPLITSEGMENTREQUEST']._serialized_end=1884
+  _globals['_MERGESEGMENTSREQUEST']._serialized_start=1886
+  _globals['_MERGESEGMENTSREQUEST']._serialized_end=1954
+  _globals['_SEALSEGMENTREQUEST']._serialized_start=1956
+  _globals['_SEALSEGMENTREQUEST']._serialized_end=2008
+  _globals['_MOVESEGMENTREQUEST']._serialized_start=2010
+  _globals['_MOVESEGMENTREQUEST']._serialized_end=2079
+  _globals['_REBALANCEREQUEST']._serialized_start=2081
+  _globals['_REBALANCEREQUEST']._serialized_end=2099
+  _globals['_REBALANCEREPLY']._serialized_start=2101
+  _globals['_REBALANCEREPLY']._serialized_end=2160
+  _globals['_LISTGROUPSREQUEST']._serialized_start=2162
+  _globals['_LISTGROUPSREQUEST']._serialized_end=2181
+  _globals['_LISTGROUPSREPLY']._serialized_start=2183
+  _globals['_LISTGROUPSREPLY']._serialized_end=2244
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2246
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2283
+  _globals['_RESETGROUPREQUEST']._serialized_start=2285
+  _globals['_RESETGROUPREQUEST']._serialized_end=2385
+  _globals['_DELETEGROUPREQUEST']._serialized_start=2387
+  _globals['_DELETEGROUPREQUEST']._serialized_end=2437
+  _globals['_DELETEGROUPREPLY']._serialized_start=2439
+  _globals['_DELETEGROUPREPLY']._serialized_end=2457
+  _globals['_ADMIN']._serialized_start=2460
+  _globals['_ADMIN']._serialized_end=3926
 # @@protoc_insertion_point(module_scope)

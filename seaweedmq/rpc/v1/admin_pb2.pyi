@@ -261,25 +261,45 @@ Global___ListTopicsReply: _TypeAlias = ListTopicsReply  # noqa: Y015
 
 @_typing.final
 class DescribeTopicRequest(_message.Message):
+    """Without further fields: all open segments, and the first page of the sealed ones."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_UID_FIELD_NUMBER: _builtins.int
+    WITHOUT_OPEN_FIELD_NUMBER: _builtins.int
+    WITHOUT_SEALED_FIELD_NUMBER: _builtins.int
+    SEALED_ABOVE_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     topic_uid: _builtins.int
     """Topic.uid of the topic that the client means: NOT_FOUND if another one has its name now. 0: whichever has the name."""
+    without_open: _builtins.bool
+    without_sealed: _builtins.bool
+    sealed_above: _builtins.int
+    """Only sealed ones above this id: the `more_above` of the page before."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """These in any case, as far as they are known; 10,000 at most."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         topic_uid: _builtins.int = ...,
+        without_open: _builtins.bool = ...,
+        without_sealed: _builtins.bool = ...,
+        sealed_above: _builtins.int | None = ...,
+        segments: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sealed_above", b"_sealed_above", "sealed_above", b"sealed_above"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "topic_uid", b"topic_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sealed_above", b"_sealed_above", "name", b"name", "sealed_above", b"sealed_above", "segments", b"segments", "topic_uid", b"topic_uid", "without_open", b"without_open", "without_sealed", b"without_sealed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__sealed_above: _TypeAlias = _typing.Literal["sealed_above"]  # noqa: Y015
+    _WhichOneofArgType__sealed_above: _TypeAlias = _typing.Literal["_sealed_above", b"_sealed_above"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sealed_above) -> _WhichOneofReturnType__sealed_above | None: ...
 
 Global___DescribeTopicRequest: _TypeAlias = DescribeTopicRequest  # noqa: Y015
 

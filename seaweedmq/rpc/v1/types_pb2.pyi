@@ -321,8 +321,8 @@ class Segment(_message.Message):
     SUCCESSORS_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
-    SEQUENCES_FIELD_NUMBER: _builtins.int
     OPENED_US_FIELD_NUMBER: _builtins.int
+    SEALED_US_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     epoch: _builtins.int
     """Fencing number, at least 1."""
@@ -333,6 +333,8 @@ class Segment(_message.Message):
     """Absent while the segment is open."""
     opened_us: _builtins.int
     """When it was opened, by the leader's clock. 0: not known."""
+    sealed_us: _builtins.int
+    """When it was sealed, by the leader's clock. 0: open, or not known."""
     @_builtins.property
     def slots(self) -> Global___KeyRange: ...
     @_builtins.property
@@ -343,10 +345,6 @@ class Segment(_message.Message):
     def predecessors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def successors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerSequence]:
-        """Once sealed: its producers, the most recently active first."""
-
     def __init__(
         self,
         *,
@@ -359,12 +357,12 @@ class Segment(_message.Message):
         successors: _abc.Iterable[_builtins.int] | None = ...,
         start_offset: _builtins.int = ...,
         end_offset: _builtins.int | None = ...,
-        sequences: _abc.Iterable[Global___ProducerSequence] | None = ...,
         opened_us: _builtins.int = ...,
+        sealed_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "slots", b"slots"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "opened_us", b"opened_us", "predecessors", b"predecessors", "replicas", b"replicas", "sequences", b"sequences", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "id", b"id", "opened_us", b"opened_us", "predecessors", b"predecessors", "replicas", b"replicas", "sealed_us", b"sealed_us", "slots", b"slots", "start_offset", b"start_offset", "state", b"state", "successors", b"successors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
     _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015
@@ -374,7 +372,7 @@ Global___Segment: _TypeAlias = Segment  # noqa: Y015
 
 @_typing.final
 class TopicDescription(_message.Message):
-    """A topic, all its segments (open and sealed, by id) and where the brokers are."""
+    """A topic, its segments as far as they were asked for, by id, and where the brokers are."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -401,10 +399,20 @@ class TopicDescription(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     SEGMENTS_FIELD_NUMBER: _builtins.int
     ADDRESSES_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    MORE_ABOVE_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Of the topic's record, which changes with its open segments. Pages go together if the later one's is not lower."""
+    more_above: _builtins.int
+    """There are more sealed segments, above this id: ask for the next page. Absent: these are all."""
     @_builtins.property
     def topic(self) -> Global___Topic: ...
     @_builtins.property
-    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Segment]: ...
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___Segment]:
+        """One that was asked for by its id and is missing, though it is below next_segment, was pruned: it was sealed long ago,
+        and its records, if it ever had any, were removed by retention.
+        """
+
     @_builtins.property
     def addresses(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Broker id -> host:port of every live broker. Open segments are served by their primary, sealed ones by any."""
@@ -415,12 +423,16 @@ class TopicDescription(_message.Message):
         topic: Global___Topic | None = ...,
         segments: _abc.Iterable[Global___Segment] | None = ...,
         addresses: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        revision: _builtins.int = ...,
+        more_above: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_more_above", b"_more_above", "more_above", b"more_above", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "segments", b"segments", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_more_above", b"_more_above", "addresses", b"addresses", "more_above", b"more_above", "revision", b"revision", "segments", b"segments", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__more_above: _TypeAlias = _typing.Literal["more_above"]  # noqa: Y015
+    _WhichOneofArgType__more_above: _TypeAlias = _typing.Literal["_more_above", b"_more_above"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__more_above) -> _WhichOneofReturnType__more_above | None: ...
 
 Global___TopicDescription: _TypeAlias = TopicDescription  # noqa: Y015
 

@@ -1,0 +1,123 @@
+"""Deliberately broken variants of what keeps the metadata as small as what is alive. See ``mutants``.
+
+They show with a small ``segment_retention_s`` and ``producer_retention_s``, some of them with retention.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker import maintenance, metadata, pruning
+from seaweedmq.client import cluster
+from seaweedmq.codec.documents import topic_document, topic_from_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.model.id_ranges import NO_IDS
+from seaweedmq.storage.memory import MemorySegmentStore
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def forget_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Sealed segments and the sequences of their producers stay for ever."""
+
+    async def nothing(leader: Any, emptied: Any = None) -> bool:
+        return False
+
+    patch.setattr(pruning.Pruning, "_prune_some", nothing)
+    patch.setattr(pruning.Pruning, "_trim", nothing)
+
+
+def keep_what_groups_committed(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of pruned segments stay in etcd while nobody of the group is there."""
+
+    async def nothing(leader: Any) -> None:
+        """Leave them."""
+
+    patch.setattr(pruning.Pruning, "_forget", nothing)
+
+
+def forget_the_fence_with_its_segment(patch: pytest.MonkeyPatch) -> None:
+    """A primary that wakes up late finds no fence in a segment that was pruned, and acknowledges."""
+    is_fenced = MemorySegmentStore.is_fenced
+
+    async def look(store: Any, topic: Any, uid: int, segment: int) -> bool:
+        document = store.files.get(document_path(topic, TOPIC_DOCUMENT))
+        if document is None:
+            return await is_fenced(store, topic, uid, segment)
+        whole = bytes(document.data)
+        document.data[:] = topic_document(replace(topic_from_document(whole), pruned=NO_IDS))
+        try:
+            return await is_fenced(store, topic, uid, segment)
+        finally:
+            document.data[:] = whole
+
+    patch.setattr(MemorySegmentStore, "is_fenced", look)
+
+
+def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
+    """Whether there are files is not looked at."""
+    look = maintenance.Maintenance._look_for_emptied
+
+    async def blind(upkeep: Any, topic: Any, files: Any) -> None:
+        await look(upkeep, topic, {})
+
+    patch.setattr(maintenance.Maintenance, "_look_for_emptied", blind)
+    patch.setattr("seaweedmq.core.pruning.may_lose_its_files", lambda topic, segment: True)
+
+
+def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:
+    """A segment goes though one that came before it stays, and its readers find nothing behind it."""
+
+    def prunable(topic: Any, known: Any, without_files: Any, before_us: int, count_max: int) -> Any:
+        loose = {number: replace(segment, predecessors=()) for number, segment in known.items()}
+        return [known[s.id] for s in in_order(topic, loose, without_files, before_us, count_max)]
+
+    in_order = pruning.prunable
+    patch.setattr(pruning, "prunable", prunable)
+    patch.setattr(maintenance, "prunable", prunable)
+
+
+def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:
+    """Sequences are given up at once, and who is missing counts as one that stored nothing."""
+
+    def put(segment: Any) -> Any:
+        return segment_put(segment if segment.is_open else replace(segment, sequences=(), sequences_complete=True))
+
+    segment_put = metadata.segment_put
+    patch.setattr(metadata, "segment_put", put)
+
+
+def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
+    """A later page may come from a broker that knows less than the first one told."""
+
+    async def page(first: Any, which: Any, api: Any) -> Any:
+        return await api.describe_topic(first.topic.name, which, first.topic.uid)
+
+    patch.setattr(cluster, "_page", page)
+    patch.setattr(metadata, "SEALED_PER_PAGE", 1)
+
+
+def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -> None:
+    """A client believes every description, however far the broker lags."""
+
+    async def look(view: Any, which: Any) -> Any:
+        uid = view._description.topic.uid if view._description is not None else 0
+        told = await view._cluster.describe(view._name, which, view._cluster.config.rpc_timeout_s, uid)
+        view.know(told)
+        return told
+
+    patch.setattr(cluster.TopicView, "_look", look)
+
+
+BROKEN: tuple[Break, ...] = (
+    forget_nothing,
+    keep_what_groups_committed,
+    forget_the_fence_with_its_segment,
+    forget_segments_that_have_records,
+    forget_in_any_order,
+    trimmed_means_nothing_was_stored,
+    take_pages_of_any_moment,
+    take_what_a_broker_does_not_know_yet_for_pruned,
+)
