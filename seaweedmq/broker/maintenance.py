@@ -151,7 +151,8 @@ class Maintenance:
             # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must
             # not empty every topic.
             now_us = min(self._wall_us(), await self._store.now_us())
-            expired = expired_files(listed, policy, now_us)
+            needed = {s.id for s in segments if self._is_asked_about(s, now_us)}
+            expired = [f for f in expired_files(listed, policy, now_us) if f.segment not in needed]
         if expired:
             await self._store.delete(expired)
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
@@ -160,6 +161,12 @@ class Maintenance:
         await self._store.sweep(topic.name, topic.uid)  # and so it is there, and showed what it has
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
+
+    def _is_asked_about(self, segment: Segment, now_us: int) -> bool:
+        """Whether publishers may still come to learn from its log files how far they got: more of them than its record
+        names were at work when it was sealed."""
+        asked_until_us = segment.sealed_us + int(self._config.producer_idle_s * US_PER_S)
+        return not segment.is_open and not segment.sequences_complete and now_us < asked_until_us
 
     async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
         """Sealed segments without files are reported, once they were without them for a while."""

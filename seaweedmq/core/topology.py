@@ -18,7 +18,7 @@ SEGMENT_IDS = 10**8
 """File names hold 8 digits."""
 TARGET_MIN = 1.0
 """Least target rate of a segment, a second: below it the averages are noise."""
-SEALED_SEQUENCES_MAX = 1_000
+SEALED_SEQUENCES_MAX = 4_000
 """Of a sealed segment's record, at most 55 bytes each: a merge, which writes two, stays far below etcd's 1.5 MiB a
 request. With more, the log files tell of the rest."""
 

@@ -254,6 +254,19 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
 
 
 @story
+async def test_files_that_are_asked_outlive_their_grace(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
+    config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    await _sealed_with_records_in_flight(bed, host, 6)
+    await asyncio.sleep(50)
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(6)] == [2] * 6
+    await asyncio.sleep(30)
+    assert not [f for f in bed.files(FileKind.LOG) if f.segment == 0], "nobody repeats anything any more"
+
+
+@story
 async def test_if_neither_record_nor_files_know_the_answer_is_that(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
     (host,) = await bed.cluster(1, SMALL)

@@ -212,7 +212,7 @@ def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
     change = created(2)
     ends = [sealing(parent, 7, sequences=[longest] * 2 * SEALED_SEQUENCES_MAX) for parent in change.segments]
     after = succeed(change.topic, ends, ranges=[KeyRange(0, 65_536)], placement=[("b",)], now_us=0)
-    assert sum(len(segment_to_json(segment)) for segment in after.segments) < 1_500_000 / 8
+    assert sum(len(segment_to_json(segment)) for segment in after.segments) < 1_500_000 / 2
 
 
 def test_segment_ids_run_out_with_a_clear_error() -> None:
