@@ -55,12 +55,12 @@ class Losses:
         return [s for s in opened if s.primary in lives and s.topic not in self._stored]
 
     def _holder(self, segment: Segment, lost: BrokerProcess) -> BrokerProcess | None:
-        """A follower elsewhere that is well and has its copy."""
+        """A follower elsewhere that has its copy, and is well, or leaves in good order: then it writes that out."""
         return next(
             (
                 process
                 for process in self._world.processes
-                if process is not lost and process.is_well and self._holds(process, segment)
+                if process is not lost and (process.is_well or process.leaves_well) and self._holds(process, segment)
             ),
             None,
         )

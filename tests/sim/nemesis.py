@@ -39,7 +39,7 @@ class Nemesis:
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
-        self.storage = StorageNemesis(world, self.aimed)
+        self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
@@ -176,7 +176,7 @@ class Nemesis:
         """SIGTERM, also to whoever holds the only copy of something: in good order nothing is lost, if the storage
         takes it."""
         running = [p for p in self.world.processes if p.is_running]
-        if running and self.world.disk.faults.is_calm:
+        if running and self.world.disk.is_calm:
             self.rng.choice(running).request_stop()
 
     async def stop_while_starting(self) -> None:

@@ -57,6 +57,12 @@ class BrokerProcess:
         broker = self.broker
         return broker is not None and broker.id == broker_id and self.owner.state is not OwnerState.DEAD
 
+    @property
+    def leaves_well(self) -> bool:
+        """Was asked to stop, and reaches all it needs for that."""
+        is_asked = self.owner.state is OwnerState.RUNNING and self._stop_requested.is_set()
+        return is_asked and not self.meta.is_cut_off and self.world.disk.is_calm
+
     def start(self) -> None:
         """Start the next life."""
         assert not self.is_running, f"{self.name} runs already"

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB, BrokerConfig
@@ -13,6 +14,11 @@ RETENTION_SHARE = 0.6
 
 PASSAGE_BYTES_MIN = 128 * KIB
 """Room for one reader of files, or for some messages."""
+
+
+IMPATIENT_SHARE = 0.2
+IMPATIENT_S = 4.0
+"""Some publishers all give up so soon, and brokers forget them a little later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +131,15 @@ class Scenario:
         users_rng = random.Random(f"users {seed}")
         broker = _drawn(users_rng, broker)
         machines_fail = all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7
+        impatient = users_rng.random() < IMPATIENT_SHARE
+        if impatient:
+            broker = replace(broker, producer_idle_s=IMPATIENT_S + 1)
         group_members = group_rng.choice((0, 0, 1, 2, 3))
         clock_rng = random.Random(f"clocks {seed}")
         if not group_members and clock_rng.random() < RETENTION_SHARE:
             topics = tuple(_with_retention(clock_rng, topic) for topic in topics)
             broker = _that_deletes_soon(clock_rng, broker)
-        return cls(
+        scenario = cls(
             brokers=brokers,
             broker=broker,
             topics=topics,
@@ -155,6 +164,23 @@ class Scenario:
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
             passage_bytes=users_rng.choice((PASSAGE_BYTES_MIN, 64 * PASSAGE_BYTES_MIN)),
         )
+        return scenario._impatiently() if impatient else scenario
+
+    def _impatiently(self) -> "Scenario":
+        """The same, but whoever publishes gives up soon."""
+        return replace(
+            self,
+            publishers=tuple(_impatient(plan) for plan in self.publishers),
+            lives=None if self.lives is None else _impatient(self.lives),
+            adoption=None if self.adoption is None else _impatient(self.adoption),
+        )
+
+
+P = TypeVar("P", PublisherPlan, LivesPlan, AdoptionPlan)
+
+
+def _impatient(plan: P) -> P:
+    return replace(plan, config=replace(plan.config, delivery_timeout_s=IMPATIENT_S))
 
 
 def _with_retention(rng: random.Random, topic: TopicPlan) -> TopicPlan:

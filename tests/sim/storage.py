@@ -30,10 +30,6 @@ class StorageFaults:
     failing_share: float = 0.0
     """Operations refused, or done in part."""
 
-    @property
-    def is_calm(self) -> bool:
-        return not self.slow_s_max and not self.failing_share
-
     def calm(self) -> None:
         self.slow_s_max = self.failing_share = 0.0
 
@@ -50,6 +46,11 @@ class SimDisk:
         self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
         store.fault = self._before
         store.tear = rng
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it takes what it is given, soon."""
+        return not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
 
     def mounted(self) -> "SimStore":
         """The store as one process sees it."""

@@ -12,6 +12,7 @@ from seaweedmq.storage.memory import StorageOp
 
 if TYPE_CHECKING:
     from tests.sim.aimed import Aimed
+    from tests.sim.losses import Losses
     from tests.sim.world import World
 
 WRITING = frozenset({StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC, StorageOp.PUT, StorageOp.CHECK})
@@ -62,9 +63,10 @@ class Trouble:
 class StorageNemesis:
     """Brings trouble, and ends it."""
 
-    def __init__(self, world: "World", aimed: "Aimed") -> None:
+    def __init__(self, world: "World", aimed: "Aimed", losses: "Losses") -> None:
         self._world = world
         self._aimed = aimed
+        self._losses = losses
         self._rng = world.rng("storage nemesis")
         self._long_until_s = 0.0
 
@@ -79,7 +81,7 @@ class StorageNemesis:
             share=rng.choice((0.3, 1.0, 1.0)),
         )
         for_s = rng.uniform(*SHORT_S)
-        if rng.random() < LONG_SHARE and not self._long_until_s:
+        if rng.random() < LONG_SHARE and not self._long_until_s and not self._losses.spared:
             for_s = rng.uniform(*LONG_S)
             self._long_until_s = self._world.loop.time() + for_s
         await self._bring(trouble, for_s)
