@@ -50,15 +50,18 @@ def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
     """Print the table of CAUGHT_BY; 0 if every variant is caught."""
     missing = list(names) or list(every_mutant())
     caught: dict[str, int] = {}
+    broken: dict[str, str] = {}
     began = time.monotonic()
     for first in range(0, seeds_max, BLOCK):
         blocks = [(name, first) for name in missing]
         with closing(play_in_processes(_first_of_block, blocks, processes, kill_s=BLOCK * PATIENCE.kill_s)) as found:
             for (name, _), seed in found:
-                if seed is not None and not isinstance(seed, Died):
+                if isinstance(seed, Died):  # most likely the variant patches what is there no more
+                    broken[name] = seed.reason
+                elif seed is not None:
                     caught[name] = seed
                     print(f"    {name!r}: {seed},  # after {time.monotonic() - began:.0f} s", flush=True)
-        missing = [name for name in missing if name not in caught]
+        missing = [name for name in missing if name not in caught and name not in broken]
         if not missing:
             break
     print("\nCAUGHT_BY = {")
@@ -68,4 +71,6 @@ def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
     print("}")
     for name in missing:
         print(f"!! {name} went unnoticed in {seeds_max} seeds")
-    return 1 if missing else 0
+    for name, reason in broken.items():
+        print(f"!! {name} could not be tried: {reason}")
+    return 1 if missing or broken else 0

@@ -252,7 +252,7 @@ DATA_RULES = {
     "sealed behind its back",
     "reader gave up",
     "files",
-    "retention",
+    "made good",
     "RingIsPartitioned",
     "LineageRises",
     "GroupOffsetsNeverFall",

@@ -15,6 +15,7 @@ from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.operator import Operator
 from tests.sim.process import BrokerProcess
 from tests.sim.storage_faults import StorageNemesis
+from tests.support.history import Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -126,9 +127,14 @@ class Nemesis:
             if not process.is_running:
                 process.start()
         world.note("nemesis", "healed everything")
-        async with asyncio.timeout(MADE_GOOD_S_MAX):
-            while self.losses.spared:  # noqa: ASYNC110 - time is virtual
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(MADE_GOOD_S_MAX):
+                while self.losses.spared:  # noqa: ASYNC110 - time is virtual
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            stuck = f"after {MADE_GOOD_S_MAX} s what {sorted(self.losses.spared)} hold alone is not in the files"
+            world.violations.append(Violation("made good", stuck))
+            raise
 
     def _note(self, what: str) -> None:
         self.world.note("nemesis", what)
