@@ -125,7 +125,7 @@ class SegmentReader:
         self._refresh = True
         found = next((s for s in description.segments if s.id == self.segment.id), None)
         if found is None:
-            self._pruned()
+            self._pruned(description)
             return
         self.segment = found
         self._topic_uid = description.topic.uid
@@ -145,19 +145,25 @@ class SegmentReader:
             if not (is_retryable(error) and self._got_frames):
                 raise
 
-    def _pruned(self) -> None:
-        """The segment is known no more, since retention has left nothing of it: the end, if nothing of it was awaited.
+    def _pruned(self, description: TopicDescription) -> None:
+        """The segment is known no more, since nothing is left of it: the end, if nothing of it was awaited. Without
+        retention it never had a record.
 
         Raises:
-            OutOfRange: what came next was to be delivered.
+            OutOfRange: what came next may have been removed before it was delivered.
         """
-        segment = self.segment
-        if segment.end_offset is None or self._next_offset is not None or self._start.kind is StartKind.OFFSET:
-            raise OutOfRange(
-                f"{segment} is gone, retention removed its records: go on with the segments there are, from earliest"
-            )
-        self._next_offset = segment.end_offset
-        self.successors = segment.successors
+        segment, topic = self.segment, description.topic
+        if topic.retention_s is not None or topic.retention_bytes is not None:
+            end = segment.end_offset
+            is_awaited = self._next_offset is not None or self._start.kind is StartKind.OFFSET
+            if end is None or (is_awaited and self._next_offset != end):
+                raise OutOfRange(
+                    f"{segment} is gone, retention removed its records: go on with the segments there are, from "
+                    "earliest"
+                )
+        self._next_offset = segment.start_offset if segment.end_offset is None else segment.end_offset
+        heirs = tuple(s.id for s in description.segments if s.is_open and s.slots.overlaps(segment.slots))
+        self.successors = heirs if segment.is_open else segment.successors
         self.ended = True
 
     async def _start_beyond_the_end(self, address: str, refusal: OutOfRange) -> None:

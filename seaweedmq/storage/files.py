@@ -141,7 +141,10 @@ class FileSegmentStore:
                 temporary.write_bytes(FENCE_TEXT)
                 file_io.publish(self.root, temporary, marker)
 
-        await self._run(self._syncs, "write", marker, put)
+        try:
+            await self._run(self._syncs, "write", marker, put)
+        except FileNotFoundError as error:  # the folder was empty, and deleted at this moment
+            raise storage_failed("write", str(marker), error) from error
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         marker = self.root / fence_path(topic, uid, segment)

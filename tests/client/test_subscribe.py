@@ -295,8 +295,27 @@ async def test_a_subscriber_from_latest_never_sees_what_was_sealed_before(cluste
     assert {m.segment for m in got} == {merged}
 
 
-async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(cluster: FakeCluster, client: Client) -> None:
+async def test_a_segment_that_never_had_a_record_may_go_while_its_reader_is_away(
+    cluster: FakeCluster, client: Client
+) -> None:
     await client.admin.create_topic(TOPIC)
+    async with client.subscriber(TOPIC, start="earliest", limit=2) as subscriber:
+        messages = aiter(subscriber)
+        waiting = asyncio.ensure_future(anext(messages))
+        await asyncio.sleep(0.05)
+        (second,) = cluster.seal(TOPIC, 0)
+        cluster.prune(TOPIC, 0)
+        cluster.drop_connections()
+        await publish(client, 0, 1)
+        (third,) = cluster.seal(TOPIC, second)
+        await publish(client, 1, 1)
+        got = [await waiting] + [message async for message in messages]
+    assert values(got) == [0, 1]
+    assert [m.segment for m in got] == [second, third]
+
+
+async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC, retention=3600.0)
     await publish(client, 0, 1)
     async with client.subscriber(TOPIC, start="earliest") as subscriber:
         messages = aiter(subscriber)
