@@ -404,6 +404,7 @@ class FakeBroker:
             frame_bytes_max=cluster.frame_bytes_max,
             in_flight_frames_max=cluster.in_flight_frames_max,
             in_flight_bytes_max=32 << 20,
+            message_bytes_max=cluster.frame_bytes_max,
         )
         acks: deque[FrameAck] = deque()
         stream = cluster.open_stream()

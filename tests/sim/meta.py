@@ -30,6 +30,8 @@ class SimEtcd:
         self.latency_s_max = 0.003
         self.lost_share = 0.0
         """Requests that are lost on the way there or back."""
+        self.lost_s_max = 0.0
+        """So long it takes at most to notice that one was: then leases end meanwhile."""
         self.leases_lost_s = -math.inf
         """When it last lost them all."""
         self.unguarded: list[str] = []
@@ -148,9 +150,9 @@ class SimMetaStore:
             await asyncio.sleep(0.05)
 
     async def _in_vain(self) -> None:
-        """The connection breaks, or nothing is heard until the deadline: a lease may end meanwhile."""
-        if self._etcd.rng.random() < 0.5:
-            await asyncio.sleep(self._etcd.rng.uniform(0, REQUEST_TIMEOUT_S))
+        """The connection breaks, or nothing is heard until the deadline."""
+        if self._etcd.lost_s_max and self._etcd.rng.random() < 0.5:
+            await asyncio.sleep(self._etcd.rng.uniform(0, self._etcd.lost_s_max))
 
     async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
         await self._request()

@@ -23,7 +23,7 @@ from tests.sim.files import Record, TopicFiles
 from tests.sim.group import Group
 from tests.sim.lives import Lives
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
-from tests.sim.meta import SimEtcd
+from tests.sim.meta import REQUEST_TIMEOUT_S, SimEtcd
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.process import BrokerProcess
@@ -78,6 +78,7 @@ class World:
         self.loop.thread_latency_s = lambda: thread_rng.uniform(0, 0.002)
         self.network = Network(self.loop, self.rng("network"))
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
+        self.etcd.lost_s_max = REQUEST_TIMEOUT_S
         self.clocks = Clocks(self.loop, self.rng("clocks"), wild=scenario.wild_clocks)
         self.disk = SimDisk(MemorySegmentStore(self.clocks.here_us), self.rng("disk"))
         self.retained = Retained({TopicName.parse(t.name): t for t in scenario.topics}, self.clocks.latest_us)
