@@ -10,6 +10,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
 from tests.sim.group import GroupNemesis
+from tests.sim.loop import Owner
 from tests.sim.losses import Losses
 from tests.sim.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.operator import Operator
@@ -63,6 +64,7 @@ class Nemesis:
             (self.lose_leases, 1),
             (self.rolling_restart, 1),
             (self.freeze_broker, 3),
+            (self.suspend_machine, 2),
             (self.part_brokers, 4),
             (self.drain_behind_the_leaders_back, 2),
             (self.seal_behind_the_primarys_back, 8 if scenario.fences_matter else 0),
@@ -199,9 +201,17 @@ class Nemesis:
 
     async def freeze_broker(self) -> None:
         process = self._some_broker()
-        if process is None or process.is_frozen:
-            return
-        owner = process.freeze()
+        if process is not None and not process.is_frozen:
+            await self._hold(process, process.freeze())
+
+    async def suspend_machine(self) -> None:
+        """It sleeps for a while, beyond its lease perhaps, and its monotonic clock does not tell."""
+        process = self._some_broker()
+        if process is not None and not process.is_frozen:
+            await self._hold(process, process.suspend())
+
+    async def _hold(self, process: BrokerProcess, owner: Owner) -> None:
+        """Nothing is heard of it for a short or a long time."""
         pause_s = self.rng.choice((0.2, 1.0, 4.0))
         await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
         if pause_s > KEEPALIVE_TIMEOUT_S and process.owner is owner:

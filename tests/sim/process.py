@@ -135,11 +135,21 @@ class BrokerProcess:
         self.owner.state = OwnerState.FROZEN
         return self.owner
 
+    def suspend(self) -> Owner:
+        """The machine sleeps: as frozen, and its monotonic clock stands still. Returns who sleeps."""
+        self.world.note(self.owner.name, "is suspended")
+        self.world.loop.suspend(self.owner)
+        return self.owner
+
     def thaw(self, owner: Owner) -> None:
-        """SIGCONT, unless that life is over or thawed already."""
-        if owner.state is OwnerState.FROZEN:
-            self.world.note(owner.name, "is thawed")
+        """SIGCONT, or the machine wakes up; unless that life is over, or runs already."""
+        if owner.state is not OwnerState.FROZEN:
+            return
+        self.world.note(owner.name, "is thawed")
+        if owner.suspended_at is None:
             self.world.loop.thaw(owner)
+        else:
+            self.world.loop.resume(owner)
 
     def kill(self, *, machine: bool) -> None:
         """SIGKILL; with ``machine`` the power goes, and with it what was not fsynced."""
