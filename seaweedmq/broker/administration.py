@@ -60,7 +60,7 @@ class Administration:
 
     async def _create(self, spec: TopicSpec) -> TopicDescription:
         if spec.name in self._metadata.view.topics:
-            raise _taken(spec.name)
+            await self._hear_of_deletion(spec.name)
         await self._store.check()
         await self._documents.delete(spec.name)
         placement = self._placement.of_topic(spec)
@@ -76,6 +76,17 @@ class Administration:
             await self._while(free, spec.name, [segment_put(s) for s in chunk])
         revision = await self._while(free, spec.name, [Put(key, topic_to_json(change.topic))])
         return await self._changed(spec.name, revision)
+
+    async def _hear_of_deletion(self, name: TopicName) -> None:
+        """Whoever deleted the topic through another leader may create it again at once, though this one lags behind.
+
+        Raises:
+            AlreadyExists: etcd has it as well.
+        """
+        revision = await self._metadata.transact([Compare(keys.topic_key(name), create_revision=0)], [])
+        if revision is None:
+            raise _taken(name)
+        await self._metadata.view.wait_revision(revision)
 
     async def _while(self, free: Sequence[Compare], name: TopicName, then: Sequence[Put | Delete]) -> int:
         """Write while the name is free; the revision."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
 from seaweedmq.core.producers import ProducerState, ProducerTable
-from seaweedmq.core.retention import broker_of
-from seaweedmq.errors import Corrupt
+from seaweedmq.core.retention import broker_of, log_end_bound
+from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -93,12 +93,48 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
     """Lowest offset of the segment that retention has left; its end offset if it is sealed and nothing is left."""
-    for file in await store.list_files(topic.name, segment.id):
-        if segment.end_offset is not None and file.base_offset >= segment.end_offset:
-            break
+    files = await store.list_files(topic.name, segment.id)
+    if segment.end_offset is not None:
+        files = [f for f in files if f.base_offset < segment.end_offset]
+    if topic.retention_s is not None or topic.retention_bytes is not None:
+        return await _earliest_joined(store, topic, segment, files)
+    for file in files:
         if file.kind is FileKind.TABLE or await _preamble_of(store, topic, file) is not None:
             return max(file.base_offset, segment.start_offset)
     return segment.start_offset if segment.end_offset is None else segment.end_offset
+
+
+async def _earliest_joined(store: SegmentStore, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> int:
+    """Where what reaches to the end of the segment without a gap begins. Retention takes files from the front, so what
+    lies before a gap is left over: a replica that was written out late, when the records had been removed."""
+    spans: list[tuple[int, float]] = []
+    for file in files:
+        if file.kind is FileKind.TABLE:
+            spans.append((file.base_offset, file.end_offset or 0))
+        else:
+            spans.append((file.base_offset, await _log_end(store, topic, segment, file, files)))
+    begin: float = math.inf if segment.end_offset is None else segment.end_offset
+    while (joined := min((base for base, end in spans if base < begin <= end), default=begin)) < begin:
+        begin = joined
+    return max(segment.start_offset, segment.start_offset if begin == math.inf else int(begin))
+
+
+async def _log_end(
+    store: SegmentStore, topic: Topic, segment: Segment, log: SegmentFile, files: Sequence[SegmentFile]
+) -> float:
+    """Where its frames end; infinity for the one that is being written to. Only the newest of a broker is read."""
+    bound = log_end_bound(log, files, None)
+    if bound is not None:
+        return bound
+    if segment.is_open and broker_of(log.writer) == segment.primary:
+        return math.inf
+    scanner = LogScanner(topic, log)
+    try:
+        async for _ in _frames(store, log, scanner):
+            """Only the end matters."""
+    except (Corrupt, NotFound):
+        """As far as it goes."""
+    return scanner.next_offset
 
 
 @dataclass(slots=True)

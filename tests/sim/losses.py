@@ -22,7 +22,7 @@ class Losses:
         self._world = world
         topics = world.scenario.all_topics
         self._stored = {TopicName.parse(t.name) for t in topics if t.durability is Durability.STORED}
-        self._holders: dict[tuple[TopicName, int], BrokerProcess] = {}
+        self._holders: dict[tuple[TopicName, int, int], BrokerProcess] = {}
         """Of every segment whose primary's machine was lost: a follower that holds what was acknowledged."""
 
     @property
@@ -42,7 +42,7 @@ class Losses:
         for segment in self.at_stake(process):
             holder = self._holder(segment, process)
             assert holder is not None
-            self._holders[segment.topic, segment.id] = holder
+            self._holders[segment.topic, self._uid(segment.topic), segment.id] = holder
         process.kill(machine=True)
         if self._holders:
             self._world.note("nemesis", f"spares {sorted(self.spared)} until what they hold is in the files")
@@ -65,7 +65,14 @@ class Losses:
             None,
         )
 
-    def _is_open(self, topic: TopicName, segment: int) -> bool:
+    def _uid(self, name: TopicName) -> int:
+        """0: there is no such topic now."""
+        topic = self._world.cluster.state.topics.get(name)
+        return 0 if topic is None else topic.uid
+
+    def _is_open(self, topic: TopicName, uid: int, segment: int) -> bool:
+        if self._uid(topic) != uid:
+            return False  # it was deleted, perhaps created again
         found = self._world.cluster.state.segments.get(topic, {}).get(segment)
         return found is not None and found.is_open
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,18 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
     if recovered.end_offset == end:
         assert [p.producer_id for p in recovered.producers] == list(states)
         assert all(p.recent == states[p.producer_id].recent for p in recovered.producers)
+
+
+@pytest.mark.parametrize("end_offset", [None, 40])
+async def test_what_is_written_out_after_retention_removed_what_follows_it_is_left_over(
+    store: FileSegmentStore, end_offset: int | None
+) -> None:
+    """A follower that was cut off for long writes out what it held: retention had taken all of that, and more."""
+    topic = replace(make_topic(), retention_s=3600.0)
+    await write_log(store, 20, [make_frame(20, 10), make_frame(30, 10)], writer="b-1")
+    assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
+    await write_log(store, 5, [make_frame(5, 3)], writer="b-2")
+    assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
 
 
 async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStore) -> None:
