@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from seaweedmq.broker.adoption import Adoption, holds_records
+from seaweedmq.broker.deletion import until_heard
 from seaweedmq.broker.documents import Documents
 from seaweedmq.broker.metadata import Conflict, Metadata, segment_put
 from seaweedmq.broker.placement import Placement
@@ -17,7 +18,7 @@ from seaweedmq.core.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.model.protocol import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
-from seaweedmq.ports import Compare, Delete, Put, SegmentStore
+from seaweedmq.ports import BrokerApi, Compare, Delete, Put, SegmentStore
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Administration:
         rng: random.Random,
         wall_us: Callable[[], int],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        dial: Callable[[str], BrokerApi],
     ) -> None:
         self._metadata = metadata
         self._adoption = adoption
@@ -47,6 +49,7 @@ class Administration:
         self._rng = rng
         self._wall_us = wall_us
         self._stats = stats
+        self._dial = dial
         self._creating = asyncio.Lock()
         """One creation at a time: two of one name would mix their segments."""
 
@@ -116,6 +119,7 @@ class Administration:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._metadata.topic(name)
+                primaries = {s.primary for s in self._metadata.view.open_segments.get(name, {}).values()}
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [
@@ -129,6 +133,7 @@ class Administration:
                 if revision is None:
                     raise Conflict(f"{name} was changed by somebody else at the same time: try again")
         await self._metadata.view.wait_revision(revision or 0)
+        await until_heard(topic, primaries, revision or 0, self._metadata.view, self._dial)
         self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
 

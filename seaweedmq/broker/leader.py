@@ -89,6 +89,7 @@ class Leader:
             rng=rng,
             wall_us=wall_us,
             stats=stats,
+            dial=dial,
         )
 
     @property
