@@ -63,6 +63,7 @@ class Member:
             ):
                 async for message in subscriber:
                     world.note(me, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
+                    group.on_delivered(me, message.segment, message.offset)
                     group.history.delivered.append(
                         Delivered(
                             member=me,
@@ -125,6 +126,8 @@ class Group:
         self.members = [Member(world, self, f"member-{number}") for number in range(members)]
         self._world = world
         self._present: set[str] = set()
+        self._out: set[str] = set()
+        """Lives that the group has gone on without, and that have not joined again."""
         self._under_way: dict[str, dict[int, dict[int, tuple[int, int]]]] = {}
         """Life -> number of the commit -> segment -> its generation, and the owner's generation when it was sent."""
         self._violations: list[Violation] = []
@@ -136,7 +139,14 @@ class Group:
         now = int(self._world.loop.time() * 1e9)
         for gone in self._present - record.members.keys():
             self.history.deaths_ns.setdefault(gone, now)
+            self._out.add(gone)
         self._present = set(record.members)
+        self._out -= self._present
+
+    def on_delivered(self, life: str, segment: int, offset: int) -> None:
+        """A member was given a record: its own are over once the group went on without it, though it slept meanwhile."""
+        if life in self._out:
+            self._violations.append(Violation("zombie", f"{life}, which is out of the group, got {segment}:{offset}"))
 
     def on_error(self, life: str, error: SeaweedMQError) -> None:
         """A member gave up. It may, once the group has gone on without it."""

@@ -26,6 +26,9 @@ OWNER: "contextvars.ContextVar[Owner | None]" = contextvars.ContextVar("sim_owne
 """The simulated process that the running code belongs to; None for the simulation itself."""
 
 
+TICK_S = 1e-9
+"""Shortest wait."""
+
 CLOSE_ATTEMPTS = 20
 """Awaits in nested ``finally`` blocks of one coroutine: each takes one attempt to close."""
 
@@ -177,7 +180,9 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         owner = OWNER.get() if context is None else context.get(OWNER)  # its clock counts, not the caller's
         now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)
-        return self.call_at(now_s + delay, callback, *args, context=context)
+        # Clocks of machines that were suspended are differences, and round: a wait always takes some time.
+        wait_s = max(delay, TICK_S) if delay > 0 else delay
+        return self.call_at(now_s + wait_s, callback, *args, context=context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
