@@ -166,8 +166,10 @@ class SimLoop(asyncio.BaseEventLoop):
         timer = SimHandle(when, callback, args, self, context)
         timer.is_timer = True
         owner = timer._context.get(OWNER)
-        if owner is not None:
-            when += owner.suspended_s
+        if owner is not None and owner.suspended_s:
+            # Its clock is a difference, and rounds: what is to come by it takes some time by this one, too.
+            is_to_come = when > self._now_s - owner.suspended_s
+            when = max(when + owner.suspended_s, self._now_s + TICK_S if is_to_come else 0.0)
         heapq.heappush(self._timers, (when, next(self.numbers), timer))
         return timer
 
@@ -180,9 +182,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         owner = OWNER.get() if context is None else context.get(OWNER)  # its clock counts, not the caller's
         now_s = self._now_s - (owner.suspended_s if owner is not None else 0.0)
-        # Clocks of machines that were suspended are differences, and round: a wait always takes some time.
-        wait_s = max(delay, TICK_S) if delay > 0 else delay
-        return self.call_at(now_s + wait_s, callback, *args, context=context)
+        return self.call_at(now_s + delay, callback, *args, context=context)
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
