@@ -18,6 +18,7 @@ from seaweedmq.client.cluster import Cluster, TopicView
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
+from seaweedmq.model.protocol import ALL
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.memory import MemorySegmentStore
 from tests.sim.mutants import Break
@@ -96,8 +97,8 @@ def know_replicas_by_name(patch: pytest.MonkeyPatch) -> None:
 def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
     """Publishers, subscribers and members take whichever topic has the name they were opened with."""
 
-    async def describe(cluster: Any, name: Any, timeout_s: float | None = None, uid: int = 0) -> Any:
-        return await described(cluster, name, timeout_s)
+    async def describe(cluster: Any, name: Any, which: Any = ALL, timeout_s: float | None = None, uid: int = 0) -> Any:
+        return await described(cluster, name, which, timeout_s)
 
     def know(view: Any, description: Any) -> None:
         known = view._description
