@@ -74,6 +74,9 @@ class Documents:
                     self._due.add(name)
                     self._complaints.add(f"writing the documents of {name}", error)
                     return False
+                except BaseException:  # a caller that goes away leaves it to ``run``
+                    self.expect([name])
+                    raise
         return True
 
     async def _write(self, name: TopicName) -> None:

@@ -47,8 +47,10 @@ class FileTurn:
 
     async def more(self) -> bool:
         """Whether there is something to send; False at the end of the turn, or of what was to be read."""
-        while not self._rest.data:
-            if self.evicted or self._chunks is None:
+        while not self.evicted:  # then what is left of it may be forgotten at any moment
+            if self._rest.data:
+                return True
+            if self._chunks is None:
                 return False
             is_long = self._given_bytes >= TURN_BYTES or self.largest_bytes > self._covered_bytes
             if self._given_bytes and is_long and (self._budget.waiting or self.largest_bytes > self._covered_bytes):
@@ -58,7 +60,7 @@ class FileTurn:
                 return False
             self.largest_bytes = max(self.largest_bytes, len(chunk.data))
             self._rest = chunk
-        return True
+        return False
 
     def take(self, size_bytes: int) -> Chunk:
         """The next frames that fit, the first one at least. Requires ``more``."""

@@ -14,6 +14,7 @@ A stream may always have one small message under way, of ``SMALL_MESSAGE_BYTES``
 unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused streams stop nobody's small messages.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ RELAYING_PART = 12
 """One part in so many of the memory for frames is for sending them to followers."""
 PASSAGE_PART = 12
 """One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
+OPENING_PATIENCE_S = 10.0
+"""A stream waits so long for memory. What is fsynced gives way, so with a storage that works it is there soon."""
 COPIES = 2
 """A message is held by Python and, on its way in or out, by gRPC."""
 
@@ -112,7 +115,7 @@ class StreamMemory:
         """Around the life of a stream; waits while frames that are not stored yet fill the memory.
 
         Raises:
-            ResourceExhausted: there are as many streams as the memory allows.
+            ResourceExhausted: there are as many streams as the memory allows, or the wait is too long.
         """
         if self._left <= 0:
             raise ResourceExhausted(
@@ -121,10 +124,21 @@ class StreamMemory:
             )
         self._left -= 1
         try:
-            await self._logs.lend(STREAM_BYTES)
+            await self._borrow()
             try:
                 yield
             finally:
                 self._logs.restore(STREAM_BYTES)
         finally:
             self._left += 1
+
+    async def _borrow(self) -> None:
+        try:
+            async with asyncio.timeout(OPENING_PATIENCE_S):
+                await self._logs.lend(STREAM_BYTES)
+        except TimeoutError:
+            raise ResourceExhausted(
+                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not stored yet filled this "
+                "broker's memory for logs: see whether its storage is full, slow or gone, and try again; if it is "
+                "well, send less or raise memory_bytes_max"
+            ) from None

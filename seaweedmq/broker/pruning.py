@@ -121,8 +121,12 @@ class Pruning:
     async def _forget(self) -> None:
         """What groups committed of pruned segments."""
         for name in sorted(self._offsets_due):
-            await self._forget_offsets(name)
-            self._offsets_due.discard(name)
+            self._offsets_due.discard(name)  # before: more may be pruned meanwhile
+            try:
+                await self._forget_offsets(name)
+            except SeaweedMQError as error:
+                self._offsets_due.add(name)
+                self._complaints.add(f"forgetting what groups committed of pruned segments of {name}", error)
 
     def _segments(self, name: TopicName) -> Mapping[int, Segment]:
         return self._metadata.view.segments.get(name, {})

@@ -7,6 +7,8 @@ Where nobody can tell, that is the answer: a guess would store records twice, or
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from seaweedmq.core.producers import ProducerState
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, StorageFailed
@@ -20,14 +22,19 @@ log = logging.getLogger(__name__)
 
 RECOVERED_WEIGHT_MAX = 64_000
 """Producers and frames of sealed segments that are kept in memory: some 150 bytes each."""
+RECORDED_WEIGHT_MAX = 64_000
+"""Sealed segments, and producers that their records name, that are kept by id: some 100 bytes each."""
 OFFSETS_TIMEOUT_S = 3.0
 """How long the files may take where only the offsets of the last frames depend on them."""
+
+Sequences: TypeAlias = tuple[ProducerSequence, ...]
 
 
 class SealedProducers:
     """Answers publishers whose segment is sealed."""
 
     def __init__(self, store: SegmentStore) -> None:
+        self._recorded = _Recorded()
         self._recovered = _Recovered(store)
 
     async def progress(
@@ -41,7 +48,7 @@ class SealedProducers:
             OutOfRange: neither the record nor the files, of which some are gone, know.
             SeaweedMQError: the files would know, and can not be read.
         """
-        recorded = next((s for s in segment.sequences if s.producer_id == producer_id), None)
+        recorded = self._recorded.of(topic, segment).get(producer_id)
         if recorded is not None:
             _check_epoch(segment, recorded, producer_epoch)
         if recorded is not None and recorded.producer_epoch == producer_epoch:
@@ -60,7 +67,8 @@ class SealedProducers:
             raise OutOfRange(
                 f"{segment} is sealed, its record is too short to name producer {producer_id}, and its last log file "
                 f"is gone: what the producer sent from sequence {first_sequence} on may be kept; look for it in the "
-                "topic before you send it again, and raise log_grace_s above the publishers' delivery timeout"
+                "topic before you send it again. Log files of such segments stay for producer_idle_s: delete none "
+                "before, and raise it if publishers come back later than that"
             )
         return first_sequence, ()
 
@@ -85,6 +93,35 @@ def _check_epoch(segment: Segment, known: ProducerSequence, producer_epoch: int)
             f"producer {known.producer_id} epoch {producer_epoch} was fenced by epoch {known.producer_epoch} in "
             f"{segment}: another instance took its identity over; stop this one"
         )
+
+
+class _Recorded:
+    """Producers by id as the records of sealed segments have them: all publishers of a segment come back at once."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int], tuple[Sequences, dict[int, ProducerSequence]]] = OrderedDict()
+        """By (topic uid, segment), the longest unused first."""
+        self._weight = 0
+
+    def of(self, topic: Topic, segment: Segment) -> Mapping[int, ProducerSequence]:
+        """Of a segment as it is recorded now."""
+        key = topic.uid, segment.id
+        known = self._known.get(key)
+        if known is not None and known[0] is segment.sequences:
+            self._known.move_to_end(key)
+            return known[1]
+        if known is not None:
+            self._forget(key)
+        recorded = {s.producer_id: s for s in segment.sequences}
+        self._known[key] = segment.sequences, recorded
+        self._weight += 1 + len(recorded)
+        while len(self._known) > 1 and self._weight > RECORDED_WEIGHT_MAX:
+            self._forget(next(iter(self._known)))
+        return recorded
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        _, recorded = self._known.pop(key)
+        self._weight -= 1 + len(recorded)
 
 
 class _Found:

@@ -60,16 +60,19 @@ class Sending:
             yield
             return
         held = _Held(size_bytes)
-        timer = asyncio.get_running_loop().call_later(STALL_S, self._stall, held)
+        self._watch(held)
         try:
             yield
         finally:
-            timer.cancel()
+            held.timer.cancel()
             if held.stalled:
                 self._stalled_bytes -= size_bytes
                 self._logs.give(size_bytes)
             else:
                 self._budget.give(size_bytes)
+
+    def _watch(self, held: "_Held") -> None:
+        held.timer = asyncio.get_running_loop().call_later(STALL_S, self._stall, held)
 
     def _stall(self, held: "_Held") -> None:
         room = self._logs.limit // STALLED_PART - self._stalled_bytes
@@ -77,6 +80,8 @@ class Sending:
             held.stalled = True
             self._stalled_bytes += held.size_bytes
             self._budget.give(held.size_bytes)
+        else:  # the logs may have room later
+            self._watch(held)
 
     def _size(self, message_bytes: int) -> int:
         return min(COPIES * message_bytes, self._budget.limit)
@@ -85,7 +90,9 @@ class Sending:
 class _Held:
     """Memory of one message."""
 
-    __slots__ = ("size_bytes", "stalled")
+    __slots__ = ("size_bytes", "stalled", "timer")
+
+    timer: asyncio.TimerHandle
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes

@@ -142,6 +142,8 @@ class SubscribeService:
                     size = turn.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
                     held = await self._sending.take(size)
                 with self._sending.writing(held):
+                    if turn.evicted:
+                        break
                     chunk = turn.take(size)
                     end_offset, packed = chunk.end_offset, pack_frames((chunk.data,))
                     del chunk  # it keeps all that was read with it

@@ -48,6 +48,8 @@ def prunable(
     """Segments of a topic that may be forgotten now, by id: sealed before a moment, without files, and without
     predecessors that stay. Fewer, where the topic's record could not tell all of them from those that stay."""
     going: dict[int, Segment] = {}
+    runs = len(topic.pruned.ranges)
+    fitting = 0
     for number in sorted(without_files):
         segment = known.get(number)
         if segment is None or segment.is_open or not may_lose_its_files(topic, segment):
@@ -56,9 +58,11 @@ def prunable(
             continue
         if any(p in known and p not in going for p in segment.predecessors):
             continue
+        if number not in topic.pruned:
+            runs += 1 - (number - 1 in topic.pruned or number - 1 in going) - (number + 1 in topic.pruned)
         going[number] = segment
+        if runs <= PRUNED_RANGES_MAX:
+            fitting = len(going)
         if len(going) == count_max:
             break
-    while going and len(topic.pruned.including(going).ranges) > PRUNED_RANGES_MAX:
-        going.popitem()
-    return list(going.values())
+    return list(going.values())[:fitting]

@@ -45,8 +45,8 @@ class Replica:
         """Raise Fenced unless the epoch is this replica's and it still follows."""
         if self.fenced or epoch != self.epoch:
             raise Fenced(
-                f"{self.name}: epoch {epoch} is fenced by epoch {self.epoch}; the segment is being sealed, "
-                "a primary of the older epoch must stop"
+                f"{self.name}: epoch {epoch} is fenced by epoch {self.epoch}; the segment is being sealed or "
+                "followed here no more, a primary of the older epoch must stop"
             )
 
     def append(
@@ -118,7 +118,8 @@ class Replica:
         return self._producers.unsettled(now)
 
     def release_all(self) -> int:
-        """Forget everything; return the bytes freed."""
+        """Forget everything, and take nothing more: nobody would free it. Return the bytes freed."""
+        self.fenced = True
         freed, self.held_bytes = self.held_bytes, 0
         self._entries.clear()
         self._producers.release()

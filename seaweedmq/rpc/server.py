@@ -50,7 +50,7 @@ class StreamMemory(Protocol):
     """The memory that streams take."""
 
     def lent(self) -> AbstractAsyncContextManager[None]:
-        """Around the life of one stream. May wait; raises ResourceExhausted."""
+        """Around the life of one stream. May wait for some time; raises ResourceExhausted."""
 
 
 class RpcServer:
@@ -153,7 +153,7 @@ class _Handlers:
             response_serializer=groups.encode_group_reply,
         )
         services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Replicate", api.replicate, admitted=self._counted),
+            self._stream("Replicate", api.replicate, between_brokers=True),
             request_deserializer=replication.decode_replicate_request,
             response_serializer=replication.encode_replicate_reply,
         )
@@ -183,12 +183,13 @@ class _Handlers:
         name: str,
         call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
         passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
-        admitted: Callable[[], AbstractAsyncContextManager[None]] | None = None,
+        *,
+        between_brokers: bool = False,
     ) -> Callable[..., Awaitable[None]]:
-        admission = admitted or self._admitted
-
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            answer = passed_on if passed_on and _is_passed_on(context) else call
+            answer, admission = call, self._counted if between_brokers else self._admitted
+            if passed_on is not None and _is_passed_on(context):
+                answer, admission = passed_on, self._counted
             async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
                 async for reply in replies:
                     await context.write(reply)

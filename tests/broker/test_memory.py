@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.memory import STREAM_BYTES, StreamMemory
+from seaweedmq.broker.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
@@ -368,6 +370,44 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     log = host.broker._owned[NAME, 0].log
     await bed.until(lambda: memory.sending.used == memory.reading.used == memory.logs.used - log.cached_bytes == 0)
     assert memory.sending.peak <= memory.sending.limit
+
+
+@story
+async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room(bed: Bed) -> None:
+    logs, budget = MemoryBudget(8 * MIB), MemoryBudget(1 * MIB)
+    sending = Sending(budget, logs)
+    await logs.take(logs.limit)
+    size = sending.take_now(512 * KIB)
+    assert size == budget.used == 1 * MIB
+    with sending.writing(size):
+        await asyncio.sleep(5)
+        assert budget.used == size, "the storage is slow, the logs have no room"
+        logs.give(logs.limit)
+        await asyncio.sleep(2)
+        assert (budget.used, logs.used) == (0, size)
+    await asyncio.sleep(5)
+    assert budget.used == logs.used == 0
+
+
+@story
+async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(bed: Bed) -> None:
+    logs = MemoryBudget(2 * STREAM_BYTES)
+    streams = StreamMemory(logs, 0)
+    await logs.take(2 * STREAM_BYTES)
+    for _ in range(3):
+        began = bed.loop.time()
+        with pytest.raises(
+            ResourceExhausted, match=r"not stored yet.* see whether its storage is full.* try again"
+        ) as e:
+            async with asyncio.timeout(60), streams.lent():
+                pass
+        assert e.value.retryable
+        assert bed.loop.time() - began < 11
+    assert (logs.limit, logs.used, logs.waiting) == (2 * STREAM_BYTES, 2 * STREAM_BYTES, 0)
+    logs.give(2 * STREAM_BYTES)
+    async with streams.lent():
+        assert logs.limit == STREAM_BYTES
+    assert (logs.limit, logs.used) == (2 * STREAM_BYTES, 0)
 
 
 async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:

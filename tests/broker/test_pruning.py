@@ -10,12 +10,13 @@ from seaweedmq.broker import metadata, pruning
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
-from seaweedmq.errors import InvalidArgument, NotFound
+from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.protocol import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicChange, TopicName
+from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 from tests.broker.joining import Joining
 
@@ -247,3 +248,59 @@ async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(bed: Bed) -> 
         assert await ids(Which(open=False, sealed_above=3)) == ([4], None)
     with pytest.raises(InvalidArgument, match="ask for 10000 at a time"):
         await host.api.describe_topic(NAME, Which(ids=tuple(range(IDS_MAX + 1))))
+
+
+@story
+async def test_documents_of_a_change_are_written_though_its_caller_goes_away(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await asyncio.sleep(5)
+    put = bed.faults.hold(StorageOp.PUT)
+    puts = bed.faults.counts[StorageOp.PUT]
+    altering = asyncio.create_task(host.broker.alter_topic(NAME, TopicChange(retention_s=50.0)))
+    await bed.until(lambda: bed.faults.counts[StorageOp.PUT] > puts)
+    altering.cancel()
+    await asyncio.wait({altering})
+    bed.faults.held.clear()
+    put.set()
+    await asyncio.sleep(5)
+    document = topic_from_document(bytes(bed.store.files[document_path(NAME, TOPIC_DOCUMENT)].data))
+    assert document.retention_s == 50.0
+
+
+@story
+async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    kept = host.broker._leader().pruning
+    first, second = TopicName("test", "a"), TopicName("test", "b")
+    forgotten: list[TopicName] = []
+    failing = {first}
+
+    async def forget(name: TopicName) -> None:
+        if name in failing:
+            raise Unavailable("not now")
+        forgotten.append(name)
+
+    kept._forget_offsets = forget
+    kept._offsets_due |= {first, second}
+    await asyncio.sleep(5 * SMALL.maintenance_interval_s)
+    assert forgotten == [second]
+    failing.clear()
+    await bed.until(lambda: forgotten == [second, first])
+
+
+@story
+async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    kept = host.broker._leader().pruning
+    calls: list[TopicName] = []
+
+    async def forget(name: TopicName) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            kept._offsets_due.add(name)  # as a report does that comes in meanwhile
+
+    kept._forget_offsets = forget
+    kept._offsets_due.add(NAME)
+    await asyncio.sleep(5 * SMALL.maintenance_interval_s)
+    assert calls == [NAME, NAME]

@@ -70,6 +70,35 @@ def test_what_is_pruned_must_fit_into_the_topics_record(monkeypatch: pytest.Monk
     assert pruned(WITH_RETENTION, known, [0, 1, 2, 3]) == [0, 1, 2, 3]
 
 
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(0, 8))
+def test_as_many_are_pruned_as_fit_between_what_was_pruned_before(
+    before: set[int], empty: set[int], ranges_max: int
+) -> None:
+    topic = replace(WITH_RETENTION, pruned=IdRanges().including(before))
+    known = {n: replace(make_segment(10), id=n, predecessors=(), sealed_us=1) for n in range(31) if n not in before}
+    candidates = sorted(empty - before)
+    fitting = [k for k in range(len(candidates) + 1) if _ranges(topic, candidates[:k]) <= ranges_max]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "PRUNED_RANGES_MAX", ranges_max)
+        assert pruned(topic, known, sorted(empty)) == candidates[: max(fitting, default=0)]
+
+
+def _ranges(topic: Topic, more: list[int]) -> int:
+    return len(topic.pruned.including(more).ranges)
+
+
+def test_it_is_not_tried_one_by_one_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tens of thousands of ranges, joining them takes long."""
+    topic = replace(WITH_RETENTION, pruned=IdRanges(tuple((2 * n, 2 * n + 1) for n in range(100))))
+    known = {n: replace(make_segment(10), id=n, predecessors=(), sealed_us=1) for n in range(1_000, 1_200, 2)}
+    monkeypatch.setattr(pruning, "PRUNED_RANGES_MAX", 110)
+    joined: list[int] = []
+    including = IdRanges.including
+    monkeypatch.setattr(IdRanges, "including", lambda these, ids: joined.append(1) or including(these, ids))
+    assert len(pruned(topic, known, sorted(known))) == 10
+    assert len(joined) <= 1
+
+
 def test_sequences_go_with_age() -> None:
     known = chain(10, 20, None)
     assert [s.id for s in trimmable(known, 200)] == [0]

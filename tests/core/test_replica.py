@@ -81,3 +81,13 @@ def test_the_producers_of_a_file_that_begins_at_an_offset_leave_out_what_comes_a
     assert (state.next_sequence, len(state.recent)) == (10, 1)
     [state] = replica.producers_below(replica.end)
     assert state.next_sequence == 30
+
+
+def test_a_dropped_replica_takes_nothing_more() -> None:
+    """A stream that is still there would fill memory that nobody frees."""
+    replica = follower()
+    append(replica, 100, 10)
+    replica.release_all()
+    with pytest.raises(Fenced):
+        append(replica, 110, 1)
+    assert replica.held_bytes == 0

@@ -1,13 +1,28 @@
 """A call that one broker passes on to another arrives as such, and no other does."""
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 
+import pytest
+
+from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.groups import GroupOpen, GroupRequest
 from seaweedmq.model.protocol import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from tests.rpc.fake_broker import NAME, FakeBroker
+
+
+class NoMemory:
+    """For any stream."""
+
+    def lent(self) -> AbstractAsyncContextManager[None]:
+        raise ResourceExhausted("no memory")
+
+
+async def joining() -> AsyncIterator[GroupRequest]:
+    yield GroupOpen(group="g", topic=NAME, member="m", incarnation=7, start=EARLIEST, client="test", held={})
 
 
 async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
@@ -24,10 +39,19 @@ async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
     await broker.passed_on.delete_topic(NAME)
     assert (len(fake.calls), len(last.calls)) == (2, 2)
 
-    async def requests() -> AsyncIterator[GroupRequest]:
-        yield GroupOpen(group="g", topic=NAME, member="m", incarnation=7, start=EARLIEST, client="test", held={})
-
-    assert [reply async for reply in broker.passed_on.join_group(requests())]
+    assert [reply async for reply in broker.passed_on.join_group(joining())]
     assert len(fake.received) == 0
     assert len(last.received) == 1
+    await server.stop(0)
+
+
+async def test_a_stream_that_is_passed_on_waits_for_no_memory(dialer: GrpcDialer) -> None:
+    """Who passes it on holds memory for it, and others may wait for that."""
+    fake = FakeBroker()
+    fake.passed_on = FakeBroker()
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig(), memory=NoMemory())
+    broker = dialer.dial(server.address)
+    with pytest.raises(ResourceExhausted, match="no memory"):
+        assert [reply async for reply in broker.join_group(joining())]
+    assert [reply async for reply in broker.passed_on.join_group(joining())]
     await server.stop(0)
