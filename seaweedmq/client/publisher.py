@@ -367,7 +367,11 @@ class Publisher:
     def _on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
         self.buffer.release(work.size)
-        self._failures.add(work)
+        if isinstance(work, TableJob):
+            work.forget_rows()  # its future is with the caller, and among the failures
+            self._failures.add(work.future)
+        else:
+            self._failures.add(work)
         for pending, done in self._flushes:
             pending.discard(work)
             if not pending and not done.done():
