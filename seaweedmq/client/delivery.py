@@ -47,8 +47,9 @@ class Outcome(Protocol):
 
 
 _NOT_YET = -1
-_FAILED = -2
-_OFFSET_UNKNOWN = -3
+_OFFSET_UNKNOWN = -2
+_FAILED = -3
+"""With the first error of the batch; the numbers below it stand for the further ones."""
 
 
 class Batch:
@@ -68,6 +69,7 @@ class Batch:
         "_segments",
         "_told",
         "_told_of",
+        "_untold",
         "_waiters",
         "count",
         "deadline",
@@ -103,9 +105,12 @@ class Batch:
         self._base = _NOT_YET
         self._segments: npt.NDArray[np.int32] | None = None
         self._offsets: npt.NDArray[np.int64] | None = None
-        self._errors: dict[int, SeaweedMQError] = {}
-        self._told_of: set[int] = set()
-        """Rows that failed and whose futures were asked."""
+        self._errors: list[SeaweedMQError] = []
+        """One for all rows that failed together."""
+        self._told_of: npt.NDArray[np.bool_] | None = None
+        """Rows that failed and whose futures were asked; there once a row failed."""
+        self._untold = 0
+        """Rows that failed and whose futures were not asked."""
         self._condition: threading.Condition | None = None
         self._waiters: dict[int, tuple[Future[Receipt], list[Any]]] = {}
         self._told: dict[int, list[Any]] = {}
@@ -154,9 +159,11 @@ class Batch:
         error = fresh(error)
         with self.condition():
             _, offsets = self._spread()
-            for row in rows:
-                self._errors[int(row)] = error
-            offsets[slice(rows.start, rows.stop) if isinstance(rows, range) else rows] = _FAILED
+            if self._told_of is None:
+                self._told_of = np.zeros(self.count, dtype=np.bool_)
+            offsets[slice(rows.start, rows.stop) if isinstance(rows, range) else rows] = _FAILED - len(self._errors)
+            self._errors.append(error)
+            self._untold += len(rows)
             self._wake()
         self._settled(len(rows))
 
@@ -187,21 +194,34 @@ class Batch:
 
     def error(self, index: int) -> SeaweedMQError | None:
         """What became of a row that failed; who asks has been told."""
-        error = self._errors.get(index)
-        if error is None:
-            return None
-        self._told_of.add(index)
-        return fresh(error)
+        state = self.state(index)
+        with self.condition():
+            if state > _FAILED or self._told_of is None:
+                return None
+            self._untold -= not self._told_of[index]
+            self._told_of[index] = True
+        return fresh(self._errors[_FAILED - state])
 
     def first_error(self) -> SeaweedMQError | None:
         """Of the lowest row that failed."""
-        return fresh(self._errors[min(self._errors)]) if self._errors else None
+        with self.condition():
+            return None if self._offsets is None else self._error_of_first(self._offsets <= _FAILED)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the future of every row that failed was asked."""
+        return not self._untold
 
     def untold_error(self) -> SeaweedMQError | None:
         """Of the lowest row that failed and whose future was not asked."""
         with self.condition():
-            untold = self._errors.keys() - self._told_of
-            return fresh(self._errors[min(untold)]) if untold else None
+            if self._offsets is None or self._told_of is None:
+                return None
+            return self._error_of_first((self._offsets <= _FAILED) & ~self._told_of)
+
+    def _error_of_first(self, chosen: npt.NDArray[np.bool_]) -> SeaweedMQError | None:
+        rows = np.flatnonzero(chosen)
+        return fresh(self._errors[_FAILED - self.state(int(rows[0]))]) if len(rows) else None
 
     def condition(self) -> threading.Condition:
         """Held while rows get their outcome, and notified then. Made when first asked for; reentrant."""
@@ -247,7 +267,7 @@ class Batch:
             del self._waiters[index]
             self._told[index] = waiters
             for waiter in waiters:
-                if state == _FAILED:
+                if state <= _FAILED:
                     waiter.add_exception(future)
                 else:
                     waiter.add_result(future)
@@ -309,7 +329,7 @@ class Sent(Future[Receipt]):
             SeaweedMQError: the record was not kept, or not for sure (DeadlineExceeded).
         """
         self._wait(timeout)
-        if self._batch.state(self._index) == _FAILED:
+        if self._batch.state(self._index) <= _FAILED:
             raise self._batch.error(self._index) or AssertionError("a row failed without an error")
         return self._batch.receipt(self._index)
 
@@ -345,7 +365,7 @@ class Sent(Future[Receipt]):
         return f"<Sent {self._state.lower()}{f' {self._batch.receipt(self._index)}' if self._acked() else ''}>"
 
     def _acked(self) -> bool:
-        return self._batch.state(self._index) not in (_NOT_YET, _FAILED)
+        return self._batch.state(self._index) > _FAILED and self.done()
 
 
 class SentTable(Future[TableReceipt]):
@@ -379,6 +399,16 @@ class SentTable(Future[TableReceipt]):
 
     def first_error(self) -> SeaweedMQError | None:
         return None if self._error is None else fresh(self._error)
+
+    @property
+    def is_told(self) -> bool:
+        """It did not fail, or was asked."""
+        return self._error is None or self._told_of
+
+    @property
+    def count(self) -> int:
+        """Of outcomes that are remembered: one for all rows."""
+        return 1
 
     def untold_error(self) -> SeaweedMQError | None:
         """The failure, if it was not asked for."""

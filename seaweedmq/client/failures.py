@@ -6,11 +6,21 @@ from typing import Protocol
 from seaweedmq.errors import SeaweedMQError
 
 KEPT_MAX = 1_000
-"""Pieces of work remembered. Beyond it a close fails, whichever futures were asked."""
+"""Pieces of work remembered that nobody was told of. Beyond it a close fails, whichever futures were asked."""
+KEPT_ROWS_MAX = 1_000_000
+"""The same of their rows: each takes some bytes."""
 
 
 class Failing(Protocol):
     """A batch or table that has its outcome."""
+
+    @property
+    def count(self) -> int:
+        """How many outcomes it remembers."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether every future of what failed was asked."""
 
     def first_error(self) -> SeaweedMQError | None:
         """What it failed with, if it did."""
@@ -36,11 +46,11 @@ class Failures:
             return
         with self._lock:
             self._first = self._first or error
+            self._failed = [each for each in self._failed if not each.is_told]
             if self._beyond is not None:
                 return
-            if len(self._failed) >= KEPT_MAX:
-                self._failed = [each for each in self._failed if each.untold_error() is not None]
-            if len(self._failed) >= KEPT_MAX:
+            rows = work.count + sum(each.count for each in self._failed)
+            if len(self._failed) >= KEPT_MAX or rows > KEPT_ROWS_MAX:
                 self._beyond = error
             else:
                 self._failed.append(work)

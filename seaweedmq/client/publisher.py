@@ -256,9 +256,12 @@ class Publisher:
         )
 
     def on_ready(self, lane: Lane, ready: PublishReady) -> None:
-        if ready.frame_bytes_max < self._frame_bytes_max:
-            self._frame_bytes_max = self.buffer.frame_bytes_max = ready.frame_bytes_max
-            self._send_again(lane.window.take_from(ready.next_sequence))
+        self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
+        self.buffer.frame_bytes_max = self._frame_bytes_max
+        # Whoever said it first, this lane may hold frames that were cut before.
+        too_long = lane.window.first_longer(ready.frame_bytes_max, ready.next_sequence)
+        if too_long is not None:
+            self._send_again(lane.window.take_from(too_long))
         self.on_progress()
 
     def on_progress(self) -> None:
@@ -364,7 +367,11 @@ class Publisher:
     def _on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
         self.buffer.release(work.size)
-        self._failures.add(work)
+        if isinstance(work, TableJob):
+            work.forget_rows()  # its future is with the caller, and among the failures
+            self._failures.add(work.future)
+        else:
+            self._failures.add(work)
         for pending, done in self._flushes:
             pending.discard(work)
             if not pending and not done.done():

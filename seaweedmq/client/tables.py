@@ -35,11 +35,9 @@ class TableJob:
     def deadline(self) -> float:
         return self.future.deadline
 
-    def first_error(self) -> SeaweedMQError | None:
-        return self.future.first_error()
-
-    def untold_error(self) -> SeaweedMQError | None:
-        return self.future.untold_error()
+    def forget_rows(self) -> None:
+        """They all have their outcome."""
+        self.batches = []
 
     @property
     def count(self) -> int:

@@ -183,6 +183,12 @@ class Window:
                 rest.append(frame)
         return committed, rest
 
+    def first_longer(self, frame_bytes: int, sequence: int) -> int | None:
+        """Sequence of the first frame from ``sequence`` on that is longer than that, if one is."""
+        return next(
+            (f.first_sequence for f in self._frames if f.first_sequence >= sequence and len(f.data) > frame_bytes), None
+        )
+
     def take_from(self, sequence: int) -> list[OutFrame]:
         """Frames from ``sequence`` on, none of them out, are gone from the queue; oldest first."""
         taken: list[OutFrame] = []

@@ -7,10 +7,12 @@ bytes, and acknowledges at once unless told to wait. One ``FakeCluster`` is what
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.intake import Intake
 from seaweedmq.codec.batch import schema_from_bytes, validate_payload
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
 from seaweedmq.core.producers import ProducerTable
@@ -29,6 +31,8 @@ from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, Grou
 from seaweedmq.model.protocol import (
     ALL,
     FrameAck,
+    FrameHead,
+    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -265,6 +269,10 @@ class FakeCluster:
         return self.describe(spec.name)
 
 
+def _frames_of(request: PublishRequest | None) -> Frames | None:
+    return request.data if isinstance(request, PublishFrames) else None
+
+
 class FakeBroker:
     """One broker: the part of ``BrokerApi`` that clients use."""
 
@@ -397,6 +405,7 @@ class FakeBroker:
             return
         if stored.meta.primary != self.id or stored.meta.epoch != opening.epoch:
             raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
+        intake = Intake(MemoryBudget(1 << 30))
         yield PublishReady(
             next_sequence=stored.producers.open(
                 opening.producer_id, opening.producer_epoch, opening.first_sequence, now=0.0
@@ -404,11 +413,11 @@ class FakeBroker:
             frame_bytes_max=cluster.frame_bytes_max,
             in_flight_frames_max=cluster.in_flight_frames_max,
             in_flight_bytes_max=32 << 20,
-            message_bytes_max=cluster.frame_bytes_max,
+            message_bytes_max=intake.message_bytes_max,
         )
         acks: deque[FrameAck] = deque()
         stream = cluster.open_stream()
-        reading = asyncio.create_task(self._read(stored, opening, requests, acks))
+        reading = asyncio.create_task(self._read(stored, opening, requests, acks, intake))
         try:
             while True:
                 ack = await self._next_ack(stored, acks, reading, stream)
@@ -448,21 +457,31 @@ class FakeBroker:
         opening: PublishOpen,
         requests: AsyncIterator[PublishRequest],
         acks: deque[FrameAck],
+        intake: Intake,
     ) -> None:
         try:
             async for request in requests:
-                assert isinstance(request, PublishFrames)
-                for frame in split_frames(request.data):
+                if isinstance(request, FrameHead):
+                    self._check_length(intake.header(request))
+                    frames: Iterable[Frame] = [await intake.frame(request, requests, _frames_of)]
+                else:
+                    assert isinstance(request, PublishFrames)
+                    intake.check(request.data)
+                    frames = split_frames(request.data)
+                for frame in frames:
                     if stored.meta.is_open:
                         acks.append(self._store(stored, opening, frame))
                         self.cluster.wake()
         finally:
             self.cluster.wake()
 
-    def _store(self, stored: StoredSegment, opening: PublishOpen, frame: Frame) -> FrameAck:
-        header = frame.header
+    def _check_length(self, header: FrameHeader) -> None:
         if header.frame_bytes > self.cluster.frame_bytes_max:
             raise InvalidArgument(f"frame of {header.frame_bytes} bytes is over {self.cluster.frame_bytes_max}")
+
+    def _store(self, stored: StoredSegment, opening: PublishOpen, frame: Frame) -> FrameAck:
+        header = frame.header
+        self._check_length(header)
         if not stored.meta.slots.covers(header.slot_min, header.slot_max):
             raise StaleMetadata(f"slots {header.slot_min}..{header.slot_max} are not in {stored.meta.slots}")
         if header.producer_id != opening.producer_id:

@@ -104,3 +104,19 @@ def test_waiting_for_a_batch_that_is_half_settled_waits_for_the_other_half() -> 
     asyncio.run(settle(2))
     thread.join(10)
     assert waited == [3]
+
+
+async def test_rows_that_fail_together_share_one_error() -> None:
+    made, futures = batch(1_000)
+    made.failed(np.arange(500, 1_000), InvalidArgument("second half"))
+    made.acked(np.array([0]), 1, 7)
+    made.failed(range(1, 500), InvalidArgument("first half"))
+    assert len(made._errors) == 2
+    assert [str(made.first_error()), str(made.untold_error())] == ["first half", "first half"]
+    assert futures[0].result() == Receipt(1, 7)
+    assert [str(f.exception()) for f in futures[1:500]] == ["first half"] * 499
+    assert str(made.untold_error()) == "second half"
+    assert [str(f.exception()) for f in futures[500:]] == ["second half"] * 500
+    assert made.is_told
+    assert made.untold_error() is None
+    assert str(made.first_error()) == "first half"

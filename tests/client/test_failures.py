@@ -1,8 +1,9 @@
 """Which failures a publisher still has to tell."""
 
+import weakref
 from dataclasses import dataclass
 
-from seaweedmq.client.failures import KEPT_MAX, Failures
+from seaweedmq.client.failures import KEPT_MAX, KEPT_ROWS_MAX, Failures
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 
 
@@ -10,6 +11,11 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError
 class Work:
     error: SeaweedMQError | None
     told: bool = False
+    count: int = 1
+
+    @property
+    def is_told(self) -> bool:
+        return self.told
 
     def first_error(self) -> SeaweedMQError | None:
         return self.error
@@ -62,3 +68,26 @@ def test_of_more_failures_than_are_remembered_a_close_tells_in_any_case() -> Non
     for work in works:
         work.told = True
     assert failures.untold() is works[-1].error
+
+
+def test_of_more_rows_than_are_remembered_a_close_tells_in_any_case() -> None:
+    failures = Failures()
+    works = [Work(InvalidArgument(str(n)), count=KEPT_ROWS_MAX // 2) for n in range(3)]
+    for work in works:
+        failures.add(work)
+        assert failures.untold() is works[0].error
+    for work in works:
+        work.told = True
+    assert failures.untold() is works[-1].error
+
+
+def test_what_somebody_was_told_of_is_not_kept() -> None:
+    failures = Failures()
+    told, other = failed(1), failed(2)
+    failures.add(told)
+    told.told = True
+    gone = weakref.ref(told)
+    del told
+    failures.add(other)
+    assert gone() is None
+    assert failures.untold() is other.error

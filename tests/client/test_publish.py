@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import defaultdict
 
+import pyarrow as pa
 import pytest
 
 from seaweedmq.client.client import Client
@@ -235,6 +236,30 @@ async def test_many_large_records_are_cut_into_frames_that_fit(cluster: FakeClus
         sent = [await publisher.send(b"%d/" % i + bytes(60_000)) for i in range(40)]
     assert [(await s).offset for s in sent] == list(range(40))
     assert all(len(f) <= 100_000 for f in cluster.stored(TOPIC).frames)
+
+
+async def test_every_lane_cuts_again_what_is_longer_than_its_broker_takes(cluster: FakeCluster, client: Client) -> None:
+    """Frames are cut before any broker said how long they may be, for both segments, and one of them says it first."""
+    await client.admin.create_topic(TOPIC, segments=2)
+    values = [b"x"] * 60_000 + [bytes(3 << 20)] * 16
+    keys = [b"key-%d" % (number % 40) for number in range(len(values))]
+    async with client.publisher(TOPIC) as publisher:
+        receipt = await (await publisher.send_table(pa.table({"_value": values, "_key": keys})))
+    assert receipt.records == len(values)
+    assert {r.segment for r in receipt.ranges} == {0, 1}
+    for segment in (0, 1):
+        longest = max(len(frame) for frame in cluster.stored(TOPIC, segment).frames)
+        assert 3 << 20 < longest <= cluster.frame_bytes_max
+
+
+async def test_what_fits_is_not_cut_again_when_a_broker_says_its_limit(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    monkeypatch.setattr(Publisher, "_send_again", lambda _, frames: pytest.fail(f"{len(frames)} frames are cut again"))
+    async with client.publisher(TOPIC) as publisher:
+        sent = await send_all(publisher, 0, 200)
+    check_story(cluster, await receipts(sent))
 
 
 async def test_wrong_types_are_refused_at_once(client: Client) -> None:

@@ -1,6 +1,7 @@
 """Publishing Arrow tables: what fits, what does not and why, and where the rows end up."""
 
 import asyncio
+import gc
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -173,6 +174,22 @@ async def test_a_row_over_the_limit_fails_the_table_and_nothing_else(cluster: Fa
             await (await publisher.send_table(table))
         assert (await (await publisher.send(b"c"))).offset == 2
         with pytest.raises(InvalidArgument, match="row 1"):
+            await publisher.flush()
+
+
+async def test_tables_that_failed_and_were_asked_hold_no_data(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    cluster.refuse_value = b"poison"
+    async with client.publisher(TOPIC) as publisher:
+        before = pa.total_allocated_bytes()
+        kept = []
+        for _ in range(64):
+            kept.append(await publisher.send_table(pa.table({"_value": [b"poison", bytes(1 << 20)]})))
+            with pytest.raises(InvalidArgument, match="poison"):
+                await kept[-1]
+        gc.collect()
+        assert pa.total_allocated_bytes() - before < 4 << 20
+        with pytest.raises(InvalidArgument, match="poison"):
             await publisher.flush()
 
 

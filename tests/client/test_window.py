@@ -215,3 +215,15 @@ def test_a_refused_frame_is_found_by_sending_one_at_a_time() -> None:
     assert culprit.first_sequence == 1
     window.opened(ready(next_sequence=1))
     assert sequences(window.take(1 << 20)) == [1]  # the third, numbered anew
+
+
+def test_the_first_frame_that_is_too_long_is_found_behind_what_is_stored() -> None:
+    window = Window()
+    for size in (300, 200, 300, 200):
+        window.add(frame_bytes(window.next_sequence, 2, size), range(2), Quiet())
+    assert window.first_longer(299, 0) == 0
+    assert window.first_longer(299, 2) == 4
+    assert window.first_longer(299, 6) is None
+    assert window.first_longer(300, 0) is None
+    assert sequences(window.take_from(4)) == [4, 6]
+    assert window.next_sequence == 4
