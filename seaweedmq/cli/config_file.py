@@ -7,12 +7,16 @@ from pathlib import Path
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX, PRODUCER_IDLE_S_MAX, BrokerConfig
 
+REMEMBERED = ("producer_idle_s", "producer_retention_s", "segment_retention_s")
+"""How long brokers remember what publishers may still repeat, or ask for."""
+
 
 def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
     """The settings in a TOML file (None: the defaults), with the overrides that are not None on top.
 
     Raises:
-        InvalidArgument: not TOML, an unknown setting, or a value that is not a positive number of the right type.
+        InvalidArgument: not TOML, an unknown setting, a value that is not a positive number of the right type, or one
+            that does not fit what clients may do.
     """
     found = dict[str, object]()
     if path is not None:
@@ -21,7 +25,7 @@ def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidArgument(f"config {path} is not TOML: {error}") from None
     known = {field.name: field.type for field in fields(BrokerConfig)}
-    where = f"config {path}"
+    where = "settings" if path is None else f"config {path}"
     for name, value in found.items():
         if name not in known:
             raise InvalidArgument(f"{where}: unknown setting {name!r}; the known ones are {', '.join(sorted(known))}")
@@ -30,10 +34,19 @@ def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
             rule = "a whole number" if known[name] is int else "a number"
             raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule} above 0")
     settings = found | {name: value for name, value in overrides.items() if value is not None}
-    config = BrokerConfig(**settings)  # type: ignore[arg-type]
-    if not DELIVERY_TIMEOUT_S_MAX < config.producer_idle_s <= PRODUCER_IDLE_S_MAX:
+    try:
+        config = BrokerConfig(**settings)  # type: ignore[arg-type]
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{where}: {error}") from None
+    for name in REMEMBERED:
+        value = getattr(config, name)
+        if value <= DELIVERY_TIMEOUT_S_MAX:
+            raise InvalidArgument(
+                f"{where}: {name} = {value:g} is too short: give more than {DELIVERY_TIMEOUT_S_MAX:g}, the seconds "
+                "that a client may go on delivering (delivery_timeout_s)"
+            )
+    if config.producer_idle_s > PRODUCER_IDLE_S_MAX:
         raise InvalidArgument(
-            f"{where}: producer_idle_s = {config.producer_idle_s:g} is not above {DELIVERY_TIMEOUT_S_MAX:g}, the "
-            f"longest that a client goes on delivering, and at most {PRODUCER_IDLE_S_MAX:g}"
+            f"{where}: producer_idle_s = {config.producer_idle_s:g} is too long: give at most {PRODUCER_IDLE_S_MAX:g}"
         )
     return config

@@ -37,7 +37,8 @@ MEMBERS = 3
 SLICE_ROWS = 4_096
 START_TIMEOUT_S = 60.0
 STREAM_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 75.0
+"""More than ``seaweedmq up`` gives its brokers, and time to stop etcd."""
 TABLES_TIMEOUT_S = 30.0
 STEPS = PUBLISH, SUBSCRIBE, SPARK = "publish, 2 replicas", f"group of {MEMBERS}, live", "Spark: read, group, mean"
 

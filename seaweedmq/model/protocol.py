@@ -20,7 +20,8 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""Of clients and brokers; another one is refused. Raised when one of the two would misunderstand the other."""
 
 SMALL_MESSAGE_BYTES = 64 * KIB
 """Frames of one message that every stream may carry at any time; more needs memory that is set aside for it."""

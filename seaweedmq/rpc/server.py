@@ -122,6 +122,7 @@ class _Handlers:
         self._streams_max = streams_max
         self._memory = memory
         self._protocol_version = protocol_version
+        self._between_brokers: frozenset[str] = frozenset()
         self._streams = 0
         self._failures = itertools.count(1)
 
@@ -160,6 +161,7 @@ class _Handlers:
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=wire.decode_load
         )
+        self._between_brokers = frozenset(services[CLUSTER_SERVICE])
         server.add_generic_rpc_handlers(
             tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
         )
@@ -225,7 +227,7 @@ class _Handlers:
     async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
         """End the call with the status of what the block raises. A client that went away is nobody's error."""
         try:
-            self._check_protocol(context)
+            self._check_protocol(method, context)
             yield
         except SeaweedMQError as error:
             await context.abort(*status.to_status(error))
@@ -238,14 +240,15 @@ class _Handlers:
             text = f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
             await context.abort(*status.to_status(SeaweedMQError(text)))
 
-    def _check_protocol(self, context: Context) -> None:
+    def _check_protocol(self, method: str, context: Context) -> None:
         ours = str(self._protocol_version)
         theirs = next((v for key, v in context.invocation_metadata() or () if key == PROTOCOL_KEY), ours)
         if theirs == ours:
             return
         number = str(theirs)[:20]
-        older = "client" if number.isdecimal() and int(number) < self._protocol_version else "broker"
-        raise Unsupported(f"the client speaks protocol {number}, this broker {ours}: upgrade the {older}")
+        caller = "calling broker" if method in self._between_brokers or _is_passed_on(context) else "client"
+        older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
+        raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
 
 
 def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:

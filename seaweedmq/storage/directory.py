@@ -14,6 +14,9 @@ from seaweedmq.ports import FileKind, SegmentFile
 
 logger = logging.getLogger(__name__)
 
+LOCK_NAME = ".converting"
+"""In the folder of a segment's logs, while they are converted."""
+
 _reported: set[str] = set()
 _REPORTED_MAX = 10_000
 
@@ -58,6 +61,15 @@ def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
             name = parse_segment_file(f"{table_dir(topic)}/{entry.name}")
             if name is not None and name.segment in pruned:
                 Path(entry.path).unlink(missing_ok=True)
+
+
+def remove_log_folder(folder: Path) -> None:
+    """Remove the folder of a segment's logs unless it holds some, or a fence. A lock is no reason to keep it: whoever
+    holds it has no log left to convert."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
+            (folder / LOCK_NAME).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:

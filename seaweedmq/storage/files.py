@@ -16,7 +16,7 @@ from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQ
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage import file_io
-from seaweedmq.storage.directory import scan_segment, scan_topic, sweep_pruned
+from seaweedmq.storage.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.file_handles import FileLogReader, FileLogWriter
 
@@ -124,8 +124,7 @@ class FileSegmentStore:
             for file in files:
                 (self.root / file.path).unlink(missing_ok=True)
             for folder in {file.path.rpartition("/")[0] for file in files if file.kind is FileKind.LOG}:
-                with contextlib.suppress(OSError):
-                    (self.root / folder).rmdir()  # unless it holds other logs, or a fence
+                remove_log_folder(self.root / folder)
 
         if files:
             await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)

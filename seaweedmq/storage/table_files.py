@@ -21,12 +21,10 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage import file_io
 from seaweedmq.storage.cover import refuse_overlap
-from seaweedmq.storage.directory import scan_segment, scan_tables
+from seaweedmq.storage.directory import LOCK_NAME, scan_segment, scan_tables
 from seaweedmq.storage.faults import storage_failed
 from seaweedmq.storage.tables import Job, convert_logs
 
-LOCK_NAME = ".converting"
-"""In the folder of a segment's logs."""
 CLAIM_PREFIX = ".claim-"
 """In the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``. There, since a change of its own makes a
 client of a network file system forget what it knew of the folder, and tables are looked for next."""
@@ -62,7 +60,8 @@ def convert_files(
 @contextlib.contextmanager
 def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
     """Keep others from converting the segment: the worker of a broker that lost it may still be at it, and tables
-    must not overlap. The lock goes with the process, however that ends."""
+    must not overlap. The lock goes with the process, however that ends; its file is removed by who holds it, or with
+    the last log."""
     path = root / log_dir(topic, segment) / LOCK_NAME
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -77,9 +76,22 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
             # A file system without locks: claims have to do.
             if e.errno not in _NO_LOCKS:
                 raise
-        yield
+        if not _is_at(path, fd):
+            raise Unavailable(f"{topic}#{segment} was just converted by another process: try again later")
+        try:
+            yield
+        finally:
+            if _is_at(path, fd):
+                path.unlink(missing_ok=True)
     finally:
         os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 class DirectoryTarget:
@@ -134,7 +146,8 @@ class DirectoryTarget:
         Everybody puts a claim before looking for others' and for tables, in this order, and takes it away only after
         the table is there. So of two that overlap, the later one to put its claim sees the other's, or the table. If
         both see each other, both give up, and try again some seconds later. A claim that its process left behind holds
-        others up for ten minutes; a process that goes on after that may make an overlap, which readers put up with.
+        others up for ten minutes, and is removed by the next table of the topic; a process that goes on after that may
+        make an overlap, which readers put up with.
 
         Raises:
             Unavailable: somebody else is at it.
@@ -144,20 +157,27 @@ class DirectoryTarget:
         mine.touch(exist_ok=False)
         try:
             now_s = mine.stat().st_mtime  # by the clock that dates the others, too
-            for other in self._directory.glob(f"{prefix}*"):
-                other_base, other_end = other.name.removeprefix(prefix).split("-")[:2]
-                if other == mine or int(other_base) >= end or int(other_end) <= base:
+            for other in self._directory.glob(f"{CLAIM_PREFIX}*"):
+                if other == mine or not _is_alive(other, now_s) or not other.name.startswith(prefix):
                     continue
-                with contextlib.suppress(FileNotFoundError):
-                    if now_s - other.stat().st_mtime <= CLAIM_AGE_S_MAX:
-                        raise Unavailable(
-                            f"{self._topic}#{self._segment}: another process, perhaps on another machine, is about to "
-                            f"publish offsets [{other_base}, {other_end}): try again later"
-                        )
-                    other.unlink()
+                other_base, other_end = other.name.removeprefix(prefix).split("-")[:2]
+                if int(other_base) < end and base < int(other_end):
+                    raise Unavailable(
+                        f"{self._topic}#{self._segment}: another process, perhaps on another machine, is about to "
+                        f"publish offsets [{other_base}, {other_end}): try again later"
+                    )
             yield
         finally:
             mine.unlink(missing_ok=True)
+
+
+def _is_alive(claim: Path, now_s: float) -> bool:
+    """Whether this claim counts. One that is too old is removed."""
+    with contextlib.suppress(FileNotFoundError):
+        if now_s - claim.stat().st_mtime <= CLAIM_AGE_S_MAX:
+            return True
+        claim.unlink()
+    return False
 
 
 class _Logs:

@@ -10,6 +10,8 @@ import pyarrow.parquet
 import pytest
 import typer
 
+from seaweedmq.broker import server
+from seaweedmq.cli import demo, local_cluster
 from seaweedmq.cli.config_file import read_config
 from seaweedmq.cli.options import duration_s, records_per_s, size_bytes, start_of
 from seaweedmq.cli.schema import read_schema
@@ -87,8 +89,10 @@ def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:
         ("frame_bytes_max = 1.5", "is not a whole number above 0"),
         ("stream_in_flight_frames_max = 1_025", "stream_in_flight_frames_max is 1,025: give from 1 to 1,024"),
         ("producers_max = 100_001", "give from 1 to 100,000"),
-        ("producer_idle_s = 600", "is not above 600, the longest that a client goes on delivering, and at most 3600"),
-        ("producer_idle_s = 3_601", "and at most 3600"),
+        ("producer_idle_s = 600", r"broker\.toml: producer_idle_s = 600 is too short: give more than 600"),
+        ("producer_idle_s = 3_601", "producer_idle_s = 3601 is too long: give at most 3600"),
+        ("producer_retention_s = 600", "producer_retention_s = 600 is too short: give more than 600"),
+        ("segment_retention_s = 60", "segment_retention_s = 60 is too short: give more than 600"),
         ("frame_bytes_max = '1'", "is not a whole number above 0"),
         ("log_roll_age_s = nan", "is not a number above 0"),
     ],
@@ -97,6 +101,18 @@ def test_settings_that_are_refused(tmp_path: Path, text: str, message: str) -> N
     (tmp_path / "broker.toml").write_text(text)
     with pytest.raises(InvalidArgument, match=message):
         read_config(tmp_path / "broker.toml")
+
+
+def test_settings_without_a_file_are_checked_as_well() -> None:
+    with pytest.raises(InvalidArgument, match=r"^settings: producer_idle_s = 60 is too short"):
+        read_config(None, producer_idle_s=60.0)
+    with pytest.raises(InvalidArgument, match=r"^settings: producers_max is 0: give from 1"):
+        read_config(None, producers_max=0)
+
+
+def test_a_local_cluster_gives_its_brokers_time_to_write_out_what_they_follow() -> None:
+    assert local_cluster.STOP_TIMEOUT_S > server.LEAVE_TIMEOUT_S + server.REPLICAS_TIMEOUT_S
+    assert demo.STOP_TIMEOUT_S > local_cluster.STOP_TIMEOUT_S
 
 
 def test_the_example_settings_are_the_defaults() -> None:

@@ -53,6 +53,11 @@ async def publish_messages(*sizes):
         yield p.PublishFrames(bytes(size))
 
 
+async def stream_of(*requests):
+    for request in requests:
+        yield request
+
+
 async def subscribe_request():
     yield SUBSCRIBE
     await asyncio.Event().wait()
@@ -385,16 +390,33 @@ async def test_a_call_that_takes_too_long_says_how_long(fake, server):
     await dialer.close()
 
 
-@pytest.mark.parametrize(("client", "older"), [(0, "client"), (2, "broker")])
-async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgraded(server, client, older):
-    dialer = GrpcDialer(protocol_version=client)
+@pytest.mark.parametrize(("version", "older"), [(1, "the {}"), (3, "this broker")])
+async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgraded(server, version, older):
+    dialer = GrpcDialer(protocol_version=version)
     broker = dialer.dial(server.address)
-    said = f"the client speaks protocol {client}, this broker 1: upgrade the {older}"
-    with pytest.raises(Unsupported, match=said):
+
+    def refused(caller):
+        said = f"the {caller} speaks protocol {version}, this broker 2: upgrade {older.format(caller)}"
+        return pytest.raises(Unsupported, match=said)
+
+    with refused("client"):
         await broker.list_topics()
-    with pytest.raises(Unsupported, match=said):
+    with refused("client"):
         await anext(broker.subscribe(subscribe_request()))
+    with refused("client"):
+        await anext(broker.publish(stream_of()))
+    with refused("calling broker"):
+        await anext(broker.replicate(stream_of()))
+    with refused("calling broker"):
+        await broker.passed_on.cluster_status()
     await dialer.close()
+
+
+async def test_a_broker_of_the_version_before_refuses_this_client_and_is_to_be_upgraded(fake, dialer):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig(), protocol_version=1)
+    with pytest.raises(Unsupported, match="the client speaks protocol 2, this broker 1: upgrade this broker"):
+        await dialer.dial(server.address).list_topics()
+    await server.stop(0)
 
 
 async def test_a_foreign_client_needs_no_metadata_and_finds_health_and_reflection(server):

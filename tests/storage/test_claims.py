@@ -101,11 +101,15 @@ async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path
     claim = tmp_path / table_dir(NAME) / f"{CLAIM_PREFIX}0-5-20-1-dead-0"
     claim.parent.mkdir()
     claim.touch()
+    elsewhere = [claim.with_name(f"{CLAIM_PREFIX}{rest}-1-dead-0") for rest in ("0-90-99", "1-5-20", "10-0-10")]
+    for other in elsewhere:
+        other.touch()
     with pytest.raises(Unavailable, match=r"about to publish offsets \[5, 20\)"):
         table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
     old_s = claim.stat().st_mtime - CLAIM_AGE_S_MAX - 1
-    os.utime(claim, (old_s, old_s))
+    for old in (claim, *elsewhere[:2]):
+        os.utime(old, (old_s, old_s))
     table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
     assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 10)]
-    assert not claim.exists()
+    assert list(claim.parent.glob(f"{CLAIM_PREFIX}*")) == elsewhere[2:]
     await store.close()

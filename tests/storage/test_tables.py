@@ -1,5 +1,6 @@
 """Log files become Parquet tables: every record once, whatever overlaps, tears or breaks."""
 
+import contextlib
 import errno
 import fcntl
 import shutil
@@ -19,8 +20,9 @@ from seaweedmq.codec.paths import log_dir, table_dir
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.directory import LOCK_NAME
 from seaweedmq.storage.files import FileSegmentStore
-from seaweedmq.storage.table_files import LOCK_NAME, DirectoryTarget, convert_files
+from seaweedmq.storage.table_files import DirectoryTarget, convert_files
 from seaweedmq.storage.table_reader import open_table
 from tests.support.segments import (
     NAME,
@@ -269,6 +271,50 @@ async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentS
         with pytest.raises(Unavailable, match="shop/orders#0 is being converted by another process"):
             convert(store, [log])
     assert convert(store, [log]) == [(0, 10)]
+    assert [path.name for path in (store.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
+
+
+async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    lock = store.root / log_dir(NAME, 0) / LOCK_NAME
+    take = fcntl.flock
+
+    def late(fd: int, operation: int) -> None:
+        lock.unlink()  # by the one that was faster
+        take(fd, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        with pytest.raises(Unavailable, match="was just converted by another process"):
+            convert(store, [log])
+    assert convert(store, [log]) == [(0, 10)]
+
+
+@pytest.mark.parametrize("converter", ["done", "killed", "at it"])
+async def test_the_folder_of_a_segment_goes_with_its_last_log(store: FileSegmentStore, converter: str) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    later = await write_log(store, 10, [make_frame(10, 10)])
+    folder = store.root / log_dir(NAME, 0)
+    assert convert(store, [log, later]) == [(0, 20)]
+    with contextlib.ExitStack() as held:
+        if converter != "done":
+            other = held.enter_context((folder / LOCK_NAME).open("wb"))
+            if converter == "at it":
+                fcntl.flock(other, fcntl.LOCK_EX)
+        await store.delete([log])
+        assert folder.exists()
+        await store.delete([later])
+        assert not folder.exists()
+
+
+async def test_the_folder_of_a_fenced_segment_stays(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    await store.fence(NAME, 7, 0)
+    convert(store, [log])
+    await store.delete([log])
+    assert await store.is_fenced(NAME, 7, 0)
 
 
 async def test_a_file_system_without_locks_will_do(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:

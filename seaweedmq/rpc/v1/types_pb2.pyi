@@ -30,7 +30,7 @@ trailing metadata `seaweedmq-error: <KIND>`. Decide by the kind, since several k
   CLOSED              CANCELLED            the other side was closed by its owner
   INTERNAL            INTERNAL             a bug; the message holds the id under which the broker logged it
 
-Versions. Clients send the metadata `seaweedmq-protocol: 1` with every call. A broker refuses any other number with
+Versions. Clients send the metadata `seaweedmq-protocol: 2` with every call. A broker refuses any other number with
 UNSUPPORTED; a client that sends none is taken to speak the broker's version. Within one number fields are only added.
 """
 
