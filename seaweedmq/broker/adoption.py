@@ -127,9 +127,11 @@ class Adoption:
         """Of all open segments. Raises Unavailable unless every one of them is known."""
         segments = self._metadata.description(topic.name, OPEN).segments
         primaries = sorted({s.primary for s in segments})
-        answers = await asyncio.gather(
-            *(self._dial(primary).log_ends(topic.name, topic.uid, revision) for primary in primaries)
-        )
+
+        async def ask(primary: str) -> Mapping[int, int]:
+            return await self._dial(primary).log_ends(topic.name, topic.uid, revision)
+
+        answers = await asyncio.gather(*map(ask, primaries))
         of_primary = dict(zip(primaries, answers, strict=True))
         ends = {s.id: of_primary[s.primary].get(s.id) for s in segments}
         known = {segment: end for segment, end in ends.items() if end is not None}

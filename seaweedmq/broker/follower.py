@@ -61,6 +61,7 @@ class FollowerService:
         intake: MemoryBudget,
         broker_id: str,
         suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         self._config = config
         self._view = view
@@ -70,6 +71,7 @@ class FollowerService:
         self._intake = intake
         self._broker_id = broker_id
         self._suspect = suspect
+        self._spawn = spawn
         self._replicas: dict[Key, Replica] = {}
         self._write_outs: dict[Key, WriteOut] = {}
         """Of each replica, by the same keys."""
@@ -300,9 +302,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        asyncio.get_running_loop().create_task(
-            self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason)), name=f"suspect {primary}"
-        )
+        self._spawn(self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason)), f"suspect {primary}")
 
 
 def _key(ref: SegmentRef) -> Key:

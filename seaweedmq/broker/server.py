@@ -445,6 +445,7 @@ class Broker(LeaderCalls, GroupCalls):
             intake=self.memory.intake,
             broker_id=info.id,
             suspect=self._report_suspicion,
+            spawn=partial(self._spawn, may_end=True),
         )
         reporter = LoadReporter(
             broker_id=info.id,
@@ -468,7 +469,7 @@ class Broker(LeaderCalls, GroupCalls):
 
         def begin() -> list[asyncio.Task[None]]:
             return [
-                self._spawn(election.run(), "election", may_end=True),  # with the lease; ``_terms`` sees to the next
+                self._spawn(election.run(), "election", may_end=True),  # with the lease; the next term has another
                 self._spawn(leader.run(), "leader"),
                 self._spawn(groups.run(), "groups"),
                 self._spawn(reporter.run(), "load"),

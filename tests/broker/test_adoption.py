@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import warnings
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicChange, TopicName
-from seaweedmq.ports import Environment
+from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story
 from tests.sim.loop import Owner
@@ -172,6 +173,27 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(bed: Bed) -> 
     answered.set()
     topic = (await adoption).topic
     assert (topic.schema, topic.retention_s, topic.next_segment) == (NUMBERS, 3600, 3)
+
+
+@story
+async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=4)
+    adoption = bed.leader().broker._leader()._adoption
+    dial, dialled = adoption._dial, 0
+
+    def second_is_gone(broker: str) -> BrokerApi:
+        nonlocal dialled
+        dialled += 1
+        if dialled == 2:
+            raise Unavailable(f"broker {broker} is gone")
+        return dial(broker)
+
+    adoption._dial = second_is_gone
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a coroutine that nobody awaits
+        assert (await hosts[0].api.adopt_schema(NAME, NUMBERS)).topic.schema == NUMBERS
+    assert dialled > 2
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -8,6 +8,7 @@ import pytest
 
 from seaweedmq.broker.server import REPLICAS_TIMEOUT_S
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
@@ -226,3 +227,24 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(bed:
     for name in names:
         await bed.until(lambda name=name: not fresh.broker._view.segments[name][0].is_open)  # type: ignore[misc]
         assert fresh.broker._view.segments[name][0].end_offset == 5
+
+
+@story
+async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed) -> None:
+    primary, follower, _ = await holding(bed)
+    asked = asyncio.Event()
+    given_up = asyncio.Event()
+
+    async def suspect(suspicion: Suspicion) -> None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    assert follower.broker._term is not None
+    follower.broker._term.followers._suspect = suspect
+    primary.kill()
+    await asked.wait()
+    await follower.broker.stop()
+    assert given_up.is_set()
