@@ -144,7 +144,7 @@ class Group:
         self._out -= self._present
 
     def on_delivered(self, life: str, segment: int, offset: int) -> None:
-        """A member was given a record: its own are over once the group went on without it, though it slept meanwhile."""
+        """A member was given a record: its own end once the group went on without it, though it slept."""
         if life in self._out:
             self._violations.append(Violation("zombie", f"{life}, which is out of the group, got {segment}:{offset}"))
 
