@@ -298,8 +298,8 @@ class TopicView:
         return self._description
 
     def know(self, told: TopicDescription) -> bool:
-        """Take in a description, unless it comes from a broker whose view lags: ids never fall, so one with a lower
-        next id is older, and a publisher that believed it would begin to number a segment's records anew.
+        """Take in a description, unless it comes from a broker whose view lags: ids and revisions never fall. A
+        publisher that believed an older one would number a segment's records anew, or send without the schema.
 
         Raises:
             NotFound: it is of another topic of the same name: who opened the earlier one has not asked for this.
@@ -307,7 +307,7 @@ class TopicView:
         known, topic = self._description, told.topic
         if known is not None and known.topic.uid != topic.uid:
             raise created_again(self._name)
-        if known is not None and topic.next_segment < known.topic.next_segment:
+        if known is not None and (topic.next_segment < known.topic.next_segment or 0 < told.revision < known.revision):
             return False
         self._description = told
         self._ids = frozenset(segment.id for segment in told.segments)

@@ -270,6 +270,7 @@ class Publisher:
     async def on_sealed(self, lane: Lane, sealed: PublishSealed) -> None:
         successors = await self._successors(sealed.successors)
         # From here to the end nothing awaits: a record sent meanwhile can not slip in between.
+        routes = self._current_routes().replace(lane.segment.id, successors)
         lost = lane.window.loss(sealed)
         committed, rest = lane.window.sealed(sealed)
         if lost is not None:
@@ -278,11 +279,13 @@ class Publisher:
             rest = []
         for frame, base_offset in committed:
             frame.outcome.acked(frame.rows, lane.segment.id, base_offset)
-        self._hand_over(lane, successors)
+        self._hand_over(lane, successors, routes)
         self._send_again(rest)
 
     async def on_segment_gone(self, lane: Lane) -> None:
         description = await self.description(True)
+        heirs = [s for s in description.segments if s.is_open]
+        routes = self._current_routes().replace(lane.segment.id, heirs)
         rest = lane.window.take_unstored()
         gone = OutOfRange(
             f"{lane.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
@@ -290,13 +293,14 @@ class Publisher:
         )
         for frame in lane.window.take_all():
             frame.outcome.failed(frame.rows, gone)
-        self._hand_over(lane, [s for s in description.segments if s.is_open])
+        self._hand_over(lane, heirs, routes)
         self._send_again(rest)
 
-    def _hand_over(self, lane: Lane, heirs: list[Segment]) -> None:
-        self._routes = self._current_routes().replace(lane.segment.id, heirs)
+    def _hand_over(self, lane: Lane, heirs: list[Segment], routes: Routes) -> None:
+        """End the lane. The routes were made before its window was emptied: that fails while metadata is changing."""
+        self._routes = routes
         known = self._heirs | {heir.id: heir for heir in heirs}
-        self._heirs = {number: known[number] for number in self._routes.segments}
+        self._heirs = {number: known[number] for number in routes.segments}
         self._left[lane.segment.id] = tuple(heir.id for heir in heirs)
         del self._lanes[lane.segment.id]
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)

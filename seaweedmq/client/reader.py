@@ -147,13 +147,14 @@ class SegmentReader:
 
     def _pruned(self, description: TopicDescription) -> None:
         """The segment is known no more, since nothing is left of it: the end, if nothing of it was awaited. Without
-        retention it never had a record.
+        retention it never had a record, unless some were read: then retention was switched off since.
 
         Raises:
             OutOfRange: what came next may have been removed before it was delivered.
         """
         segment, topic = self.segment, description.topic
-        if topic.retention_s is not None or topic.retention_bytes is not None:
+        had_records = self._next_offset not in (None, segment.start_offset)
+        if had_records or topic.retention_s is not None or topic.retention_bytes is not None:
             end = segment.end_offset
             is_awaited = self._next_offset is not None or self._start.kind is StartKind.OFFSET
             if end is None or (is_awaited and self._next_offset != end):

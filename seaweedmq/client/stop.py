@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from seaweedmq.client.cluster import Cluster
+from seaweedmq.client.retry import is_retryable
+from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.groups import GroupDescription
 from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import TopicName
 
 STOP_POLL_S = 0.2
+LOOK_S = 5.0
+"""How often to ask whether retention removed a segment that is still to be read."""
 
 
 async def until_finished(
@@ -25,15 +29,24 @@ async def until_finished(
         description: of the topic, refreshed or not, with these segments.
         is_done_here: whether this member has nothing left to do; else the coordinator need not be asked.
     """
+    clock = asyncio.get_running_loop().time
+    look_at = clock()
     while True:
         if is_done_here():
-            reading = await cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
-            left = left_to_read(reading, topic, stops)
-            if left:
-                known = await description(True, left)
-                left &= {segment.id for segment in known.segments}  # of others, retention left nothing
-            if not left:
-                return
+            try:
+                reading = await cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+                left = left_to_read(reading, topic, stops)
+                if left:
+                    is_due = clock() >= look_at
+                    known = await description(is_due, left)
+                    look_at = clock() + LOOK_S if is_due else look_at
+                    left &= {segment.id for segment in known.segments}  # of others, retention left nothing
+                if not left:
+                    return
+            except SeaweedMQError as error:
+                # The membership ends when the coordinator is out of reach for too long: that is the deadline here, too.
+                if not is_retryable(error):
+                    raise
         await asyncio.sleep(STOP_POLL_S)
 
 

@@ -76,9 +76,6 @@ class LineageWalk:
             if segment not in self._begun:
                 self._pass(segment)
 
-    def is_finished(self, segment: int) -> bool:
-        return segment in self._finished
-
     def unknown(self, segments: Iterable[int]) -> set[int]:
         """Those that were never learned."""
         return {s for s in segments if not (s in self._waiting or s in self._begun or self._is_passed(s))}

@@ -236,3 +236,15 @@ async def test_a_segment_is_not_taken_for_pruned_because_a_broker_lags() -> None
     assert await view.description(True, (9,)) is new, "what is known is newer"
     with pytest.raises(Unavailable, match="segment 8 of shop/orders is not known yet"):
         await view.description(False, (8,))
+
+
+async def test_a_broker_that_lags_does_not_take_the_schema_back() -> None:
+    old = told(open_at=(9,), revision=4)
+    new = replace(old, topic=replace(old.topic, schema=b"columns"), revision=5)
+    unnumbered = replace(new, revision=0)
+    view = TopicView(
+        Cluster(("a:1",), cast(Any, Pages(new, old, unnumbered)), environment(), QUICK), NAME, lambda _: None
+    )
+    assert await view.description(True) is new
+    assert await view.description(True) is new, "what is known is newer"
+    assert await view.description(True) is unnumbered

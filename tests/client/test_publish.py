@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from seaweedmq.client.results import Receipt
 from seaweedmq.codec.batch import decode_frame
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
-from seaweedmq.model.ring import slot_of
+from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
 from tests.client.fake_broker import FakeCluster
 
@@ -389,6 +390,28 @@ async def test_a_publisher_goes_on_where_its_segment_was_pruned_while_it_was_idl
         receipt = await (await publisher.send(b"again", key=b"k"))
         assert receipt.segment == third
     assert len(cluster.stored(TOPIC, third).frames) == 1
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+async def test_what_waits_while_no_segment_takes_its_keys_is_sent_later(
+    cluster: FakeCluster, client: Client, is_pruned: bool
+) -> None:
+    """A cluster shows that only in passing."""
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first", key=b"k"))
+        (second,) = cluster.seal(TOPIC, 0)
+        taker = cluster.stored(TOPIC, second)
+        whole = taker.meta
+        taker.meta = replace(whole, slots=KeyRange(0, 1))
+        if is_pruned:
+            cluster.prune(TOPIC, 0)
+        cluster.drop_connections()
+        sent = await publisher.send(b"again", key=b"k")
+        await asyncio.sleep(0.05)
+        assert not sent.done()
+        taker.meta = whole
+        assert await asyncio.wait_for(sent, 5) == Receipt(second, 1)
 
 
 async def test_what_may_be_stored_in_a_segment_that_was_pruned_is_not_sent_again(

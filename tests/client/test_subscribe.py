@@ -314,7 +314,11 @@ async def test_a_segment_that_never_had_a_record_may_go_while_its_reader_is_away
     assert [m.segment for m in got] == [second, third]
 
 
-async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(cluster: FakeCluster, client: Client) -> None:
+@pytest.mark.parametrize("is_switched_off", [False, True])
+async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
+    cluster: FakeCluster, client: Client, is_switched_off: bool
+) -> None:
+    """Whether or not retention goes on after that."""
     await client.admin.create_topic(TOPIC, retention=3600.0)
     await publish(client, 0, 1)
     async with client.subscriber(TOPIC, start="earliest") as subscriber:
@@ -325,5 +329,7 @@ async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(cluster: 
         cluster.dead.clear()
         cluster.seal(TOPIC, 0)
         cluster.prune(TOPIC, 0)
+        if is_switched_off:
+            await client.admin.alter_topic(TOPIC, retention=0)
         with pytest.raises(OutOfRange, match="retention removed its records: go on with"):
             await anext(messages)
