@@ -56,7 +56,7 @@ class StartOffsets:
         return listing.starts
 
     def _is_old(self, listing: _Listing, topic: Topic) -> bool:
-        is_shrinking = topic.retention_s is not None or topic.retention_bytes is not None
+        is_shrinking = topic.has_retention
         return asyncio.get_running_loop().time() - listing.at >= (FRESH_S if is_shrinking else math.inf)
 
     async def _refresh(self, topic: Topic, listing: _Listing) -> None:

@@ -96,9 +96,21 @@ class SubscribeService:
                         self._check_exists(opening.topic, uid)
                         yield message
                         del message
-            except (OutOfRange, NotFound, Corrupt):
+            except (OutOfRange, NotFound, Corrupt) as error:
                 self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
+                if isinstance(error, Corrupt):
+                    await self._check_kept(found, position)
                 raise
+
+    async def _check_kept(self, found: Found, position: int) -> None:
+        """Raise OutOfRange if retention removed what is wanted, though a file that begins below was left over."""
+        if found.topic.has_retention:
+            earliest = await earliest_offset(self._store, found.topic, found.segment)
+            if position < earliest:
+                raise OutOfRange(
+                    f"{found.segment}: offset {position} was removed by retention, the lowest that is kept is "
+                    f"{earliest}: start from the earliest"
+                ) from None
 
     def _check_exists(self, name: TopicName, uid: int) -> None:
         """Raise NotFound if the topic was deleted, even if another one has its name now."""

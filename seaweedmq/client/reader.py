@@ -154,7 +154,7 @@ class SegmentReader:
         """
         segment, topic = self.segment, description.topic
         had_records = self._next_offset not in (None, segment.start_offset)
-        if had_records or topic.retention_s is not None or topic.retention_bytes is not None:
+        if had_records or topic.has_retention:
             end = segment.end_offset
             is_awaited = self._next_offset is not None or self._start.kind is StartKind.OFFSET
             if end is None or (is_awaited and self._next_offset != end):

@@ -39,7 +39,7 @@ def may_lose_its_files(topic: Topic, segment: Segment) -> bool:
     back."""
     if segment.end_offset == segment.start_offset:
         return True
-    return topic.retention_s is not None or topic.retention_bytes is not None
+    return topic.has_retention
 
 
 def prunable(

@@ -145,6 +145,11 @@ class Topic:
     come is one of these."""
 
     @property
+    def has_retention(self) -> bool:
+        """Whether records are removed, by age or by size."""
+        return self.retention_s is not None or self.retention_bytes is not None
+
+    @property
     def schema_version(self) -> int:
         """0 for a plain topic, 1 once it has a schema."""
         return 0 if self.schema is None else 1

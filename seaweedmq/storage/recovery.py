@@ -96,7 +96,7 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
     files = await store.list_files(topic.name, segment.id)
     if segment.end_offset is not None:
         files = [f for f in files if f.base_offset < segment.end_offset]
-    if topic.retention_s is not None or topic.retention_bytes is not None:
+    if topic.has_retention:
         return await _earliest_joined(store, topic, segment, files)
     for file in files:
         if file.kind is FileKind.TABLE or await _preamble_of(store, topic, file) is not None:
@@ -132,8 +132,10 @@ async def _log_end(
     try:
         async for _ in _frames(store, log, scanner):
             """Only the end matters."""
-    except (Corrupt, NotFound):
-        """As far as it goes."""
+    except Corrupt:
+        return math.inf if segment.end_offset is None else segment.end_offset  # damaged is not left over
+    except NotFound:
+        """It was deleted meanwhile."""
     return scanner.next_offset
 
 
