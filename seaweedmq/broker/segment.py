@@ -34,7 +34,7 @@ WRITE_BYTES = 8 * 1024 * 1024
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 """Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
 leave the page cache early are there again for the next writes."""
-COPIES = 2
+SAFE_REPLICAS = 2
 """Replicas without which a record that is not fsynced would be lost with one machine."""
 TELL_AGAIN_S = 2.0
 """How long a leader that was told of a broken segment has before it, or its successor, is told again."""
@@ -74,7 +74,7 @@ class OpenSegment:
             durability=topic.durability,
             producers=ProducerTable(ProducerLimits.of(context.config), context.producers),
             followers=len(segment.replicas) > 1,
-            thin=len(segment.replicas) < min(topic.replicas, COPIES),
+            thin=len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS),
         )
         self.committed_changed = Signal()
         self.appended = Signal()
