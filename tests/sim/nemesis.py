@@ -89,6 +89,8 @@ class Nemesis:
             (self.late_news, 2),
             (self.compact_etcd, 1),
         ]
+        assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
+        weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
         undisturbed = (  # they take seconds, and the next blow might spoil them
             self.seal_behind_the_primarys_back,
             self.aimed.lose_a_writer_after_the_seal,
@@ -97,7 +99,7 @@ class Nemesis:
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))
-            (blow,) = self.rng.choices([b for b, _ in blows], [weight for _, weight in blows])
+            (blow,) = self.rng.choices([blow for blow, _ in blows], weights)
             if not self.blows and scenario.fences_matter and self.rng.random() < FORGET_FIRST_SHARE:
                 blow = self.aimed.forget_replicas
             self.blows += 1

@@ -1,7 +1,8 @@
 """What one seed plays: the size of the cluster, its settings, its users and its bad luck. Values only."""
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
@@ -98,6 +99,8 @@ class Scenario:
     """Memory for frames of each of a broker's two budgets."""
     passage_bytes: int
     """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
+    favoured: Mapping[str, int] = field(default_factory=dict)
+    """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 
     @property
     def all_topics(self) -> tuple[TopicPlan, ...]:
@@ -111,7 +114,7 @@ class Scenario:
 
     @classmethod
     def of(cls, seed: int) -> "Scenario":
-        """The scenario of a seed."""
+        """What a seed plays that has no theme (see ``themes``)."""
         rng = random.Random(f"scenario {seed}")
         brokers = rng.choice((1, 2, 2, 3, 3, 4))
         topics = tuple(

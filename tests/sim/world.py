@@ -31,6 +31,7 @@ from tests.sim.retention import Retained, without
 from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.served import SERVED_S_MAX, unserved
 from tests.sim.storage import SimDisk, SimStore
+from tests.sim.themes import scenario_of
 from tests.sim.watch import SAMPLE_S, InsideWatch
 from tests.sim.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
@@ -339,7 +340,7 @@ def _logging_into(world: World) -> Iterator[None]:
 def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Callable[..., Broker] = Broker) -> Report:
     """Play one seed from beginning to end."""
     with deterministic(seed):
-        world = World(seed, scenario or Scenario.of(seed), broker_class)
+        world = World(seed, scenario or scenario_of(seed), broker_class)
         try:
             return _play(world)
         finally:

@@ -1,0 +1,26 @@
+"""Themes: some seeds dwell on one part of the world, since everything at once seldom gets to the rare corners.
+
+After "swarm testing" (Groce et al., ISSTA 2012): of many runs that leave most things out, some go deep, where one
+kind of run that has everything in it always goes the same way. Each seed decides on each theme for itself, so that a
+theme that is added moves no seed but its own.
+"""
+
+import random
+
+from tests.sim import themes_files, themes_memory, themes_metadata, themes_replicas
+from tests.sim.scenario import Scenario
+
+SHARE = 0.04
+"""Of the seeds, for each theme."""
+
+THEMES = (*themes_files.THEMES, *themes_replicas.THEMES, *themes_metadata.THEMES, *themes_memory.THEMES)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """What the seed plays."""
+    scenario = Scenario.of(seed)
+    for theme in THEMES:
+        rng = random.Random(f"theme {theme.__name__} {seed}")
+        if rng.random() < SHARE:
+            scenario = theme(rng, scenario)
+    return scenario

@@ -1,0 +1,8 @@
+"""Themes about sealed segments without end."""
+
+import random
+from collections.abc import Callable
+
+from tests.sim.scenario import Scenario
+
+THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = ()
