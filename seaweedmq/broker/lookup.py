@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -15,6 +16,8 @@ from seaweedmq.model.topic import Topic, TopicName, created_again
 
 METADATA_LAG_S = 2.0
 """A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
+SCHEMAS_MAX = 256
+"""So many are kept decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,6 @@ class Lookup:
     def __init__(self, view: ClusterView, owned: Mapping[tuple[TopicName, int], OpenSegment]) -> None:
         self.view = view
         self._owned = owned
-        self._schemas: dict[bytes, pa.Schema] = {}
 
     async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:
         """The segment, if this broker can serve it. ``uid`` is that of the topic; 0: whichever has the name.
@@ -73,13 +75,8 @@ class Lookup:
         return Found(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:
-        """The topic's Arrow schema, decoded once."""
-        if topic.schema is None:
-            return None
-        schema = self._schemas.get(topic.schema)
-        if schema is None:
-            schema = self._schemas[topic.schema] = schema_from_bytes(topic.schema)
-        return schema
+        """The topic's Arrow schema."""
+        return None if topic.schema is None else _decoded(topic.schema)
 
     def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata:
         topic = self.view.topics.get(name)
@@ -98,3 +95,8 @@ class Lookup:
         primary = self.view.brokers.get(segment.primary)
         where = f"broker {primary.id} at {primary.address}" if primary else f"broker {segment.primary}, which is gone"
         return StaleMetadata(f"segment {segment} is served by {where}, not here: refresh the metadata")
+
+
+@lru_cache(maxsize=SCHEMAS_MAX)
+def _decoded(schema: bytes) -> pa.Schema:
+    return schema_from_bytes(schema)
