@@ -19,7 +19,9 @@ MESSAGE_SLACK_BYTES: Final = 64 * 1024
 
 STREAM_LOOKAHEAD_BYTES: Final = 64 * 1024
 """What a server takes in of a stream before anybody asks for it: as little as HTTP/2 begins with. Left to itself gRPC
-measures the line and takes up to 16 MiB of each."""
+measures the line and takes up to 16 MiB of each. A publisher that is alone pays for it, since the rest of each message
+waits for a round trip: 12 % of its throughput beside 1 MiB (256 KiB gain nothing, 512 KiB half; reading a message
+ahead in Python does not help). But every one of thousands of streams would need that much memory."""
 
 DATA_SERVICE: Final = "seaweedmq.v1.Data"
 ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
