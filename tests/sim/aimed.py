@@ -59,7 +59,7 @@ class Aimed:
         for process in dead:
             process.kill(machine=False)
         await self.start_again(dead)
-        if not await self._until(lambda: self._is_over(found), SEALED_S_MAX):
+        if not await self.until(lambda: self._is_over(found), SEALED_S_MAX):
             return
         if writer.is_running and self._losses.is_covered(writer):
             self._losses.lose(writer)
@@ -92,7 +92,7 @@ class Aimed:
         owner, session = process.freeze(), broker._term.session
         await asyncio.sleep(world.scenario.broker.lease_ttl_s + self._rng.uniform(0, 0.3))
         process.thaw(owner)
-        if not await self._until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
+        if not await self.until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
             return
         await asyncio.sleep(self._rng.choice((0.0, self._rng.uniform(0, 0.01), self._rng.uniform(0, 0.1))))
         if process.owner is owner and process.is_running:
@@ -126,9 +126,9 @@ class Aimed:
                 found[:] = [s for s in self.open_segments() if self._well(s) and is_right(s)]
             return bool(found)
 
-        return self._rng.choice(found) if await self._until(look, MOMENT_S_MAX) else None
+        return self._rng.choice(found) if await self.until(look, MOMENT_S_MAX) else None
 
-    async def _until(self, is_so: Callable[[], bool], for_s: float) -> bool:
+    async def until(self, is_so: Callable[[], bool], for_s: float) -> bool:
         end_s = self._world.loop.time() + for_s
         while not is_so():  # time is virtual
             if self._world.loop.time() >= end_s:

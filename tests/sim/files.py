@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from seaweedmq.codec.batch import decode_frame
+from seaweedmq.core.retention import is_unconverted
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -19,6 +20,7 @@ from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.log_scan import LogScanner
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.snapshot_plan import SnapshotPiece, plan_snapshot
+from tests.sim.checkers import ClusterState
 from tests.support.history import Violation
 
 RULE = "files"
@@ -118,6 +120,16 @@ class TopicFiles:
                     map(Record, batch["_key"].to_pylist(), batch["_value"].to_pylist()),
                     strict=True,
                 )
+
+
+def unconverted(store: MemorySegmentStore, state: ClusterState) -> Iterator[str]:
+    """Paths of log files of sealed segments that hold what no table holds."""
+    for segments in state.segments.values():
+        for segment in segments.values():
+            if not segment.is_open:
+                files = _listed(store, segment)
+                logs = [f for f in files if f.kind is FileKind.LOG]
+                yield from (log.path for log in logs if is_unconverted(log, files, segment.end_offset))
 
 
 def _in_table(data: bytes) -> Iterator[tuple[int, Record]]:

@@ -265,5 +265,7 @@ DATA_RULES = {
     "memory",
     "one kind",
     "never sent",
+    "retention",
+    "neglected",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

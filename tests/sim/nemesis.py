@@ -9,6 +9,7 @@ from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
+from tests.sim.aimed_files import AimedAtFiles
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -41,6 +42,7 @@ class Nemesis:
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
+        self.files = AimedAtFiles(world, self.aimed, self.losses)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
@@ -88,6 +90,11 @@ class Nemesis:
             (self.cut_off_from_etcd, 2),
             (self.late_news, 2),
             (self.compact_etcd, 1),
+            (self.files.lose_a_writer_behind_an_fsync, 0),
+            (self.files.lose_a_writer_before_its_first_fsync, 0),
+            (self.files.lose_files_that_are_believed, 0),
+            (self.files.leave_a_fence_unseen, 0),
+            (self.files.set_a_clock_far_back, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -96,6 +103,8 @@ class Nemesis:
             self.aimed.lose_a_writer_after_the_seal,
             self.aimed.forget_replicas,
             self.aimed.lose_all_leases,
+            self.files.lose_files_that_are_believed,
+            self.files.leave_a_fence_unseen,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))

@@ -95,6 +95,11 @@ class Scenario:
     it may fail whenever the promise covers that: see ``losses``.)"""
     wild_clocks: bool
     """Whether clocks are wrong by many seconds, and set while everything runs."""
+    storage_clock: bool = False
+    """Whether the storage dates files by a clock of its own, as a server of files does, and not by that of the machine
+    that writes them."""
+    rest_s: float = 0.0
+    """Time without faults in the end, in which whatever is behind is made up for; 0: nobody looks whether it is."""
     budget_bytes: int
     """Memory for frames of each of a broker's two budgets."""
     passage_bytes: int

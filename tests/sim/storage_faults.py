@@ -41,6 +41,8 @@ class Trouble:
     """Of processes there; None: anywhere."""
     share: float = 1.0
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    hung: set[str] = field(default_factory=set)
+    """Machines whose operations it has kept waiting."""
 
     def __str__(self) -> str:
         what = "all operations" if len(self.ops) == len(StorageOp) else ", ".join(sorted(self.ops))
@@ -54,6 +56,7 @@ class Trouble:
         if self.share < 1 and rng.random() >= self.share:
             return
         if self.hangs:
+            self.hung.add(machine)
             await self.over.wait()
             if rng.random() < 0.5:
                 return

@@ -2,7 +2,111 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.sim.scenario import Scenario
+from seaweedmq.model.config import KIB
+from seaweedmq.model.topic import Durability
+from tests.sim.scenario import PublisherPlan, Scenario
 
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = ()
+
+def power_fails_behind_an_fsync(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Everything is ``stored``, much is written while an fsync hangs, and the power goes then, again and again."""
+    brokers = rng.choice((2, 3))
+    return replace(
+        scenario,
+        brokers=brokers,
+        broker=replace(
+            scenario.broker,
+            lease_ttl_s=1.0,
+            log_roll_bytes=rng.choice((1, 1, 64)) * KIB,
+            log_roll_age_s=10.0,
+            stream_in_flight_bytes_max=4 * scenario.broker.frame_bytes_max,
+            stream_in_flight_frames_max=16,
+        ),
+        topics=tuple(
+            replace(
+                topic,
+                segments=1,
+                durability=Durability.STORED,
+                replicas=rng.choice((1, 1, 2)),
+                retention_s=None,
+                retention_bytes=None,
+            )
+            for topic in scenario.topics[:1]
+        ),
+        publishers=_busy(rng, scenario, 12.0, value_bytes=1_000),
+        dawdlers=0,
+        lives=None,
+        adoption=None,
+        group_members=0,
+        chaos_s=12.0,
+        pause_s=(0.05, 0.3),
+        machines_fail=True,
+        favoured={
+            "lose_a_writer_behind_an_fsync": 1_000,
+            "lose_a_writer_before_its_first_fsync": 1_000,
+            "lose_files_that_are_believed": 250,
+        },
+    )
+
+
+def clocks_disagree(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The storage dates files by its own clock, the brokers have others, and retention goes by the age of files."""
+    return replace(
+        scenario,
+        broker=replace(
+            scenario.broker,
+            log_roll_bytes=2 * KIB,
+            log_roll_age_s=0.5,
+            log_grace_s=rng.choice((0.2, 1.0)),
+            maintenance_interval_s=0.3,
+        ),
+        topics=tuple(replace(t, retention_s=rng.choice((5.0, 15.0)), retention_bytes=None) for t in scenario.topics),
+        group_members=0,
+        wild_clocks=True,
+        storage_clock=True,
+        rest_s=6.0,
+        pause_s=(0.05, 0.5),
+        favoured={"set_a_clock": 100, "set_a_clock_far_back": 50, "reshape": 300},
+    )
+
+
+def sealed_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Primaries go on with their publishers while others seal their segments, and are the last to learn of it."""
+    brokers = rng.choice((3, 4))
+    return replace(
+        scenario,
+        brokers=brokers,
+        broker=replace(scenario.broker, stream_in_flight_frames_max=16),
+        topics=tuple(replace(topic, segments=rng.choice((1, 2)), replicas=2) for topic in scenario.topics[:1]),
+        publishers=_busy(rng, scenario, scenario.chaos_s, value_bytes=100),
+        lives=None,
+        adoption=None,
+        favoured={"seal_behind_the_primarys_back": 60, "leave_a_fence_unseen": 60},
+    )
+
+
+def _busy(rng: random.Random, scenario: Scenario, for_s: float, *, value_bytes: int) -> tuple[PublisherPlan, ...]:
+    """They send for so long, a frame for nearly every record, and do not wait for acknowledgements."""
+    plan = scenario.publishers[0]
+    records = 150
+    return tuple(
+        replace(
+            plan,
+            name=f"publisher-{number}",
+            topic=scenario.topics[0].name,
+            keys=rng.choice((1, 2)),
+            records=records,
+            pause_s_max=2 * for_s / records,
+            value_bytes=value_bytes,
+            config=replace(plan.config, linger_s=0.002, batch_bytes=256, buffer_bytes_max=64 * KIB),
+        )
+        for number in range(3)
+    )
+
+
+THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
+    power_fails_behind_an_fsync,
+    clocks_disagree,
+    sealed_unheard,
+)

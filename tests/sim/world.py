@@ -19,7 +19,7 @@ from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage
 from tests.sim.clocks import Clocks
 from tests.sim.determinism import deterministic, void
-from tests.sim.files import Record, TopicFiles
+from tests.sim.files import Record, TopicFiles, unconverted
 from tests.sim.group import Group
 from tests.sim.lives import Lives
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
@@ -80,8 +80,10 @@ class World:
         self.network = Network(self.loop, self.rng("network"))
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
-        self.clocks = Clocks(self.loop, self.rng("clocks"), wild=scenario.wild_clocks)
-        self.disk = SimDisk(MemorySegmentStore(self.clocks.here_us), self.rng("disk"))
+        self.clocks = Clocks(
+            self.loop, self.rng("clocks"), wild=scenario.wild_clocks, of_storage=scenario.storage_clock
+        )
+        self.disk = SimDisk(MemorySegmentStore(self.clocks.of_files_us), self.rng("disk"))
         self.retained = Retained({TopicName.parse(t.name): t for t in scenario.topics}, self.clocks.latest_us)
         self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
         self.processes = [
@@ -158,6 +160,8 @@ class World:
         await asyncio.gather(*following, return_exceptions=True)
         if self.lives is not None:
             self.lives.stop()
+        if self.scenario.rest_s:
+            await self._rest()
         await self._restart_everything()
         await self._read_everything("reader after restart")
         await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
@@ -228,6 +232,16 @@ class World:
                     await asyncio.sleep(SAMPLE_S)
         except TimeoutError:
             self.violations += [Violation("served", f"{SERVED_S_MAX:g} s after the last fault {m}") for m in missing]
+
+    async def _rest(self) -> None:
+        """What was sealed before is in tables afterwards."""
+        before = set(unconverted(self.disk.store, self.cluster.state))
+        await asyncio.sleep(self.scenario.rest_s)
+        self.violations += [
+            Violation("neglected", f"{path} is no table after {self.scenario.rest_s:g} s without faults")
+            for path in unconverted(self.disk.store, self.cluster.state)
+            if path in before
+        ]
 
     async def _restart_everything(self) -> None:
         """Whatever is in memory only is lost now."""
