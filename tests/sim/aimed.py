@@ -59,7 +59,7 @@ class Aimed:
         for process in dead:
             process.kill(machine=False)
         await self.start_again(dead)
-        if not await self.until(lambda: self._is_over(found), SEALED_S_MAX):
+        if not await self.until(lambda: self.is_over(found), SEALED_S_MAX):
             return
         if writer.is_running and self._losses.is_covered(writer):
             self._losses.lose(writer)
@@ -67,8 +67,8 @@ class Aimed:
 
     async def forget_replicas(self) -> None:
         """All replicas of a segment lose their leases, and the leader; they go on with each other and publishers."""
-        leader = self._leader()
-        found = await self.moment(lambda segment: len(segment.replicas) > 1 and self._is_apart(segment, leader))
+        leader = self.leader()
+        found = await self.moment(lambda segment: len(segment.replicas) > 1 and self.is_apart(segment, leader))
         replicas = self._well(found)
         if leader is None or not replicas:
             return
@@ -140,7 +140,7 @@ class Aimed:
         segments = self._world.cluster.state.segments.values()
         return [s for numbered in segments for s in numbered.values() if s.is_open]
 
-    def _is_over(self, segment: Segment) -> bool:
+    def is_over(self, segment: Segment) -> bool:
         current = self._world.cluster.state.segments.get(segment.topic, {}).get(segment.id)
         return current is None or not current.is_open
 
@@ -157,7 +157,7 @@ class Aimed:
         found = (next((p for p in processes if p.runs_as(replica)), None) for replica in segment.replicas)
         return [process for process in found if process is not None]
 
-    def _leader(self) -> BrokerProcess | None:
+    def leader(self) -> BrokerProcess | None:
         lock = self._world.etcd.server.get(keys.LEADER)
         return next((p for p in self._world.processes if lock and p.runs_as(lock.value.decode())), None)
 
@@ -169,7 +169,7 @@ class Aimed:
         owned = self._owned(segment)
         return owned is not None and owned.log.written > owned.log.flushed
 
-    def _is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
+    def is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
         """Whether it is in use, and led by none of its replicas."""
         owned = self._owned(segment)
         return leader not in self.running(segment) and owned is not None and owned.log.end > segment.start_offset

@@ -29,6 +29,7 @@ GROW_S_MAX = 1.5
 GO_ON_S_MAX = 0.3
 """And how long it then goes on, for more files to begin."""
 FAR_BACK_S = (100.0, 3_600.0)
+LATE_S = (0.3, 2.0)
 UNSEEN_S = (1.0, 4.0)
 """Beyond the lease."""
 
@@ -55,11 +56,12 @@ class AimedAtFiles:
 
     async def lose_a_writer_before_its_first_fsync(self) -> None:
         """A segment that has just been opened takes records, none of which is ever fsynced; then the power goes."""
-        opened = [s for s in self._aimed.open_segments() if s.topic in self._stored]
+        topics = self._world.cluster.state.topics
+        opened = [s for s in self._aimed.open_segments() if s.topic in self._stored and s.topic in topics]
         if not opened:
             return
         before = self._rng.choice(opened)
-        number = self._world.cluster.state.topics[before.topic].next_segment
+        number = topics[before.topic].next_segment
         with self._troubled(Trouble(hangs=True, ops=SYNC, path=log_dir(before.topic, number))):
             try:
                 address = self._rng.choice(self._world.processes).address
@@ -92,14 +94,36 @@ class AimedAtFiles:
 
     async def leave_a_fence_unseen(self) -> None:
         """Etcd loses its leases, and the storage hangs whenever a primary looks whether others believe its files."""
-        trouble = Trouble(hangs=True, ops=LOOK)
-        with self._troubled(trouble):
-            task = asyncio.create_task(self._aimed.lose_all_leases())
-            try:
-                await asyncio.sleep(self._world.scenario.broker.lease_ttl_s + self._rng.uniform(*UNSEEN_S))
-            finally:
-                trouble.over.set()
-        await task
+        for_s = self._world.scenario.broker.lease_ttl_s + self._rng.uniform(*UNSEEN_S)
+        await asyncio.gather(self._aimed.lose_all_leases(), self._hide_fences(for_s))
+
+    async def _hide_fences(self, for_s: float) -> None:
+        with self._troubled(Trouble(hangs=True, ops=LOOK)):
+            await asyncio.sleep(for_s)
+
+    async def seal_behind_a_busy_primary(self) -> None:
+        """The leader seals a segment by its followers; its primary keeps its lease, its followers and its publishers,
+        and hears of it late."""
+        leader = self._aimed.leader()
+        found = await self._aimed.moment(lambda s: len(s.replicas) > 1 and self._aimed.is_apart(s, leader))
+        if leader is None or found is None:
+            return
+        primary = self._aimed.running(found)[0]
+        self._note(f"has {found} sealed by its followers, and {primary.name} hears of it late")
+        network, meta = self._world.network, primary.meta
+        pairs = (primary.name, leader.name), (leader.name, primary.name)
+        for one, other in pairs:
+            network.cut(one, other)
+        meta.hears.clear()
+        try:
+            await self._dialer.dial(leader.address).seal_segment(found.topic, found.id)
+            await asyncio.sleep(self._rng.uniform(*LATE_S))
+        except SeaweedMQError as error:
+            self._note(f"{found} is not sealed: {error}")
+        finally:
+            meta.hears.set()
+            for one, other in pairs:
+                network.join(one, other)
 
     async def set_a_clock_far_back(self) -> None:
         """By more than a run takes."""

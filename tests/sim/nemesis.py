@@ -95,6 +95,7 @@ class Nemesis:
             (self.files.lose_files_that_are_believed, 0),
             (self.files.leave_a_fence_unseen, 0),
             (self.files.set_a_clock_far_back, 0),
+            (self.files.seal_behind_a_busy_primary, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -105,6 +106,7 @@ class Nemesis:
             self.aimed.lose_all_leases,
             self.files.lose_files_that_are_believed,
             self.files.leave_a_fence_unseen,
+            self.files.seal_behind_a_busy_primary,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))

@@ -77,12 +77,15 @@ def sealed_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         brokers=brokers,
-        broker=replace(scenario.broker, stream_in_flight_frames_max=16),
+        broker=replace(scenario.broker, stream_in_flight_frames_max=64),
         topics=tuple(replace(topic, segments=rng.choice((1, 2)), replicas=2) for topic in scenario.topics[:1]),
-        publishers=_busy(rng, scenario, scenario.chaos_s, value_bytes=100),
+        publishers=_busy(rng, scenario, 12.0, value_bytes=100),
         lives=None,
         adoption=None,
-        favoured={"seal_behind_the_primarys_back": 60, "leave_a_fence_unseen": 60},
+        group_members=0,
+        chaos_s=12.0,
+        pause_s=(0.1, 0.5),
+        favoured={"seal_behind_a_busy_primary": 500, "leave_a_fence_unseen": 500, "forget_replicas": 0},
     )
 
 
