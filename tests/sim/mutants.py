@@ -264,6 +264,8 @@ DATA_RULES = {
     "served",
     "memory",
     "one kind",
+    "no outcome",
+    "raised again",
     "never sent",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -9,6 +9,7 @@ from seaweedmq.codec import keys
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
+from tests.sim.aimed_memory import AimedAtAdoptions
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -41,6 +42,7 @@ class Nemesis:
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
+        self.adoptions = AimedAtAdoptions(world)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
@@ -88,6 +90,7 @@ class Nemesis:
             (self.cut_off_from_etcd, 2),
             (self.late_news, 2),
             (self.compact_etcd, 1),
+            (self.adoptions.seal_while_adopting, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
