@@ -101,6 +101,8 @@ class Scenario:
     """Memory for frames of each of a broker's two budgets."""
     passage_bytes: int
     """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
+    sleepers: int = 0
+    """Streams from the first topic that give credit and read nothing."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 

@@ -15,7 +15,7 @@ ADOPTIONS = 8
 
 def large_records(rng: random.Random, scenario: Scenario) -> Scenario:
     """Records that are larger than what a broker takes and sends without memory for it, small ones between them, and
-    readers of it that pause."""
+    readers of it that pause, or never read."""
     topics = tuple(replace(topic, retention_s=None, retention_bytes=None) for topic in scenario.topics)
     return replace(
         scenario,
@@ -32,6 +32,7 @@ def large_records(rng: random.Random, scenario: Scenario) -> Scenario:
             credit_bytes_min=rng.choice((64, 512)) * KIB,
         ),
         dawdlers=rng.choice((3, 8)),
+        sleepers=rng.choice((0, 4, 12)),
         lives=None,
         adoptions=(),
         budget_bytes=rng.choice((2, 4)) * LARGE_FRAME_BYTES_MAX,

@@ -30,6 +30,7 @@ from tests.sim.process import BrokerProcess
 from tests.sim.retention import Retained, without
 from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.served import SERVED_S_MAX, unserved
+from tests.sim.sleepers import Sleeper
 from tests.sim.storage import SimDisk, SimStore
 from tests.sim.themes import scenario_of
 from tests.sim.watch import SAMPLE_S, InsideWatch
@@ -101,6 +102,7 @@ class World:
         self.dawdlers = [
             Dawdler(self, f"dawdler-{number}", first, self.histories[first]) for number in range(scenario.dawdlers)
         ]
+        self.sleepers = [Sleeper(self, f"sleeper-{number}", first) for number in range(scenario.sleepers)]
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
@@ -133,7 +135,8 @@ class World:
             process.start()
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
-        following = [self.network.spawn(s.owner, s.run(), s.name) for s in (*self.subscribers, *self.dawdlers)]
+        readers = (*self.subscribers, *self.dawdlers, *self.sleepers)
+        following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
         grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
