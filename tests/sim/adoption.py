@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 RULE = "one kind"
+NO_OUTCOME_RULE = "no outcome"
+OUTCOME_LATE_S = 5.0
+"""After ``delivery_timeout_s``, by which every record has its outcome."""
 COLUMN = "number"
 TABLE_ROWS = 3
 
@@ -28,18 +31,23 @@ class Adoption:
         self.plan = plan
         self.name = plan.topic.name
         self._world = world
-        self._rng = world.rng("adoption")
+        self._rng = world.rng(self.name.removeprefix("sim/"))
         self._plain: set[bytes] = set()
         """Values that were acknowledged."""
         self._numbers: set[int] = set()
         """The same of tables."""
         self._got: dict[str, Counter[bytes | int]] = {}
         """By reader."""
+        self._overdue_s: dict[str, float] = {}
+        """By what was sent and has no outcome yet: when it should have had it."""
 
     async def run(self) -> None:
         """Until both publishers have an outcome for everything they sent."""
         world = self._world
-        users = [Owner("plain publisher"), Owner("table publisher")]
+        number = self.name.removeprefix("sim/adoption")
+        users = [Owner(f"plain publisher{number}"), Owner(f"table publisher{number}")]
+        if self.plan.begins_s:
+            await asyncio.sleep(self.plan.begins_s)
         await asyncio.gather(
             world.network.spawn(users[0], self._publish(users[0], self._send_plain), users[0].name),
             world.network.spawn(users[1], self._publish(users[1], self._send_table), users[1].name),
@@ -67,6 +75,12 @@ class Adoption:
             if twice := [row for row, count in got.items() if count > 1]:
                 yield Violation("duplicated", f"{reader} got {twice[:3]} of {self.name} more than once")
 
+    def overdue(self) -> Iterator[Violation]:
+        """However the run ended."""
+        for what, until_s in self._overdue_s.items():
+            if self._world.loop.time() > until_s:
+                yield Violation(NO_OUTCOME_RULE, f"{what} of {self.name} should have one since {until_s:.1f} s")
+
     async def _publish(self, owner: Owner, send: Any) -> None:
         world = self._world
         await asyncio.sleep(self._rng.uniform(0, self.plan.starts_s_max))
@@ -82,17 +96,26 @@ class Adoption:
     async def _send_plain(self, publisher: Any, number: int) -> None:
         value = b"plain %d" % number
         try:
-            await (await publisher.send(value, key=b"key"))
+            await self._outcome(f"{value!r}", await publisher.send(value, key=b"key"))
         except SeaweedMQError as error:
             self._world.note("plain publisher", f"{number} failed: {error!r}")
         else:
             self._plain.add(value)
 
+    async def _outcome(self, what: str, sent: Any) -> None:
+        self._overdue_s[what] = self._world.loop.time() + self.plan.config.delivery_timeout_s + OUTCOME_LATE_S
+        try:
+            await sent
+        except SeaweedMQError:
+            del self._overdue_s[what]
+            raise
+        del self._overdue_s[what]
+
     async def _send_table(self, publisher: Any, number: int) -> None:
         rows = range(number * TABLE_ROWS, (number + 1) * TABLE_ROWS)
         table = pa.table({COLUMN: pa.array(rows, pa.int64())})
         try:
-            await (await publisher.send_table(table))
+            await self._outcome(f"table {number}", await publisher.send_table(table))
         except SeaweedMQError as error:
             self._world.note("table publisher", f"{number} failed: {error!r}")
         else:

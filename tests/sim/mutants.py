@@ -264,6 +264,8 @@ DATA_RULES = {
     "served",
     "memory",
     "one kind",
+    "no outcome",
+    "raised again",
     "never sent",
     "retention",
     "neglected",

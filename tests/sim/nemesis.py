@@ -10,6 +10,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
 from tests.sim.aimed_files import AimedAtFiles
+from tests.sim.aimed_memory import AimedAtAdoptions
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -43,6 +44,7 @@ class Nemesis:
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
         self.files = AimedAtFiles(world, self.aimed, self.losses)
+        self.adoptions = AimedAtAdoptions(world)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
@@ -96,6 +98,7 @@ class Nemesis:
             (self.files.leave_a_fence_unseen, 0),
             (self.files.set_a_clock_far_back, 0),
             (self.files.seal_behind_a_busy_primary, 0),
+            (self.adoptions.seal_while_adopting, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]

@@ -1,8 +1,9 @@
 """An in-memory network between simulated processes: a ``Dialer`` whose streams are slow, bounded and breakable.
 
 A stream is two pipes. Each delivers in order, after a random latency, and holds a bounded number of messages, so
-that a receiver that stops reading stops the sender. A break loses what is under way; either side learns of it in its
-own time. The server's handler is then cancelled, as ``grpc.aio`` does, and the client reads ``Unavailable``.
+that a receiver that stops reading stops the sender; who sends a large message goes on once it was taken. A break loses
+what is under way; either side learns of it in its own time. The server's handler is then cancelled, as ``grpc.aio``
+does, and the client reads ``Unavailable``.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ import contextvars
 import math
 import random
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
-from seaweedmq.model.protocol import PublishAck, PublishFrames, SubscribeFrames
+from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead, PublishAck, PublishFrames, SubscribeFrames
 from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld
 from seaweedmq.ports import BrokerApi
 from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop, place_of
@@ -70,6 +72,7 @@ class Pipe(Generic[T]):
         self._messages_max = messages_max
         self._items: deque[tuple[float, T]] = deque()
         self._last_arrival_s = 0.0
+        self._is_lost = False
         self._end: Exception | None = None
         self._sender_error: Exception | None = None
         self._receiver_error: Exception | None = None
@@ -88,10 +91,21 @@ class Pipe(Generic[T]):
             self._senders.append(waiter)
             await waiter
         if self._sender_error is not None:
-            raise self._sender_error
+            raise _copied_error(self._sender_error)
         self._put_off()
-        self._items.append((self._last_arrival_s, item))
+        sent = self._last_arrival_s, item
+        self._items.append(sent)
         self._wake_receiver_at(self._last_arrival_s)
+        if frame_bytes(item) > SMALL_MESSAGE_BYTES:
+            while self._sender_error is None and (self._is_lost or any(other is sent for other in self._items)):
+                waiter = loop.create_future()
+                self._senders.append(waiter)
+                await waiter
+
+    @property
+    def large(self) -> Iterator[int]:
+        """Bytes of each large message under way, which its sender holds."""
+        return (size for size in (frame_bytes(item) for _, item in self._items) if size > SMALL_MESSAGE_BYTES)
 
     def end(self, error: Exception | None = None) -> None:
         """No more items; the receiver gets ``error``, or the end, behind what was sent."""
@@ -103,6 +117,7 @@ class Pipe(Generic[T]):
     def lose(self) -> None:
         """Nothing more arrives; neither side knows yet."""
         self._items.clear()
+        self._is_lost = True
         self._last_arrival_s = math.inf
         self._wake_senders()
 
@@ -120,7 +135,7 @@ class Pipe(Generic[T]):
         loop = asyncio.get_running_loop()
         while True:
             if self._receiver_error is not None:
-                raise self._receiver_error
+                raise _copied_error(self._receiver_error)
             next_s = math.inf
             if self._items:
                 next_s, item = self._items[0]
@@ -131,7 +146,7 @@ class Pipe(Generic[T]):
             elif self._end is not None:
                 next_s = self._last_arrival_s
                 if next_s <= _now_s():
-                    raise self._end
+                    raise _copied_error(self._end)
             self._receiver = loop.create_future()
             self._wake_receiver_at(next_s)
             try:
@@ -166,13 +181,30 @@ def _set(waiter: "asyncio.Future[None]") -> None:
 class Stream:
     """One call in progress: requests go ``up``, replies come ``down``."""
 
-    def __init__(self, client: Owner | None, server: Owner, up: Pipe[Any], down: Pipe[Any]) -> None:
+    def __init__(self, client: Owner | None, server: Owner, method: str, up: Pipe[Any], down: Pipe[Any]) -> None:
         self.client = client
         self.server = server
+        self.method = method
         self.up = up
         self.down = down
         self.handler: asyncio.Task[None] | None = None
         self.is_broken = False
+        self.unannounced_bytes = 0
+        """Of a large message that the server took, and works on, without having heard of it beforehand."""
+        self._announced_bytes = 0
+
+    def take(self, request: object) -> None:
+        """The server has taken it in."""
+        if isinstance(request, FrameHead):
+            self._announced_bytes = decode_header(request.header).payload_length
+        elif self._announced_bytes > 0:
+            self._announced_bytes -= frame_bytes(request)
+        elif frame_bytes(request) > SMALL_MESSAGE_BYTES:
+            self.unannounced_bytes = frame_bytes(request)
+
+    def let_go(self) -> None:
+        """It asks for what comes next, or has answered."""
+        self.unannounced_bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +221,8 @@ class Network:
         self.faults = NetworkFaults()
         self.unexpected: list[str] = []
         """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
+        self.raised_again: dict[str, None] = {}
+        """Errors that came out of handlers more than once: what is kept grows with every raise, and keeps frames."""
         self.breaks = 0
         self.tap: Callable[[Owner | None, object], None] = lambda owner, message: None
         """Told of every message of a stream, when its client sends or receives it."""
@@ -298,6 +332,20 @@ class Network:
     def note_unexpected(self, where: str, error: BaseException) -> None:
         self.unexpected.append(f"{where}: {error!r} at {place_of(error)}")
 
+    # --- what is watched --------------------------------------------------------------------------------------------
+
+    def large_to_subscribers(self, owner: Owner) -> list[int]:
+        """Bytes of each large message that a broker has handed over and no subscriber has taken."""
+        return [size for s in self._streams if s.server is owner and s.method == "subscribe" for size in s.down.large]
+
+    def large_to_followers(self, owner: Owner) -> list[int]:
+        """The same of messages to followers."""
+        return [size for s in self._streams if s.client is owner and s.method == "replicate" for size in s.up.large]
+
+    def large_unannounced(self, owner: Owner) -> list[int]:
+        """Bytes of each large message that a broker has taken in without having heard of it before."""
+        return [s.unannounced_bytes for s in self._streams if s.server is owner and s.unannounced_bytes]
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def host(self, address: str) -> _Host | None:
@@ -306,7 +354,8 @@ class Network:
 
     def open_stream(self, client: Owner | None, host: _Host, method: str) -> Stream:
         messages_max = self._rng.choice((1, 2, 4, 16))
-        stream = Stream(client, host.owner, Pipe(self.latency_s, messages_max), Pipe(self.latency_s, messages_max))
+        up, down = (Pipe[Any](self.latency_s, messages_max) for _ in range(2))
+        stream = Stream(client, host.owner, method, up, down)
         self._streams.append(stream)
         stream.handler = self.spawn(host.owner, self._serve(stream, host, method), f"serve {method}")
         return stream
@@ -325,9 +374,13 @@ class Network:
                 async for reply in replies:
                     if self.breaks_on(reply):
                         self.break_stream(stream)
+                    if isinstance(reply, ReplicateHeld):
+                        stream.let_go()
                     await stream.down.send(_copied(reply))
             stream.down.end()
         except SeaweedMQError as error:
+            if _times_raised(error) > 1:
+                self.raised_again[f"{error!r}, to {method}"] = None
             stream.down.end(_copied_error(error))
         except Exception as error:  # noqa: BLE001 - noted, and fails the run
             self.note_unexpected(f"{host.owner.name} {method}", error)
@@ -371,10 +424,12 @@ async def _no_replies(call: Awaitable[None]) -> AsyncIterator[Any]:
 
 async def _requests(stream: Stream) -> AsyncIterator[Any]:
     while True:
+        stream.let_go()
         try:
             item = await stream.up.receive()
         except EndOfStream:
             return
+        stream.take(item)
         yield item
 
 
@@ -385,8 +440,26 @@ def _copied(message: Any) -> Any:
     return message
 
 
-def _copied_error(error: SeaweedMQError) -> SeaweedMQError:
+def frame_bytes(message: object) -> int:
+    """Bytes of frames in a message."""
+    return len(message.data) if isinstance(message, PublishFrames | SubscribeFrames | ReplicateFrames) else 0
+
+
+E = TypeVar("E", bound=Exception)
+
+
+def _copied_error(error: E) -> E:
+    """As it arrives at the other side: without what it went through at this one."""
     return type(error)(*error.args)
+
+
+def _times_raised(error: BaseException) -> int:
+    """How often it came out of a handler. Every raise adds to what the traceback has."""
+    trace, times = error.__traceback__, 0
+    while trace is not None:
+        times += trace.tb_frame.f_code is Network._serve.__code__
+        trace = trace.tb_next
+    return times
 
 
 class SimDialer:

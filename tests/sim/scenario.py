@@ -68,6 +68,8 @@ class AdoptionPlan:
     starts_s_max: float
     pause_s_max: float
     config: ClientConfig
+    begins_s: float = 0.0
+    """After everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Scenario:
     dawdlers: int
     """Subscribers of the first topic that stop reading every now and then."""
     lives: LivesPlan | None
-    adoption: AdoptionPlan | None
+    adoptions: tuple[AdoptionPlan, ...]
     group_members: int
     """Of a group that reads the first topic; 0: there is none."""
     chaos_s: float
@@ -104,13 +106,16 @@ class Scenario:
     """Memory for frames of each of a broker's two budgets."""
     passage_bytes: int
     """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
+    sleepers: int = 0
+    """Streams from the first topic that give credit and read nothing."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 
     @property
     def all_topics(self) -> tuple[TopicPlan, ...]:
         """Also those with a story of their own."""
-        return (*self.topics, *(plan.topic for plan in (self.lives, self.adoption) if plan is not None))
+        lives = () if self.lives is None else (self.lives.topic,)
+        return (*self.topics, *lives, *(plan.topic for plan in self.adoptions))
 
     @property
     def fences_matter(self) -> bool:
@@ -163,7 +168,7 @@ class Scenario:
             subscriber=_client_config(rng),
             dawdlers=users_rng.choice((0, 0, 1, 3)),
             lives=_lives_plan(users_rng, brokers, chaos_s, machines_fail) if users_rng.random() < 0.3 else None,
-            adoption=_adoption_plan(users_rng, brokers, machines_fail) if users_rng.random() < 0.15 else None,
+            adoptions=(_adoption_plan(users_rng, brokers, machines_fail),) if users_rng.random() < 0.15 else (),
             group_members=group_members,
             chaos_s=chaos_s,
             pause_s=(0.1 * lively, lively),
@@ -180,7 +185,7 @@ class Scenario:
             self,
             publishers=tuple(_impatient(plan) for plan in self.publishers),
             lives=None if self.lives is None else _impatient(self.lives),
-            adoption=None if self.adoption is None else _impatient(self.adoption),
+            adoptions=tuple(_impatient(plan) for plan in self.adoptions),
         )
 
 

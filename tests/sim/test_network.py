@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.errors import InvalidArgument, Unavailable, fresh
+from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, PublishFrames
 from tests.sim.determinism import deterministic
 from tests.sim.loop import Owner, OwnerState, SimLoop
 from tests.sim.network import Network
@@ -82,6 +83,45 @@ def test_a_client_that_does_not_read_stops_the_server() -> None:
         assert await anext(replies) == 0
         await asyncio.sleep(60)
         assert broker.taken < 100
+
+    play(story)
+
+
+def test_who_sends_a_large_message_holds_it_until_it_is_taken() -> None:
+    large = PublishFrames(b"." * (SMALL_MESSAGE_BYTES + 1))
+    sent = []
+
+    async def large_ones() -> AsyncIterator[Any]:
+        for number in range(3):
+            yield large
+            sent.append(number)
+
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        replies = echo(network).publish(large_ones())
+        await anext(replies)
+        await asyncio.sleep(60)
+        assert network.large_unannounced(owner), "the handler has one in its hands, since nobody takes its answer"
+        assert sent == [0, 1], "the third is under way"
+        assert [reply async for reply in replies] == [large] * 2
+        assert sent == [0, 1, 2]
+        assert not network.large_unannounced(owner)
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_an_error_that_comes_out_of_two_handlers_is_noted(is_fresh: bool) -> None:
+    kept = InvalidArgument("for all of them")
+
+    async def refused() -> tuple[str, ...]:
+        raise fresh(kept) if is_fresh else kept
+
+    async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
+        broker.list_topics = refused  # type: ignore[method-assign]
+        for _ in range(2):
+            with pytest.raises(InvalidArgument):
+                await echo(network).list_topics()
+        assert bool(network.raised_again) is not is_fresh
 
     play(story)
 

@@ -3,15 +3,20 @@
 The code under test is only read. A frozen broker counts: it wakes up with what it has.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from seaweedmq.broker.budget import MemoryBudget
+from seaweedmq.broker.file_turn import FileTurn
 from seaweedmq.broker.follower import Key as FollowedKey
+from seaweedmq.broker.memory import COPIES
 from seaweedmq.broker.segment import OpenSegment
 from seaweedmq.broker.server import Broker
 from seaweedmq.core.replica import Replica
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from tests.sim.loop import Owner
 from tests.support.history import Violation
 
 if TYPE_CHECKING:
@@ -32,6 +37,8 @@ class InsideWatch:
         self._seen: dict[Key, dict[OpenSegment, None]] = {}
         """Primaries of a segment, also those that ended: they may have committed something after the last sample."""
         self._told: dict[tuple[str, str], None] = {}
+        self._next: dict[MemoryBudget, tuple[asyncio.Future[None], int]] = {}
+        """Who waits longest for memory, and how much was used when that was seen."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -39,12 +46,14 @@ class InsideWatch:
 
     def sample(self) -> None:
         """Look at every broker that is not dead."""
-        brokers = [p.broker for p in self._world.processes if p.is_running and p.broker is not None]
+        running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
+        brokers = [broker for _, broker in running]
         primaries = [(broker, key, owned) for broker in brokers for key, owned in broker._owned.items()]
         for _, key, owned in primaries:
             self._judge_primary(key, owned)
-        for broker in brokers:
+        for owner, broker in running:
             self._judge_memory(broker)
+            self._judge_messages(owner, broker)
         for key, follower, replica in self._replicas(brokers):
             self._judge_replica(follower, replica)
             for primary, _, owned in primaries:
@@ -123,11 +132,39 @@ class InsideWatch:
             if budget.used < 0 or max(budget.used, budget.peak) > budget.limit:
                 used = f"{budget.used}, at most {budget.peak} bytes for {budget.purpose}"
                 self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
+            self._judge_turns(broker, budget)
         held = 0
         if broker._term is not None:
             held = sum(replica.held_bytes for replica in broker._term.followers._replicas.values())
         if held > broker._replica_budget.limit:
             self._tell("memory", f"{broker.id} follows with {held} bytes, its budget is {broker._replica_budget.limit}")
+
+    def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
+        """While somebody waits, nobody else is given memory: who needs much would wait for ever."""
+        waiting = next((turn for _, turn in budget._queue if not turn.done()), None)
+        longest, used = self._next.pop(budget, (None, 0))
+        if waiting is None:
+            return
+        if waiting is longest and budget.used > used:
+            self._tell("memory", f"{broker.id} has given memory for {budget.purpose} away while somebody waited for it")
+        self._next[budget] = waiting, budget.used
+
+    def _judge_messages(self, owner: Owner, broker: Broker) -> None:
+        """What is held beside frames is accounted for: large messages on their way, and what was read ahead."""
+        memory, network = broker.memory, self._world.network
+        sending = memory.sending.used + broker._subscribe._sending._stalled_bytes
+        for what, budget, accounted, sizes in (
+            ("to subscribers", memory.sending, sending, network.large_to_subscribers(owner)),
+            ("to followers", memory.relaying, memory.relaying.used, network.large_to_followers(owner)),
+            ("unannounced", memory.intake, memory.intake.used, network.large_unannounced(owner)),
+        ):
+            if sum(min(COPIES * size, budget.limit) for size in sizes) > accounted:
+                told = f"of {len(sizes)} messages {what}, {sum(sizes)} bytes, and {accounted} are set aside for it"
+                self._tell("memory", f"{broker.id} holds two copies {told}")
+        paused = [turn for turn in memory.reading._caches if isinstance(turn, FileTurn)]
+        ahead = sum(len(turn._rest.data) for turn in paused)
+        if ahead > memory.reading.used:
+            self._tell("memory", f"{broker.id} has read {ahead} bytes ahead, and {memory.reading.used} are set aside")
 
     def _tell(self, rule: str, detail: str) -> None:
         if (rule, detail) not in self._told:

@@ -30,6 +30,7 @@ from tests.sim.process import BrokerProcess
 from tests.sim.retention import Retained, without
 from tests.sim.scenario import Scenario, TopicPlan
 from tests.sim.served import SERVED_S_MAX, unserved
+from tests.sim.sleepers import Sleeper
 from tests.sim.storage import SimDisk, SimStore
 from tests.sim.themes import scenario_of
 from tests.sim.watch import SAMPLE_S, InsideWatch
@@ -103,9 +104,10 @@ class World:
         self.dawdlers = [
             Dawdler(self, f"dawdler-{number}", first, self.histories[first]) for number in range(scenario.dawdlers)
         ]
+        self.sleepers = [Sleeper(self, f"sleeper-{number}", first) for number in range(scenario.sleepers)]
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
-        self.adoption = None if scenario.adoption is None else Adoption(self, scenario.adoption)
+        self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
 
@@ -135,15 +137,16 @@ class World:
             process.start()
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
-        following = [self.network.spawn(s.owner, s.run(), s.name) for s in (*self.subscribers, *self.dawdlers)]
-        adopting = None if self.adoption is None else self.loop.create_task(self.adoption.run(), name="adoption")
+        readers = (*self.subscribers, *self.dawdlers, *self.sleepers)
+        following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
+        adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
         grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
-        if self.adoption is not None and adopting is not None:
-            await self._settle(f"publishers of {self.adoption.name} finish", adopting)
+        for adoption, finished in adopting:
+            await self._settle(f"publishers of {adoption.name} finish", finished)
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
@@ -173,8 +176,7 @@ class World:
     async def _create_topics(self) -> None:
         client = await connect(self, Owner("admin"), self.scenario.subscriber)
         async with client:
-            adoption = () if self.scenario.adoption is None else (self.scenario.adoption.topic,)
-            for topic in (*self.scenario.topics, *adoption):
+            for topic in (*self.scenario.topics, *(plan.topic for plan in self.scenario.adoptions)):
                 await self._create(client, topic)
                 self.note(
                     "admin",
@@ -219,9 +221,9 @@ class World:
             await self._settle(f"{name} reads {topic.name} to its end", reading)
         if self.lives is not None:
             await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
-        if self.adoption is not None:
-            reading = self.adoption.read(f"{name} of adoption")
-            await self._settle(f"{name} reads {self.adoption.name} to its end", reading)
+        for adoption in self.adoptions:
+            reading = adoption.read(f"{name} of {adoption.name.removeprefix('sim/')}")
+            await self._settle(f"{name} reads {adoption.name} to its end", reading)
 
     async def _be_served(self) -> None:
         """After the last fault every open segment is soon served by its primary."""
@@ -285,8 +287,8 @@ class World:
             for reader in complete:
                 self.violations += content_fits_lineage(history, segments, reader, starts, pruned)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
-        if self.adoption is not None:
-            self.violations += self.adoption.violations()
+        for adoption in self.adoptions:
+            self.violations += adoption.violations()
         if self.lives is not None:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
@@ -309,6 +311,8 @@ class World:
         self.violations += self.retained.violations
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
+        self.violations += [late for adoption in self.adoptions for late in adoption.overdue()]
+        self.violations += [Violation("raised again", sentence) for sentence in self.network.raised_again]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]
         digest = hashlib.sha256("\n".join(self.log).encode()).hexdigest()
         return Report(
