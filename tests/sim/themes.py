@@ -1,8 +1,8 @@
 """Themes: some seeds dwell on one part of the world, since everything at once seldom gets to the rare corners.
 
 After "swarm testing" (Groce et al., ISSTA 2012): of many runs that leave most things out, some go deep, where one
-kind of run that has everything in it always goes the same way. Each seed decides on each theme for itself, so that a
-theme that is added moves no seed but its own.
+kind of run that has everything in it always goes the same way. A seed has one theme at most, and its own dice for each,
+so that a theme that is added at the end moves no seed but its own.
 """
 
 import random
@@ -22,5 +22,5 @@ def scenario_of(seed: int) -> Scenario:
     for theme in THEMES:
         rng = random.Random(f"theme {theme.__name__} {seed}")
         if rng.random() < SHARE:
-            scenario = theme(rng, scenario)
+            return theme(rng, scenario)
     return scenario
