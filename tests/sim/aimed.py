@@ -72,13 +72,18 @@ class Aimed:
         replicas = self._well(found)
         if leader is None or not replicas:
             return
+        await self._forget(found, replicas, leader, self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5))
+
+    async def _forget(
+        self, found: Segment | None, replicas: list[BrokerProcess], leader: BrokerProcess, for_s: float
+    ) -> None:
         self._note(f"{found} is forgotten: cuts {[p.name for p in replicas]} off from etcd and from {leader.name}")
         network = self._world.network
         pairs = [pair for p in replicas for pair in ((p.name, leader.name), (leader.name, p.name))]
         for one, other in pairs:
             network.cut(one, other)
         with self._without_etcd(replicas):
-            await asyncio.sleep(self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5))
+            await asyncio.sleep(for_s)
         for one, other in pairs:
             network.join(one, other)
 

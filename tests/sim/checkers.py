@@ -4,7 +4,7 @@
 ``tests.support.history``. A checker returns sentences; an empty list is good news.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Changes, Entry
-from tests.support.history import History, Violation
+from tests.support.history import History, Outcome, Sent, Violation, short
 
 
 @dataclass(slots=True)
@@ -249,3 +249,25 @@ def content_fits_lineage(
         elif offsets[-1] >= starts.get(number, 0):
             violations.append(Violation("lineage", f"segment {number} is pruned, {reader} got offset {offsets[-1]}"))
     return violations
+
+
+def skipped(history: History) -> Iterator[Violation]:
+    """Whoever reads from the earliest record on and has got one of a key has got what was acknowledged before it.
+
+    Unlike what complete readers are judged by, this holds at any time, so that who stopped in the middle tells, too.
+    """
+    acked: dict[bytes, list[Sent]] = {}
+    sequence_of = {s.value: s.sequence for s in history.sent}
+    for s in history.sent:
+        if s.outcome is Outcome.ACKED:
+            acked.setdefault(s.key, []).append(s)
+    got: dict[tuple[str, bytes], set[int]] = {}
+    for p in history.polled:
+        if p.value in sequence_of:
+            got.setdefault((p.reader, p.key), set()).add(sequence_of[p.value])
+    for (reader, key), sequences in got.items():
+        last = max(sequences)
+        for s in acked.get(key, ()):
+            if s.sequence < last and s.sequence not in sequences:
+                place = f"acknowledged at {s.segment}:{s.offset}"
+                yield Violation("skipped", f"{reader} went past {short(s.value)} of {key!r}, {place}")

@@ -5,6 +5,7 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
@@ -13,9 +14,10 @@ from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner, OwnerState
 from tests.sim.network import KEEPALIVE_TIMEOUT_S, Network
+from tests.sim.retention import without
 from tests.sim.workload import connect
 from tests.support.group_history import Delivered, GroupHistory, check_group
-from tests.support.history import History, Outcome, Violation
+from tests.support.history import History, Outcome, Sent, Violation
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -183,15 +185,19 @@ class Group:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _missing(self) -> set[bytes]:
-        acked = {s.value for s in self.history.sent if s.outcome is Outcome.ACKED}
+        acked = {s.value for s in self._promised() if s.outcome is Outcome.ACKED}
         return acked - {d.value for d in self.history.delivered}
+
+    def _promised(self) -> list[Sent]:
+        """What was sent, and what retention left of it."""
+        return without(History(self.history.sent), self._world.retained.starts(self.topic)).sent
 
     def violations(self) -> list[Violation]:
         """Once everything was delivered."""
         return self._violations + [Violation(f"group {v.rule}", v.detail) for v in self._judged()]
 
     def _judged(self) -> list[Violation]:
-        return check_group(self.history, complete=True)
+        return check_group(replace(self.history, sent=self._promised()), complete=True)
 
 
 class GroupNemesis:

@@ -83,6 +83,9 @@ class SimMetaStore:
         """Cleared by the nemesis: requests are answered, the lease lives on, but the watch is silent, and the process
         acts on what it knew."""
         self.hears.set()
+        self.hears_metadata = asyncio.Event()
+        """The same of the one watch that tells the process of all metadata; that of the leader's lock is another."""
+        self.hears_metadata.set()
 
     async def get(self, key: str) -> Entry | None:
         found: Entry | None = await self._call(self._server.get, key)
@@ -120,7 +123,7 @@ class SimMetaStore:
                 next_revision = changes.revision + 1
                 below = _below(prefix, changes)
                 if below is not None:
-                    await self._news_arrive()
+                    await self._news_arrive(prefix)
                     yield below
             await pulse.wait()
 
@@ -130,9 +133,11 @@ class SimMetaStore:
     def _is_answering(self) -> bool:
         return self._server.is_running and not self._server.is_frozen and not self.is_cut_off
 
-    async def _news_arrive(self) -> None:
+    async def _news_arrive(self, prefix: str) -> None:
         await asyncio.sleep(self._etcd.latency_s())
         await self.hears.wait()
+        if prefix == keys.ROOT:
+            await self.hears_metadata.wait()
 
     async def _request(self) -> None:
         """Travel to the server. Unavailable at once if it refuses, at the deadline if nothing answers."""

@@ -269,5 +269,10 @@ DATA_RULES = {
     "never sent",
     "retention",
     "neglected",
+    "metadata",
+    "skipped",
+    "never read",
+    "forgotten",
+    "passed on",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -11,6 +11,7 @@ from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
 from tests.sim.aimed_files import AimedAtFiles
 from tests.sim.aimed_memory import AimedAtAdoptions
+from tests.sim.aimed_metadata import AimedAtMetadata
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -47,6 +48,7 @@ class Nemesis:
         self.adoptions = AimedAtAdoptions(world)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
+        self.metadata = AimedAtMetadata(world, self.losses, self.operator)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -99,6 +101,9 @@ class Nemesis:
             (self.files.set_a_clock_far_back, 0),
             (self.files.seal_behind_a_busy_primary, 0),
             (self.adoptions.seal_while_adopting, 0),
+            (self.metadata.leave_behind, 0),
+            (self.metadata.lead_without_knowing, 0),
+            (self.metadata.forget_an_empty_segment, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -140,6 +145,7 @@ class Nemesis:
             process.thaw(process.owner)
             process.meta.is_cut_off = False
             process.meta.hears.set()
+            process.meta.hears_metadata.set()
         for process in world.processes:
             await process.wait_stopping()
             if not process.is_running:

@@ -11,7 +11,7 @@ import contextvars
 import math
 import random
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -51,6 +51,9 @@ class NetworkFaults:
 
 
 _NOBODY = contextvars.Context()
+
+_SERVED: contextvars.ContextVar["Stream | None"] = contextvars.ContextVar("served", default=None)
+"""The call that is being answered."""
 
 
 class EndOfStream(Exception):
@@ -189,6 +192,9 @@ class Stream:
         self.down = down
         self.handler: asyncio.Task[None] | None = None
         self.is_broken = False
+        self.is_passed_on = False
+        """A broker makes the call for somebody else."""
+        self.is_served = False
         self.unannounced_bytes = 0
         """Of a large message that the server took, and works on, without having heard of it beforehand."""
         self._announced_bytes = 0
@@ -223,6 +229,8 @@ class Network:
         """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
         self.raised_again: dict[str, None] = {}
         """Errors that came out of handlers more than once: what is kept grows with every raise, and keeps frames."""
+        self.passed_further: list[str] = []
+        """Calls that were passed on a second time: nothing ends that between brokers that disagree."""
         self.breaks = 0
         self.tap: Callable[[Owner | None, object], None] = lambda owner, message: None
         """Told of every message of a stream, when its client sends or receives it."""
@@ -300,6 +308,11 @@ class Network:
         ends = machine_of(one), machine_of(other)
         return ends in self._cuts or ends[::-1] in self._cuts
 
+    def break_streams_but_of(self, machines: Container[str]) -> None:
+        """Break the streams of all clients that are on none of these machines."""
+        for stream in [s for s in self._streams if machine_of(s.client) not in machines]:
+            self.break_stream(stream)
+
     def break_streams_of(self, owner: Owner) -> None:
         """Nothing of a process has been heard for long: its peers give it up."""
         for stream in [s for s in self._streams if s.client is owner or s.server is owner]:
@@ -352,13 +365,20 @@ class Network:
         host = self._hosts.get(address)
         return None if host is None or host.owner.state is OwnerState.DEAD else host
 
-    def open_stream(self, client: Owner | None, host: _Host, method: str) -> Stream:
+    def open_stream(self, client: Owner | None, host: _Host, method: str, *, is_passed_on: bool = False) -> Stream:
         messages_max = self._rng.choice((1, 2, 4, 16))
         up, down = (Pipe[Any](self.latency_s, messages_max) for _ in range(2))
         stream = Stream(client, host.owner, method, up, down)
+        stream.is_passed_on = is_passed_on
         self._streams.append(stream)
         stream.handler = self.spawn(host.owner, self._serve(stream, host, method), f"serve {method}")
         return stream
+
+    def note_passing_on(self, broker: Owner | None, address: str) -> None:
+        """A broker passes on a call that it is answering."""
+        served = _SERVED.get()
+        if served is not None and served.is_passed_on and served.is_served and broker is not None:
+            self.passed_further.append(f"{broker.name} passed a call on to {address} that had been passed on to it")
 
     def breaks_on(self, message: object) -> bool:
         """Whether the network loses this very message, and with it the stream."""
@@ -369,6 +389,8 @@ class Network:
         return share > 0 and self._rng.random() < share
 
     async def _serve(self, stream: Stream, host: _Host, method: str) -> None:
+        _SERVED.set(stream)
+        stream.is_served = True
         try:
             async with aclosing(_replies(host.api, method, _requests(stream))) as replies:
                 async for reply in replies:
@@ -386,6 +408,7 @@ class Network:
             self.note_unexpected(f"{host.owner.name} {method}", error)
             stream.down.end(Unavailable(f"internal error: {error!r}"))
         finally:
+            stream.is_served = False
             self._forget(stream)
 
     def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
@@ -499,6 +522,8 @@ class _Remote:
         return lambda *args: self._unary(method, args)
 
     async def _connect(self) -> _Host:
+        if self._is_passed_on:
+            self._network.note_passing_on(self._owner, self._address)
         await asyncio.sleep(self._network.latency_s())
         host = self._network.host(self._address)
         if host is None:
@@ -513,7 +538,7 @@ class _Remote:
 
     async def _stream(self, method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         host = await self._connect()
-        stream = self._network.open_stream(self._owner, host, method)
+        stream = self._network.open_stream(self._owner, host, method, is_passed_on=self._is_passed_on)
         pump = asyncio.get_running_loop().create_task(self._pump(stream, requests), name=f"requests of {method}")
         try:
             while True:
@@ -549,7 +574,10 @@ class _Remote:
         """Call, and wait for the answer: the call may be lost before, or its answer after, it was done."""
         host = await self._connect()
         stream = self._network.open_stream(
-            self._owner, _Host(host.owner, _Once(getattr(host.api, method), args)), "call"
+            self._owner,
+            _Host(host.owner, _Once(getattr(host.api, method), args)),
+            "call",
+            is_passed_on=self._is_passed_on,
         )
         if self._network.breaks_on(args):
             self._network.break_stream(stream)

@@ -22,6 +22,10 @@ IMPATIENT_S = 4.0
 """Some publishers all give up so soon, and brokers forget them a little later."""
 
 
+RUN_S_MAX = 600.0
+"""No run takes longer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
     name: str
@@ -108,6 +112,8 @@ class Scenario:
     """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
     sleepers: int = 0
     """Streams from the first topic that give credit and read nothing."""
+    latecomers_max: int = 0
+    """Subscribers that begin to follow a topic in the middle of a blow."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 
@@ -121,6 +127,21 @@ class Scenario:
     def fences_matter(self) -> bool:
         """Whether a segment can have a primary and a follower and neither of them leads."""
         return any(1 < topic.replicas < self.brokers for topic in self.topics)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether etcd may forget sealed segments, or their producers, while somebody still comes back to them."""
+        return min(self.broker.segment_retention_s, self.broker.producer_retention_s) < RUN_S_MAX
+
+    def impatiently(self) -> "Scenario":
+        """The same, but whoever publishes gives up soon, and brokers know that."""
+        return replace(
+            self,
+            broker=replace(self.broker, producer_idle_s=IMPATIENT_S + 1),
+            publishers=tuple(_impatient(plan) for plan in self.publishers),
+            lives=None if self.lives is None else _impatient(self.lives),
+            adoptions=tuple(_impatient(plan) for plan in self.adoptions),
+        )
 
     @classmethod
     def of(cls, seed: int) -> "Scenario":
@@ -145,8 +166,6 @@ class Scenario:
         broker = _drawn(users_rng, broker)
         machines_fail = all(t.durability is Durability.STORED for t in topics) and rng.random() < 0.7
         impatient = users_rng.random() < IMPATIENT_SHARE
-        if impatient:
-            broker = replace(broker, producer_idle_s=IMPATIENT_S + 1)
         group_members = group_rng.choice((0, 0, 1, 2, 3))
         clock_rng = random.Random(f"clocks {seed}")
         if not group_members and clock_rng.random() < RETENTION_SHARE:
@@ -177,16 +196,7 @@ class Scenario:
             budget_bytes=rng.choice((4, 64)) * broker.frame_bytes_max,
             passage_bytes=users_rng.choice((PASSAGE_BYTES_MIN, 64 * PASSAGE_BYTES_MIN)),
         )
-        return scenario._impatiently() if impatient else scenario
-
-    def _impatiently(self) -> "Scenario":
-        """The same, but whoever publishes gives up soon."""
-        return replace(
-            self,
-            publishers=tuple(_impatient(plan) for plan in self.publishers),
-            lives=None if self.lives is None else _impatient(self.lives),
-            adoptions=tuple(_impatient(plan) for plan in self.adoptions),
-        )
+        return scenario.impatiently() if impatient else scenario
 
 
 P = TypeVar("P", PublisherPlan, LivesPlan, AdoptionPlan)

@@ -2,7 +2,104 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.sim.scenario import Scenario
+from seaweedmq.model.config import KIB
+from tests.sim.scenario import PublisherPlan, Scenario, TopicPlan
 
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = ()
+
+def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Segments are sealed all the time, and forgotten a moment after they have lost their records, or had none."""
+    retained = rng.random() < 0.5
+    topics = tuple(
+        replace(t, retention_s=rng.choice((1.0, 3.0)) if retained else None, retention_bytes=None) for t in scenario.topics
+    )
+    broker = replace(
+        scenario.broker,
+        log_roll_bytes=2 * KIB,
+        log_roll_age_s=0.5,
+        log_grace_s=rng.choice((0.2, 1.0)),
+        maintenance_interval_s=rng.choice((0.2, 0.5)),
+        segment_retention_s=rng.choice((0.3, 1.0, 6.0)),
+        producer_retention_s=rng.choice((6.0, 10.0)),
+    )
+    return replace(
+        scenario,
+        broker=broker,
+        topics=topics,
+        publishers=tuple(_slow(rng, plan, scenario.chaos_s) for plan in scenario.publishers),
+        group_members=rng.choice((0, 1, 2)),
+        latecomers_max=0,
+        favoured={"reshape": 120},
+    ).impatiently()
+
+
+def _slow(rng: random.Random, plan: PublisherPlan, chaos_s: float) -> PublisherPlan:
+    """All the time, since what nobody sends to has no records to lose."""
+    return replace(plan, pause_s_max=2 * chaos_s / plan.records, value_bytes=rng.choice((20, 100)))
+
+
+def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Brokers do not hear what becomes of segments, and who leads, while users come to them."""
+    brokers = max(2, scenario.brokers)
+    return replace(
+        scenario,
+        brokers=brokers,
+        publishers=tuple(_slow(rng, plan, scenario.chaos_s) for plan in scenario.publishers),
+        latecomers_max=rng.choice((4, 10)),
+        favoured={"leave_behind": 60, "lead_without_knowing": 30, "reshape": 30},
+    )
+
+
+def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Many segments get their first record late, some of them while their replicas are taken for dead."""
+    topics = tuple(replace(t, segments=8, replicas=2) for t in scenario.topics[:1])
+    broker = replace(
+        scenario.broker,
+        lease_ttl_s=1.0,
+        log_grace_s=0.2,
+        maintenance_interval_s=0.2,
+        segment_retention_s=rng.choice((0.2, 0.5)),
+    )
+    publishers = tuple(
+        replace(
+            plan, name=f"publisher-{number}", topic=topics[0].name, keys=4, records=10, pause_s_max=3.0, starts_s=0.0
+        )
+        for number in range(4)
+        for plan in scenario.publishers[:1]
+    )
+    return replace(
+        scenario,
+        brokers=max(3, scenario.brokers),
+        broker=broker,
+        topics=topics,
+        publishers=publishers,
+        dawdlers=0,
+        lives=None,
+        adoptions=(),
+        favoured={"forget_an_empty_segment": 100, "forget_replicas": 0},
+    )
+
+
+def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Brokers have as many segments as they may, and those of the dead besides."""
+    brokers = max(2, scenario.brokers)
+    most = rng.choice((1, 2, 3))
+    topic = replace(scenario.topics[0], segments=brokers * most, replicas=1)
+    return replace(
+        scenario,
+        brokers=brokers,
+        broker=replace(scenario.broker, open_segments_max=most, merge_after_s=60.0),
+        topics=(topic,),
+        publishers=tuple(replace(plan, topic=topic.name) for plan in scenario.publishers),
+        lives=None,
+        adoptions=(),
+    )
+
+
+THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
+    much_is_forgotten,
+    some_know_less,
+    nobody_has_been_there,
+    brokers_are_full,
+)

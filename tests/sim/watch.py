@@ -39,6 +39,8 @@ class InsideWatch:
         self._told: dict[tuple[str, str], None] = {}
         self._next: dict[MemoryBudget, tuple[asyncio.Future[None], int]] = {}
         """Who waits longest for memory, and how much was used when that was seen."""
+        self._ends: dict[tuple[TopicName, int, int], int] = {}
+        """Topic, its uid and segment -> where it was sealed, also of what was pruned since."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -77,6 +79,8 @@ class InsideWatch:
 
     def on_sealed(self, segment: Segment, epoch_before: int) -> None:
         """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
+        assert segment.end_offset is not None
+        self._ends[segment.topic, self._uid(segment.topic), segment.id] = segment.end_offset
         if segment.epoch != epoch_before:
             return
         for process in self._world.processes:
@@ -88,8 +92,12 @@ class InsideWatch:
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
-        found = self._world.cluster.state.segments.get(topic, {}).get(segment)
-        return None if found is None else found.end_offset
+        return self._ends.get((topic, self._uid(topic), segment))
+
+    def _uid(self, topic: TopicName) -> int:
+        """0: there is no such topic now."""
+        found = self._world.cluster.state.topics.get(topic)
+        return 0 if found is None else found.uid
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
         for broker in brokers:

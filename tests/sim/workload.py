@@ -87,9 +87,7 @@ class Publisher:
             self.begun.set()
             self.world.note(self.plan.name, f"{number} acknowledged at {segment}:{offset}")
         except SeaweedMQError as error:
-            if not (isinstance(error, DeadlineExceeded) and self.plan.config.delivery_timeout_s <= IMPATIENT_S):
-                self.unexpected.append(f"record {number} failed: {error!r}")
-            self.world.note(self.plan.name, f"{number} failed: {error!r}")
+            self._on_error(number, error)
         self.history.sent.append(
             Sent(
                 producer=self.plan.name,
@@ -101,6 +99,17 @@ class Publisher:
                 offset=offset,
             )
         )
+
+
+    def _on_error(self, number: int, error: SeaweedMQError) -> None:
+        self.world.note(self.plan.name, f"{number} failed: {error!r}")
+        if isinstance(error, DeadlineExceeded) and self.plan.config.delivery_timeout_s <= IMPATIENT_S:
+            return
+        if not isinstance(error, OutOfRange):
+            self.unexpected.append(f"record {number} failed: {error!r}")
+        elif not self.world.scenario.forgets:
+            # Nobody can say whether it is kept: that is for those who come back after its segment was forgotten.
+            self.world.violations.append(Violation("forgotten", f"{self.plan.name}, record {number}: {error!r}"))
 
 
 class Subscriber:

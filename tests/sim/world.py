@@ -16,11 +16,12 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.memory_converter import MemoryTableConverter
 from tests.sim.adoption import Adoption
-from tests.sim.checkers import ClusterHistory, content_fits_lineage
+from tests.sim.checkers import ClusterHistory, content_fits_lineage, skipped
 from tests.sim.clocks import Clocks
 from tests.sim.determinism import deterministic, void
 from tests.sim.files import Record, TopicFiles, unconverted
 from tests.sim.group import Group
+from tests.sim.leftovers import let_go
 from tests.sim.lives import Lives
 from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
 from tests.sim.meta import REQUEST_TIMEOUT_S, SimEtcd
@@ -28,7 +29,7 @@ from tests.sim.nemesis import Nemesis
 from tests.sim.network import Network
 from tests.sim.process import BrokerProcess
 from tests.sim.retention import Retained, without
-from tests.sim.scenario import Scenario, TopicPlan
+from tests.sim.scenario import RUN_S_MAX, Scenario, TopicPlan
 from tests.sim.served import SERVED_S_MAX, unserved
 from tests.sim.sleepers import Sleeper
 from tests.sim.storage import SimDisk, SimStore
@@ -72,7 +73,7 @@ class World:
         self.seed = seed
         self.scenario = scenario
         self.broker_class = broker_class
-        self.loop = SimLoop(time_s_max=600.0, steps_max=2_000_000)
+        self.loop = SimLoop(time_s_max=RUN_S_MAX, steps_max=2_000_000)
         self.context = contextvars.Context()
         self.is_over = False
         self.log: list[str] = []
@@ -110,6 +111,7 @@ class World:
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
+        self._following: list[asyncio.Task[None]] = []
 
     def rng(self, purpose: str) -> random.Random:
         """A generator of its own for every purpose: using one does not shift another."""
@@ -138,7 +140,7 @@ class World:
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
         readers = (*self.subscribers, *self.dawdlers, *self.sleepers)
-        following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
+        self._following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
         grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
@@ -158,9 +160,9 @@ class World:
             task.cancel()
         for member in self.group.members:
             member.kill()
-        for task in following:
+        for task in self._following:
             task.cancel()
-        await asyncio.gather(*following, return_exceptions=True)
+        await asyncio.gather(*self._following, return_exceptions=True)
         if self.lives is not None:
             self.lives.stop()
         if self.scenario.rest_s:
@@ -168,10 +170,21 @@ class World:
         await self._restart_everything()
         await self._read_everything("reader after restart")
         await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
+        self.violations += await let_go(self)
         watching.cancel()
         looking.cancel()
         self._judge()
         self.is_over = True
+
+    def join_late(self) -> None:
+        """One more subscriber begins to follow a topic, now and from its beginning."""
+        topics = self.scenario.topics
+        number = len(self.subscribers) - len(topics) * self.scenario.subscribers
+        if number < self.scenario.latecomers_max:
+            topic = topics[number % len(topics)].name
+            late = Subscriber(self, f"latecomer-{number} of {topic}", topic, self.histories[topic])
+            self.subscribers.append(late)
+            self._following.append(self.network.spawn(late.owner, late.run(), late.name))
 
     async def _create_topics(self) -> None:
         client = await connect(self, Owner("admin"), self.scenario.subscriber)
@@ -210,7 +223,11 @@ class World:
 
     async def _followers_reach_the_end(self) -> None:
         for subscriber in self.subscribers:
-            await subscriber.reach_the_end()
+            try:
+                await subscriber.reach_the_end()
+            except asyncio.CancelledError:
+                self.violations.append(Violation("never read", f"{subscriber.name} waits for what others have got"))
+                raise
 
     async def _read_everything(self, name: str) -> None:
         for topic in self.scenario.topics:
@@ -309,6 +326,9 @@ class World:
         self.violations += self.cluster.violations
         self.violations += self.watch.violations
         self.violations += self.retained.violations
+        for topic, history in self.histories.items():
+            self.violations += skipped(without(history, self.retained.starts(TopicName.parse(topic))))
+        self.violations += [Violation("passed on", sentence) for sentence in self.network.passed_further]
         self.violations += [Violation("unguarded", sentence) for sentence in self.etcd.unguarded]
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
         self.violations += [late for adoption in self.adoptions for late in adoption.overdue()]
