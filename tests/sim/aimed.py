@@ -72,7 +72,9 @@ class Aimed:
         replicas = self._well(found)
         if leader is None or not replicas:
             return
-        await self._forget(found, replicas, leader, self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5))
+        await self._forget(
+            found, replicas, leader, self._world.scenario.broker.lease_ttl_s + self._rng.uniform(2.5, 4.5)
+        )
 
     async def _forget(
         self, found: Segment | None, replicas: list[BrokerProcess], leader: BrokerProcess, for_s: float

@@ -83,7 +83,9 @@ class AimedAtMetadata(Aimed):
         if leader is None or not replicas:
             return
         config = self._world.scenario.broker
-        await self._forget(found, replicas, leader, config.lease_ttl_s + config.segment_retention_s + self._rng.uniform(3, 9))
+        await self._forget(
+            found, replicas, leader, config.lease_ttl_s + config.segment_retention_s + self._rng.uniform(3, 9)
+        )
 
     def _is_empty_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
         owned = self._owned(segment)

@@ -54,7 +54,9 @@ def leftovers(world: "World") -> Iterator[str]:
         name, group, number = keys.parse_offset_key(key)
         if number not in state.segments.get(name, {}):
             yield f"what group {group} committed of segment {number} of {name}, which is known no more"
-    yield from (f"group {group} of {name}, which was deleted" for name, group in state.groups if name not in state.topics)
+    yield from (
+        f"group {group} of {name}, which was deleted" for name, group in state.groups if name not in state.topics
+    )
     entries = world.etcd.server._entries
     yield from (f"{key}, though nothing else goes on" for key in entries if key.startswith(keys.DELETIONS))
 

@@ -5,14 +5,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from seaweedmq.model.config import KIB
-from tests.sim.scenario import PublisherPlan, Scenario, TopicPlan
+from tests.sim.scenario import PublisherPlan, Scenario
 
 
 def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
     """Segments are sealed all the time, and forgotten a moment after they have lost their records, or had none."""
     retained = rng.random() < 0.5
     topics = tuple(
-        replace(t, retention_s=rng.choice((1.0, 3.0)) if retained else None, retention_bytes=None) for t in scenario.topics
+        replace(t, retention_s=rng.choice((1.0, 3.0)) if retained else None, retention_bytes=None)
+        for t in scenario.topics
     )
     broker = replace(
         scenario.broker,

@@ -100,7 +100,6 @@ class Publisher:
             )
         )
 
-
     def _on_error(self, number: int, error: SeaweedMQError) -> None:
         self.world.note(self.plan.name, f"{number} failed: {error!r}")
         if isinstance(error, DeadlineExceeded) and self.plan.config.delivery_timeout_s <= IMPATIENT_S:
