@@ -195,6 +195,7 @@ class Intake:
         ``segments`` gets what is learned of them, and of what came after them.
         """
         wanted = segments.keys() - skipped
+        pruned: set[int] = set()
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.admin_timeout_s)):
             with attempt:
                 stats = await self._cluster.call(
@@ -202,7 +203,7 @@ class Intake:
                 )
                 for number in sorted(segments):  # a lagging broker may have shown only the ancestors
                     if number in wanted:
-                        wanted.update(segments[number].successors)
+                        wanted.update(set(segments[number].successors) - pruned)
                 ends = {s.segment: s.high_watermark for s in stats if s.segment in wanted}
                 ends |= {n: s.end_offset for n, s in segments.items() if n in wanted and s.end_offset is not None}
                 unclear = (wanted - ends.keys()) | (wanted - segments.keys())
@@ -210,7 +211,8 @@ class Intake:
                     description = await self.description(True, unclear)
                     known = {s.id: s for s in description.segments if s.id in unclear}
                     segments |= known
-                    wanted -= {n for n in unclear - known.keys() if n < description.topic.next_segment}  # pruned
+                    pruned |= {n for n in unclear - known.keys() if n < description.topic.next_segment}
+                    wanted -= pruned
                     raise Unavailable(f"nobody knows how far segments {sorted(unclear)} are")
                 return ends
         raise AssertionError("retrying ended without a result")

@@ -115,6 +115,7 @@ class Nemesis:
             self.files.lose_files_that_are_believed,
             self.files.leave_a_fence_unseen,
             self.files.seal_behind_a_busy_primary,
+            self.metadata.forget_an_empty_segment,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))

@@ -48,6 +48,8 @@ class PublisherPlan:
     config: ClientConfig
     starts_s: float = 0.0
     """After the others."""
+    waits_s: float = 0.0
+    """With its first record, once it knows the topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Many segments get their first record late, some of them while their replicas are taken for dead."""
+    """Publishers know of segments for long before they send anything, and replicas are taken for dead meanwhile."""
     topics = tuple(replace(t, segments=8, replicas=2) for t in scenario.topics[:1])
     broker = replace(
         scenario.broker,
@@ -64,10 +64,15 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
     )
     publishers = tuple(
         replace(
-            plan, name=f"publisher-{number}", topic=topics[0].name, keys=4, records=10, pause_s_max=3.0, starts_s=0.0
+            scenario.publishers[0],
+            name=f"publisher-{number}",
+            topic=topics[0].name,
+            keys=4,
+            records=20,
+            pause_s_max=0.5,
+            waits_s=rng.uniform(2, 8),
         )
         for number in range(4)
-        for plan in scenario.publishers[:1]
     )
     return replace(
         scenario,
@@ -78,7 +83,8 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
         dawdlers=0,
         lives=None,
         adoptions=(),
-        favoured={"forget_an_empty_segment": 100, "forget_replicas": 0},
+        pause_s=(0.1, 0.5),
+        favoured={"forget_an_empty_segment": 400, "forget_replicas": 0},
     )
 
 

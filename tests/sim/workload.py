@@ -54,6 +54,8 @@ class Publisher:
         plan = self.plan
         await asyncio.sleep(plan.starts_s)
         client, publisher = await self._opened()
+        if plan.waits_s:
+            await asyncio.sleep(plan.waits_s)
         outcomes: list[asyncio.Task[None]] = []
         try:
             for number in range(plan.records):
@@ -142,11 +144,16 @@ class Subscriber:
         try:
             await self.read(stop_at)
         except OutOfRange as error:
-            if not self.world.retained.starts(self._topic):
+            if not self.world.retained.starts(self._topic) and not self._may_have_missed_some():
                 raise
             self.world.note(self.name, f"begins again: {error}")
             return False
         return True
+
+    def _may_have_missed_some(self) -> bool:
+        """Whether a segment that was open a moment ago may be forgotten: with retention it may have had records."""
+        topic = self.world.cluster.state.topics[self._topic]
+        return topic.has_retention and bool(topic.pruned)
 
     async def read(self, stop_at: str | None) -> None:
         """As ``run``, once. Raises what the subscriber raises."""
