@@ -13,8 +13,10 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.messages import Message
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
+from seaweedmq.model.protocol import SegmentStats
+from seaweedmq.model.topic import TopicName
 from tests.client.conftest import environment
-from tests.client.fake_broker import FakeCluster
+from tests.client.fake_broker import FakeBroker, FakeCluster
 
 TOPIC = "shop/orders"
 
@@ -312,6 +314,23 @@ async def test_a_segment_that_never_had_a_record_may_go_while_its_reader_is_away
         got = [await waiting] + [message async for message in messages]
     assert values(got) == [0, 1]
     assert [m.segment for m in got] == [second, third]
+
+
+async def test_a_reader_to_the_latest_record_waits_for_no_segment_that_is_pruned_meanwhile(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    (second,) = cluster.seal(TOPIC, 0)
+    stats = FakeBroker.topic_stats
+
+    async def stats_after_a_change(broker: FakeBroker, name: TopicName) -> tuple[SegmentStats, ...]:
+        if second in cluster.segments[name]:
+            cluster.seal(TOPIC, second)
+            cluster.prune(TOPIC, 0, second)
+        return await stats(broker, name)
+
+    monkeypatch.setattr(FakeBroker, "topic_stats", stats_after_a_change)
+    assert await read(client) == []
 
 
 @pytest.mark.parametrize("is_switched_off", [False, True])
