@@ -48,7 +48,7 @@ CAUGHT_BY = {
     "believe_files_while_a_replica_lives": 0,
     "seal_from_files_without_fsync": 8,
     "do_not_look_for_the_fence": 0,
-    "lead_at_once": 21,
+    "lead_at_once": 22,
     "forget_what_is_not_fsynced": 13,
     "forget_a_slot_at_a_split": 1,
     "merge_where_the_shorter_one_ends": 17,
