@@ -62,19 +62,20 @@ class Routes:
         return [(int(ordered[lo]), order[lo:hi]) for lo, hi in zip(starts, ends, strict=True)]
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
-        """Give the stretches of ``sealed`` to its successors.
+        """Give the stretches of ``sealed`` to its successors, and what several of them have to the newest: after a merge
+        one side may have gone on, and what came next there has slots that the other side still knows an older one for.
 
         Raises:
             Unavailable: they do not cover them.
         """
-        heirs = list(successors)
+        heirs = sorted(successors, key=lambda heir: heir.id, reverse=True)
         stretches: list[tuple[KeyRange, int]] = []
         for stretch in self._stretches:
             if stretch.segment != sealed:
                 stretches.append(stretch)
                 continue
+            left = [stretch.slots]
             for heir in heirs:
-                lo, hi = max(heir.slots.lo, stretch.slots.lo), min(heir.slots.hi, stretch.slots.hi)
-                if lo < hi:
-                    stretches.append((KeyRange(lo, hi), heir.id))
+                stretches += [(part, heir.id) for slots in left if (part := slots.within(heir.slots)) is not None]
+                left = [part for slots in left for part in slots.without(heir.slots)]
         return Routes(stretches)

@@ -46,6 +46,15 @@ class KeyRange:
         """Whether they share a slot."""
         return self.lo < other.hi and other.lo < self.hi
 
+    def within(self, other: "KeyRange") -> "KeyRange | None":
+        """The slots that both have, if there are any."""
+        return KeyRange(max(self.lo, other.lo), min(self.hi, other.hi)) if self.overlaps(other) else None
+
+    def without(self, other: "KeyRange") -> list["KeyRange"]:
+        """The slots that the other one does not have, in up to two ranges."""
+        edges = (self.lo, min(self.hi, other.lo)), (max(self.lo, other.hi), self.hi)
+        return [KeyRange(lo, hi) for lo, hi in edges if lo < hi]
+
     def split(self, at: int) -> tuple["KeyRange", "KeyRange"]:
         """Cut into ``[lo, at)`` and ``[at, hi)``.
 

@@ -48,6 +48,16 @@ def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
     assert [(number, list(rows)) for number, rows in parts] == [(2, [0, 1, 2])]
 
 
+def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
+    """1 was merged into 2, and 2 split into 3 and 4; of these 4 was split into 5 and 6 and both merged again. The
+    publisher has followed 5 into 7 and on into 8, and knows nothing of 6: nothing of it was ever sent there."""
+    half, end = RING_SLOTS // 2, RING_SLOTS
+    routes = Routes([(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
+    routes = routes.replace(1, [segment(3, 0, half), segment(6, half + 200, end), segment(8, half, end - 100)])
+    found = [routes.segment_of(slot) for slot in (half - 1, half, half + 200, end - 101, end - 100)]
+    assert found == [3, 8, 8, 8, 6]
+
+
 def test_ranges_with_a_hole_are_a_passing_state_of_the_metadata() -> None:
     with pytest.raises(Unavailable, match="do not cover the key ring"):
         Routes.to_open([segment(0, 0, 100)])
