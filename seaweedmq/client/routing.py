@@ -62,8 +62,8 @@ class Routes:
         return [(int(ordered[lo]), order[lo:hi]) for lo, hi in zip(starts, ends, strict=True)]
 
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
-        """Give the stretches of ``sealed`` to its successors, and what several of them have to the newest: after a merge
-        one side may have gone on, and what came next there has slots that the other side still knows an older one for.
+        """Give the stretches of ``sealed`` to its successors, and what several of them have to the newest: after a
+        merge the other side may have gone on, to where slots are that this side knows an older segment for.
 
         Raises:
             Unavailable: they do not cover them.

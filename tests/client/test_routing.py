@@ -49,8 +49,7 @@ def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
 
 
 def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
-    """1 was merged into 2, and 2 split into 3 and 4; of these 4 was split into 5 and 6 and both merged again. The
-    publisher has followed 5 into 7 and on into 8, and knows nothing of 6: nothing of it was ever sent there."""
+    """6 lies before 8 in the lineage: the publisher has gone on from its neighbour, and never was in 6 itself."""
     half, end = RING_SLOTS // 2, RING_SLOTS
     routes = Routes([(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
     routes = routes.replace(1, [segment(3, 0, half), segment(6, half + 200, end), segment(8, half, end - 100)])
