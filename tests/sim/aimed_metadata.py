@@ -12,6 +12,7 @@ from tests.sim.operator import Operator
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
+    from seaweedmq.broker.segment import OpenSegment
     from tests.sim.world import World
 
 BEHIND_S_MAX = 3.0
@@ -48,6 +49,23 @@ class AimedAtMetadata(Aimed):
                 world.network.break_streams_but_of(brokers)
         finally:
             behind.meta.hears.set()
+
+    async def seal_twice(self) -> None:
+        """What comes after a segment with records is sealed at once: most likely it has none."""
+        used = [s for s in self.open_segments() if (owned := self._owned_by(s)) and owned.log.end > s.start_offset]
+        if not used:
+            return
+        segment = self._rng.choice(used)
+        api = self._dialer.dial(self._rng.choice(self._world.processes).address)
+        try:
+            description = await api.seal_segment(segment.topic, segment.id)
+            for heir in (s for s in description.segments if segment.id in s.predecessors):
+                await api.seal_segment(heir.topic, heir.id)
+        except SeaweedMQError as error:
+            self._note(f"{segment} is not sealed twice: {error}")
+
+    def _owned_by(self, segment: Segment) -> "OpenSegment | None":
+        return self._owned(segment) if self.running(segment) else None
 
     async def lead_without_knowing(self) -> None:
         """A broker is elected, and does not know yet that the last leader is none any more."""

@@ -102,6 +102,7 @@ class Nemesis:
             (self.files.seal_behind_a_busy_primary, 0),
             (self.adoptions.seal_while_adopting, 0),
             (self.metadata.leave_behind, 0),
+            (self.metadata.seal_twice, 0),
             (self.metadata.lead_without_knowing, 0),
             (self.metadata.forget_an_empty_segment, 0),
         ]

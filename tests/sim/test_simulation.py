@@ -82,7 +82,7 @@ CAUGHT_BY = {
     "forget_nothing": 7,
     "keep_what_groups_committed": 7,
     "forget_segments_that_have_records": 7,
-    "forget_in_any_order": 107,
+    "forget_in_any_order": 28,
     "take_what_a_broker_does_not_know_yet_for_pruned": 9,
     "take_pages_of_any_moment": 139,
     "pass_calls_to_and_fro": 51,

@@ -31,7 +31,7 @@ def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
         publishers=tuple(_slow(rng, plan, scenario.chaos_s) for plan in scenario.publishers),
         group_members=rng.choice((0, 1, 2)),
         latecomers_max=0,
-        favoured={"reshape": 120},
+        favoured={"reshape": 80, "seal_twice": 80},
     ).impatiently()
 
 
