@@ -31,7 +31,7 @@ class AimedAtMetadata(Aimed):
     async def leave_behind(self) -> None:
         """A broker does not hear what becomes of segments; users come to it, whose streams break again and again."""
         world, rng = self._world, self._rng
-        leader = self._leader()
+        leader = self.leader()
         others = [p for p in world.processes if p.is_well and p is not leader]
         if not others:
             return
@@ -70,7 +70,7 @@ class AimedAtMetadata(Aimed):
     async def lead_without_knowing(self) -> None:
         """A broker is elected, and does not know yet that the last leader is none any more."""
         world, rng = self._world, self._rng
-        leader = self._leader()
+        leader = self.leader()
         others = [p for p in world.processes if p.is_well and p is not leader]
         if leader is None or not leader.is_well or not others or self._losses.spared:
             return
@@ -95,7 +95,7 @@ class AimedAtMetadata(Aimed):
     async def forget_an_empty_segment(self) -> None:
         """As ``forget_replicas``, of a segment without records and for long: it may be pruned before its primary is
         back, and takes its first records from publishers that have not heard of that."""
-        leader = self._leader()
+        leader = self.leader()
         found = await self.moment(lambda segment: len(segment.replicas) > 1 and self._is_empty_apart(segment, leader))
         replicas = self._well(found)
         if leader is None or not replicas:
