@@ -254,6 +254,7 @@ DATA_RULES = {
     "files",
     "made good",
     "RingIsPartitioned",
+    "SegmentsNeverChange",
     "LineageRises",
     "GroupOffsetsNeverFall",
     "group lost",
@@ -269,5 +270,6 @@ DATA_RULES = {
     "never sent",
     "retention",
     "neglected",
+    "refused and read",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -11,6 +11,7 @@ from seaweedmq.model.topic import Durability
 from tests.sim.aimed import Aimed
 from tests.sim.aimed_files import AimedAtFiles
 from tests.sim.aimed_memory import AimedAtAdoptions
+from tests.sim.aimed_replicas import AimedAtReplicas
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -45,6 +46,7 @@ class Nemesis:
         self.aimed = Aimed(world, self.losses)
         self.files = AimedAtFiles(world, self.aimed, self.losses)
         self.adoptions = AimedAtAdoptions(world)
+        self.replicas = AimedAtReplicas(world, self.aimed, self.losses)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.blows = 0
@@ -99,6 +101,14 @@ class Nemesis:
             (self.files.set_a_clock_far_back, 0),
             (self.files.seal_behind_a_busy_primary, 0),
             (self.adoptions.seal_while_adopting, 0),
+            (self.replicas.lose_a_primary_and_stop_the_rest, 0),
+            (self.replicas.lose_a_lone_replica, 0),
+            (self.replicas.sleep_through_the_seal, 0),
+            (self.replicas.deliver_late, 0),
+            (self.replicas.hear_of_both_topics_at_once, 0),
+            (self.replicas.leave_a_table_behind, 0),
+            (self.replicas.hold_up_replacements, 0),
+            (self.groups.freeze_until_out, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -110,6 +120,10 @@ class Nemesis:
             self.files.lose_files_that_are_believed,
             self.files.leave_a_fence_unseen,
             self.files.seal_behind_a_busy_primary,
+            self.replicas.lose_a_primary_and_stop_the_rest,
+            self.replicas.sleep_through_the_seal,
+            self.replicas.deliver_late,
+            self.replicas.hold_up_replacements,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))

@@ -53,6 +53,7 @@ class LivesPlan:
     topic: TopicPlan
     lives: int
     life_s_max: float
+    life_s_min: float = 0.0
     records: int
     """Sent to each life."""
     config: ClientConfig
@@ -108,6 +109,8 @@ class Scenario:
     """Memory for what passes through on its way to and from files, publishers, followers and subscribers, each."""
     sleepers: int = 0
     """Streams from the first topic that give credit and read nothing."""
+    lone_replicas_fail: bool = False
+    """Whether power may also fail at a machine that has the only replica of a segment whose topic asks for more."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 

@@ -55,8 +55,8 @@ CAUGHT_BY = {
     "drop_the_last_frame_of_a_table": 0,
     "convert_beyond_the_end": 0,
     "assign_successors_early": 0,
-    "adopt_by_what_is_committed": 7,
-    "expire_by_modification_time": 31,
+    "adopt_by_what_is_committed": 40,
+    "expire_by_modification_time": 37,
     "admit_after_receiving": 8,
     "trimmed_means_nothing_was_stored": 0,
     "forget_producers_with_open_streams": 14,
@@ -79,12 +79,20 @@ CAUGHT_BY = {
     "let_small_takers_pass": 129,
     "take_plain_frames_while_a_schema_is_adopted": 84,
     "read_waiting_frames_by_the_new_schema": 93,
+    "remember_fewer_frames_than_may_be_in_flight": 7,
+    "let_older_streams_append": 44,
+    "drop_replicas_when_stopped": 138,
+    "trust_one_page_cache": 60,
+    "know_replicas_by_name": 31,
+    "publish_tables_into_the_namesake": 31,
+    "seal_whoever_has_the_number": 123,
+    "count_leases_by_a_clock_that_stops": 39,
+    "deliver_after_standing_still": 27,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
 
 UNNOTICED = {
-    "deliver_after_standing_still",
     "forget_nothing",
     "keep_what_groups_committed",
     "forget_the_fence_with_its_segment",
@@ -92,14 +100,6 @@ UNNOTICED = {
     "forget_in_any_order",
     "take_pages_of_any_moment",
     "take_what_a_broker_does_not_know_yet_for_pruned",
-    "remember_fewer_frames_than_may_be_in_flight",
-    "let_older_streams_append",
-    "drop_replicas_when_stopped",
-    "trust_one_page_cache",
-    "know_replicas_by_name",
-    "publish_tables_into_the_namesake",
-    "seal_whoever_has_the_number",
-    "count_leases_by_a_clock_that_stops",
     "leave_a_surplus_segment_unserved",
     "pass_calls_to_and_fro",
 }

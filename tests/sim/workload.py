@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import DeadlineExceeded, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
@@ -87,6 +87,8 @@ class Publisher:
             self.begun.set()
             self.world.note(self.plan.name, f"{number} acknowledged at {segment}:{offset}")
         except SeaweedMQError as error:
+            if isinstance(error, InvalidArgument):
+                outcome = Outcome.REFUSED
             if not (isinstance(error, DeadlineExceeded) and self.plan.config.delivery_timeout_s <= IMPATIENT_S):
                 self.unexpected.append(f"record {number} failed: {error!r}")
             self.world.note(self.plan.name, f"{number} failed: {error!r}")
