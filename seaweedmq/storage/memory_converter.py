@@ -22,6 +22,7 @@ class MemoryTableConverter:
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
         if not logs:
             return []
+        beside = logs[0].path, self._store.files.get(logs[0].path)
         contents: dict[str, bytes] = {}
         for log in logs:
             reader = await self._store.open(log)
@@ -37,7 +38,7 @@ class MemoryTableConverter:
         target = _MemoryTarget(logs[0])
         tables = convert_logs(job, lambda file, at, length: contents[file.path][at : at + length], target)
         for path, content in target.written.items():
-            await self._store.put_file(path, content, beside=logs[0].path)
+            await self._store.put_file(path, content, beside=beside)
         listed = {f.path: f for f in await self._store.list_files(logs[0].topic, logs[0].segment)}
         return [listed[t.path] for t in tables if t.path in listed]
 

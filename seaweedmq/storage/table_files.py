@@ -48,8 +48,8 @@ def convert_files(
         return []
     name, segment = logs[0].topic, logs[0].segment
     try:
-        with _alone(root, name, segment), _Logs(root) as files:
-            target = DirectoryTarget(root, name, segment, beside=logs[0].path)
+        with _alone(root, name, segment), _kept_open(root, logs[0].path) as beside, _Logs(root) as files:
+            target = DirectoryTarget(root, name, segment, beside=beside)
             listed = scan_segment(root, name, segment)
             job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
             return convert_logs(job, files.read, target)
@@ -87,6 +87,23 @@ def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
         os.close(fd)
 
 
+@contextlib.contextmanager
+def _kept_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
+    """A log, which stays the file that it is."""
+    try:
+        fd = os.open(root / path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _gone(path) from None
+    try:
+        yield root / path, fd
+    finally:
+        os.close(fd)
+
+
+def _gone(path: str | Path) -> NotFound:
+    return NotFound(f"{path} is gone: its topic was deleted, or retention removed it")
+
+
 def _is_at(path: Path, fd: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(fd))
@@ -97,8 +114,8 @@ def _is_at(path: Path, fd: int) -> bool:
 class DirectoryTarget:
     """``TableTarget`` in the table folder of a topic, for one segment."""
 
-    def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: str = "") -> None:
-        """``beside``: a file of the same topic, without which there is no table."""
+    def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
+        """``beside``: an open file of the same topic, without which there is no table."""
         self._root = root
         self._beside = beside
         self._topic = topic
@@ -109,10 +126,11 @@ class DirectoryTarget:
     def create(self) -> IO[bytes]:
         sink = file_io.temporary_name(self._directory).open("x+b")
         # A topic is deleted by moving its folder away. As long as the log is there afterwards, the new file lies in the
-        # log's own topic, not in a later one of the same name, and moves away with it.
-        if not (self._root / self._beside).exists():
+        # log's own topic, not in a later one of the same name, and moves away with it. The very same log: the later
+        # topic has one of the same name, if the same broker is the first to write to it.
+        if self._beside is not None and not _is_at(*self._beside):
             self.discard(sink)
-            raise NotFound(f"{self._beside} is gone: its topic was deleted, or retention removed it")
+            raise _gone(self._beside[0])
         return sink
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:

@@ -176,10 +176,17 @@ class Aimed:
         owned = self._owned(segment)
         return owned is not None and owned.log.written > owned.log.flushed
 
+    def has_unsynced_acks(self, segment: Segment) -> bool:
+        owned = self._owned(segment)
+        return owned is not None and owned.log.committed > owned.log.flushed
+
+    def is_in_use(self, segment: Segment) -> bool:
+        owned = self._owned(segment)
+        return owned is not None and owned.log.end > segment.start_offset
+
     def is_apart(self, segment: Segment, leader: BrokerProcess | None) -> bool:
         """Whether it is in use, and led by none of its replicas."""
-        owned = self._owned(segment)
-        return leader not in self.running(segment) and owned is not None and owned.log.end > segment.start_offset
+        return leader not in self.running(segment) and self.is_in_use(segment)
 
     def _has_fresh_lease(self, segment: Segment) -> bool:
         broker = self.running(segment)[0].broker

@@ -5,6 +5,7 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 GROUP = "readers"
 LOOK_AGAIN_S = 0.1
+LOOK_SOON_S = 0.01
+UNREAD_MIN = 10
+READING_S_MAX = 2.0
+JUST_NOW_S = 0.02
+OUT_S_MAX = 10.0
 
 
 class Member:
@@ -128,6 +134,8 @@ class Group:
         self.members = [Member(world, self, f"member-{number}") for number in range(members)]
         self._world = world
         self._present: set[str] = set()
+        self._given_s: dict[str, float] = {}
+        """When each life was given something last."""
         self._out: set[str] = set()
         """Lives that the group has gone on without, and that have not joined again."""
         self._under_way: dict[str, dict[int, dict[int, tuple[int, int]]]] = {}
@@ -147,6 +155,7 @@ class Group:
 
     def on_delivered(self, life: str, segment: int, offset: int) -> None:
         """A member was given a record: none is its own once the group went on without it, though it slept then."""
+        self._given_s[life] = self._world.loop.time()
         if life in self._out:
             self._violations.append(Violation("zombie", f"{life}, which is out of the group, got {segment}:{offset}"))
 
@@ -178,6 +187,25 @@ class Group:
                             f"{owner.name} committed segment {segment} of generation {generation}, it was {current}",
                         )
                     )
+
+    def is_out(self, life: str) -> bool:
+        """Whether the group has gone on without that life of a member."""
+        return life in self._out
+
+    def reading(self) -> list[Member]:
+        """Members that were given something just now, while there is more."""
+        since_s = self._world.loop.time() - JUST_NOW_S
+        if len(self._missing()) < UNREAD_MIN:
+            return []
+        return [m for m in self.members if m.is_running and self._given_s.get(m.owner.name, -1.0) > since_s]
+
+    async def until(self, is_so: Callable[[], bool], for_s: float) -> bool:
+        end_s = self._world.loop.time() + for_s
+        while not is_so():  # time is virtual
+            if self._world.loop.time() >= end_s:
+                return False
+            await asyncio.sleep(LOOK_SOON_S)
+        return True
 
     async def finish(self) -> None:
         """Until the members were given everything that was acknowledged to publishers."""
@@ -227,6 +255,22 @@ class GroupNemesis:
                 self._network.break_streams_of(owner)
                 await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
             member.thaw(owner)
+
+    async def freeze_until_out(self) -> None:
+        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
+        reading: list[Member] = []
+
+        def look() -> bool:
+            reading[:] = self._group.reading()
+            return bool(reading)
+
+        if not await self._group.until(look, READING_S_MAX):
+            return
+        member = self._rng.choice(reading)
+        owner = member.freeze()
+        await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
+        await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
+        member.thaw(owner)
 
     def heal(self) -> None:
         """Nobody stays frozen."""

@@ -48,7 +48,19 @@ class Lives:
         self._world = world
         self._rng = world.rng("lives")
         self._last: Life | None = None
+        self.is_ending = False
+        """Its deletion was asked for, and not told yet."""
         self._under_way: list[asyncio.Task[Any]] = []
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other life follows."""
+        return self._last is not None and self._last.number == self.plan.lives - 1
+
+    @property
+    def is_last_but_one(self) -> bool:
+        """Whether one other life follows."""
+        return self._last is not None and self._last.number == self.plan.lives - 2
 
     async def run(self) -> None:
         """Through all lives but the end of the last one."""
@@ -67,11 +79,13 @@ class Lives:
                 self._last = life
                 if number == self.plan.lives - 1:
                     return
-                await asyncio.sleep(self._rng.uniform(0, self.plan.life_s_max))
+                await asyncio.sleep(self._rng.uniform(self.plan.life_s_min, self.plan.life_s_max))
                 if not await self._has_begun(life):
                     sending.cancel()
                     await asyncio.wait({sending})
+                self.is_ending = True
                 await self._delete(client)
+                self.is_ending = False
 
     async def finish(self) -> None:
         """Until the last life has an outcome for every record."""

@@ -2,11 +2,14 @@
 
 ``stored`` is promised to survive it at any time. ``replicated`` survives it as long as another broker holds what is not
 fsynced yet: that one is spared further blows until the segment is sealed, since by then it has written all of it out.
+A segment that has no follower though its topic asks for one is fsynced
+before anything is acknowledged, and its machine may be lost at any time (where the scenario has that).
 Nothing else is: the network, the storage, the leader and other brokers may fail meanwhile.
 """
 
 from typing import TYPE_CHECKING
 
+from seaweedmq.broker.segment import SAFE_REPLICAS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from tests.sim.process import BrokerProcess
@@ -52,7 +55,15 @@ class Losses:
         lives = self._world.cluster.state.brokers_at(process.address)
         segments = self._world.cluster.state.segments.values()
         opened = (s for numbered in segments for s in numbered.values() if s.is_open)
-        return [s for s in opened if s.primary in lives and s.topic not in self._stored]
+        return [s for s in opened if s.primary in lives and s.topic not in self._stored and not self._is_fsynced(s)]
+
+    def is_thin(self, segment: Segment) -> bool:
+        """Whether it has no follower though its topic asks for one."""
+        topic = self._world.cluster.state.topics.get(segment.topic)
+        return topic is not None and len(segment.replicas) < min(topic.replicas, SAFE_REPLICAS)
+
+    def _is_fsynced(self, segment: Segment) -> bool:
+        return self._world.scenario.lone_replicas_fail and self.is_thin(segment)
 
     def _holder(self, segment: Segment, lost: BrokerProcess) -> BrokerProcess | None:
         """A follower elsewhere that has its copy, and is well, or leaves in good order: then it writes that out."""

@@ -254,6 +254,7 @@ DATA_RULES = {
     "files",
     "made good",
     "RingIsPartitioned",
+    "SegmentsNeverChange",
     "LineageRises",
     "GroupOffsetsNeverFall",
     "group lost",
@@ -274,5 +275,6 @@ DATA_RULES = {
     "never read",
     "forgotten",
     "passed on",
+    "refused and read",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -129,7 +129,7 @@ def publish_tables_into_the_namesake(patch: pytest.MonkeyPatch) -> None:
     """A conversion that is under way when its topic is deleted leaves its tables in the next topic of the name."""
     put_file = MemorySegmentStore.put_file
 
-    async def put(store: Any, path: str, content: bytes, beside: str = "") -> None:
+    async def put(store: Any, path: str, content: bytes, beside: Any = None) -> None:
         await put_file(store, path, content)
 
     patch.setattr(MemorySegmentStore, "put_file", put)

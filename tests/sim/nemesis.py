@@ -12,6 +12,7 @@ from tests.sim.aimed import Aimed
 from tests.sim.aimed_files import AimedAtFiles
 from tests.sim.aimed_memory import AimedAtAdoptions
 from tests.sim.aimed_metadata import AimedAtMetadata
+from tests.sim.aimed_replicas import AimedAtReplicas
 from tests.sim.group import GroupNemesis
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses
@@ -46,6 +47,7 @@ class Nemesis:
         self.aimed = Aimed(world, self.losses)
         self.files = AimedAtFiles(world, self.aimed, self.losses)
         self.adoptions = AimedAtAdoptions(world)
+        self.replicas = AimedAtReplicas(world, self.aimed, self.losses)
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.metadata = AimedAtMetadata(world, self.losses, self.operator)
@@ -105,6 +107,14 @@ class Nemesis:
             (self.metadata.seal_twice, 0),
             (self.metadata.lead_without_knowing, 0),
             (self.metadata.forget_an_empty_segment, 0),
+            (self.replicas.lose_a_primary_and_stop_the_rest, 0),
+            (self.replicas.lose_a_lone_replica, 0),
+            (self.replicas.sleep_through_the_seal, 0),
+            (self.replicas.deliver_late, 0),
+            (self.replicas.hear_of_both_topics_at_once, 0),
+            (self.replicas.leave_a_table_behind, 0),
+            (self.replicas.hold_up_replacements, 0),
+            (self.groups.freeze_until_out, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -117,6 +127,10 @@ class Nemesis:
             self.files.leave_a_fence_unseen,
             self.files.seal_behind_a_busy_primary,
             self.metadata.forget_an_empty_segment,
+            self.replicas.lose_a_primary_and_stop_the_rest,
+            self.replicas.sleep_through_the_seal,
+            self.replicas.deliver_late,
+            self.replicas.hold_up_replacements,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))

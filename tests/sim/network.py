@@ -85,6 +85,9 @@ class Pipe(Generic[T]):
         """Wakes the receiver."""
         self._senders: list[asyncio.Future[None]] = []
         """Wait for room."""
+        self.is_held = False
+        """What is under way stands still, and so does what comes behind it."""
+        self.on_release: Callable[[], None] = lambda: None
 
     async def send(self, item: T) -> None:
         """Wait for room, then put ``item`` under way. Raises what broke the stream, once this side knows."""
@@ -117,6 +120,17 @@ class Pipe(Generic[T]):
             self._put_off()
             self._wake_receiver_at(self._last_arrival_s)
 
+    def hold(self) -> None:
+        """Nothing arrives until ``release``."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """What is due arrives."""
+        self.is_held = False
+        if self._receiver is not None:
+            _set(self._receiver)
+        self.on_release()
+
     def lose(self) -> None:
         """Nothing more arrives; neither side knows yet."""
         self._items.clear()
@@ -140,7 +154,9 @@ class Pipe(Generic[T]):
             if self._receiver_error is not None:
                 raise _copied_error(self._receiver_error)
             next_s = math.inf
-            if self._items:
+            if self.is_held:
+                pass
+            elif self._items:
                 next_s, item = self._items[0]
                 if next_s <= _now_s():
                     self._items.popleft()
@@ -286,6 +302,10 @@ class Network:
             self.break_stream(stream, silently=self._rng.random() < 0.3)
         return len(chosen)
 
+    def streams(self, method: str) -> list[Stream]:
+        """Those that are open."""
+        return [s for s in self._streams if s.method == method]
+
     def cut(self, sender: str, receiver: str) -> None:
         """Lose every packet from one machine to another. TCP makes no progress then in either direction for long, but
         what travels the other way still arrives until somebody's patience ends."""
@@ -340,7 +360,11 @@ class Network:
         if not stream.is_broken:
             stream.is_broken = True
             self._forget(stream)
-            self._later(self.latency_s(), self._fail_server, stream, Unavailable("the client cancelled the call"))
+            cancelled = Unavailable("the client cancelled the call")
+            if stream.up.is_held:  # the news comes behind what stands still
+                stream.up.on_release = lambda: self._later(self.latency_s(), self._fail_server, stream, cancelled)
+            else:
+                self._later(self.latency_s(), self._fail_server, stream, cancelled)
 
     def note_unexpected(self, where: str, error: BaseException) -> None:
         self.unexpected.append(f"{where}: {error!r} at {place_of(error)}")

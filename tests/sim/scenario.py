@@ -59,6 +59,7 @@ class LivesPlan:
     topic: TopicPlan
     lives: int
     life_s_max: float
+    life_s_min: float = 0.0
     records: int
     """Sent to each life."""
     config: ClientConfig
@@ -116,6 +117,8 @@ class Scenario:
     """Streams from the first topic that give credit and read nothing."""
     latecomers_max: int = 0
     """Subscribers that begin to follow a topic in the middle of a blow."""
+    lone_replicas_fail: bool = False
+    """Whether power may also fail at a machine that has the only replica of a segment whose topic asks for more."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 

@@ -40,6 +40,8 @@ class Trouble:
     machine: str | None = None
     """Of processes there; None: anywhere."""
     share: float = 1.0
+    works_after: float = 0.5
+    """Share of what hung that is done when it is over; the rest fails."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     hung: set[str] = field(default_factory=set)
     """Machines whose operations it has kept waiting."""
@@ -58,7 +60,7 @@ class Trouble:
         if self.hangs:
             self.hung.add(machine)
             await self.over.wait()
-            if rng.random() < 0.5:
+            if rng.random() < self.works_after:
                 return
         raise StorageFailed(f"the nemesis refused to {op.value} {path}")
 

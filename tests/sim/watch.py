@@ -53,6 +53,9 @@ class InsideWatch:
         primaries = [(broker, key, owned) for broker in brokers for key, owned in broker._owned.items()]
         for _, key, owned in primaries:
             self._judge_primary(key, owned)
+        for key, seen in self._seen.items():
+            for owned in seen:
+                self._judge_end(key, owned)
         for owner, broker in running:
             self._judge_memory(broker)
             self._judge_messages(owner, broker)
@@ -81,6 +84,7 @@ class InsideWatch:
         """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
         assert segment.end_offset is not None
         self._ends[segment.topic, self._uid(segment.topic), segment.id] = segment.end_offset
+        self.sample()
         if segment.epoch != epoch_before:
             return
         for process in self._world.processes:
@@ -109,15 +113,22 @@ class InsideWatch:
         log = owned.log
         self._seen.setdefault(key, {})[owned] = None
         self._committed[key] = max(self._committed.get(key, 0), log.committed)
-        topic = self._world.cluster.state.topics.get(key[0])
-        if topic is None or topic.uid != owned.topic.uid:
-            return  # the topic was deleted, perhaps created again: what it had is nobody's any more
-        end = self._sealed_end(*key)
-        if end is not None and log.committed > end:
-            self._tell("one primary", f"{owned.segment} committed {log.committed} above its sealed end {end}")
+        if not self._is_of_today(owned):
+            return
         order = (log.committed, log.written, log.replicated, log.end)
         if list(order) != sorted(order) or log.flushed > log.written:
             self._tell("order", f"{owned.segment}: committed, written, replicated, end: {order}, flushed {log.flushed}")
+
+    def _judge_end(self, key: Key, owned: OpenSegment) -> None:
+        """Also of a primary that has ended: what it committed last may be above the end that was recorded."""
+        end, committed = self._sealed_end(*key), owned.log.committed
+        if end is not None and committed > end and self._is_of_today(owned):
+            self._tell("one primary", f"{owned.segment} committed {committed} above its sealed end {end}")
+
+    def _is_of_today(self, owned: OpenSegment) -> bool:
+        """Or else its topic was deleted, perhaps created again: what it had is nobody's any more."""
+        topic = self._world.cluster.state.topics.get(owned.topic.name)
+        return topic is not None and topic.uid == owned.topic.uid
 
     def _judge_replica(self, follower: str, replica: Replica) -> None:
         order = (replica.flushed, replica.committed, replica.end)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import DeadlineExceeded, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.sim.process import environment
@@ -89,6 +89,8 @@ class Publisher:
             self.begun.set()
             self.world.note(self.plan.name, f"{number} acknowledged at {segment}:{offset}")
         except SeaweedMQError as error:
+            if isinstance(error, InvalidArgument):
+                outcome = Outcome.REFUSED
             self._on_error(number, error)
         self.history.sent.append(
             Sent(

@@ -19,7 +19,7 @@ from seaweedmq.codec.batch import schema_to_bytes
 from seaweedmq.codec.paths import log_dir, table_dir
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
+from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.directory import LOCK_NAME
 from seaweedmq.storage.files import FileSegmentStore
 from seaweedmq.storage.table_files import DirectoryTarget, convert_files
@@ -333,6 +333,26 @@ async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmen
     with pytest.raises(NotFound, match="the topic was deleted"):
         convert(store, [log])
     assert list(store.root.iterdir()) == []
+
+
+async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same broker may have begun a log of the same name there."""
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    path = store.root / log.path
+
+    class Late(DirectoryTarget):
+        def create(self) -> IO[bytes]:
+            content = path.read_bytes()
+            path.rename(store.root / "deleted")
+            path.write_bytes(content)
+            return super().create()
+
+    monkeypatch.setattr("seaweedmq.storage.table_files.DirectoryTarget", Late)
+    with pytest.raises(NotFound, match="its topic was deleted"):
+        convert(store, [log])
+    assert not [f for f in await store.list_files(NAME, 0) if f.kind is FileKind.TABLE]
 
 
 async def test_what_lies_behind_the_end_of_the_segment_is_not_even_read(store: FileSegmentStore) -> None:
