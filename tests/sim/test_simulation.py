@@ -101,10 +101,6 @@ CAUGHT_BY = {
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
 
-UNNOTICED = {}
-"""What no seed has been seen to catch yet, of the first few dozen that were tried: the world is too kind for them, or
-they are rare. Stories in virtual time (tests/broker, tests/client, tests/core) are what fails by them until then."""
-
 
 def test_every_broken_variant_has_its_seed() -> None:
     assert CAUGHT_BY.keys() == every_mutant().keys()
