@@ -154,8 +154,13 @@ class Changes:
         if found is None:
             raise Unavailable(f"{segment}: a replica lives but does not answer, so it can not be sealed yet")
         epoch, sealed = found
-        sequences = tuple(reversed(sealed.sequences))
-        return Sealing(segment=segment, end_offset=sealed.end_offset, epoch=epoch, sequences=sequences)
+        return Sealing(
+            segment=segment,
+            end_offset=sealed.end_offset,
+            epoch=epoch,
+            sequences=tuple(reversed(sealed.sequences)),
+            sequences_complete=sealed.sequences_complete,
+        )
 
     async def _succeed(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
         try:

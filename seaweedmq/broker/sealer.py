@@ -58,8 +58,11 @@ class Sealer:
             await self._sync_logs(topic, segment)
             recovered = await recover_segment(self._store, topic, segment)
             await self._sync_logs(topic, segment)
-            sequences = tuple(p.sequence for p in recovered.producers)
-            return segment.epoch, SealedLog(end_offset=recovered.end_offset, sequences=sequences)
+            return segment.epoch, SealedLog(
+                end_offset=recovered.end_offset,
+                sequences=tuple(p.sequence for p in recovered.producers),
+                sequences_complete=recovered.producers_complete,
+            )
         if whom.primary is not None:
             timeout_s = SUSPECT_SEAL_TIMEOUT_S if whom.primary in suspects else SEAL_TIMEOUT_S
             sealed = await self._by_primary(topic, segment, whom.primary, timeout_s)

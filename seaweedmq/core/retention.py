@@ -1,13 +1,16 @@
 """Which files may go now. Stateless: the answer follows from the files' names, sizes and ages alone.
 
 A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
-readers which still have it open finish. A table may go once retention chose it and the grace period has passed since,
-and all before it in its segment may go: no reader ever meets a hole. One that doubles another goes in any case.
+readers which still have it open finish. In an open segment a later log file must be in tables, too, at least in part:
+then that one is sound and fsynced, and tells recovery how far the producers got. A table may go once retention chose it
+and the grace period has passed since, and all before it in its segment may go: no reader ever meets a hole. One that
+doubles another goes in any case.
 
 The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
 one would delete, or keep, what others sent.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
@@ -87,6 +90,12 @@ def covered_since(base: int, end: int, tables: Iterable[F]) -> int | None:
     return since if position >= end else None
 
 
+def _last_proven_base(files: Iterable[StoredFile]) -> int:
+    """Where the last log file begins that has frames in a table, so that it is known to be no torso. 0: none has."""
+    tables_end = max((f.end_offset or 0 for f in files if f.kind == "table"), default=0)
+    return max((f.base_offset for f in files if f.kind == "log" and f.base_offset < tables_end), default=0)
+
+
 def is_unconverted(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> bool:
     """Whether a log file of a segment may hold records that no table holds."""
     bound = log_end_bound(log, files, segment_end)
@@ -106,10 +115,15 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
     free: list[list[F]] = []
     for number, (segment_end, files) in enumerate(segments):
         kept_logs: list[tuple[F, int | None]] = []
+        proven = math.inf if segment_end is not None else _last_proven_base(files)
         for log in (f for f in files if f.kind == "log"):
             bound = log_end_bound(log, files, segment_end)
             since = None if bound is None else covered_since(log.base_offset, bound, files)
-            if since is not None and max(since, log.modified_us) + policy.log_grace_us <= now_us:
+            if (
+                since is not None
+                and log.base_offset < proven
+                and max(since, log.modified_us) + policy.log_grace_us <= now_us
+            ):
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))

@@ -123,6 +123,8 @@ class Sealing:
     """The one its replicas were fenced with, or its own if nobody had to be fenced."""
     sequences: Sequence[ProducerSequence]
     """Of every producer that may not have heard yet of all it stored, the most recently active first."""
+    sequences_complete: bool = True
+    """Whether these are all."""
 
 
 def succeed(
@@ -170,7 +172,7 @@ def succeed(
             epoch=parent.epoch,
             end_offset=parent.end_offset,
             sequences=tuple(parent.sequences)[:SEALED_SEQUENCES_MAX],
-            sequences_complete=len(parent.sequences) <= SEALED_SEQUENCES_MAX,
+            sequences_complete=parent.sequences_complete and len(parent.sequences) <= SEALED_SEQUENCES_MAX,
             successors=tuple(child.id for child in children if child.slots.overlaps(parent.segment.slots)),
             sealed_us=now_us,
         )

@@ -85,6 +85,8 @@ class SealedLog:
     end_offset: int
     sequences: tuple[ProducerSequence, ...]
     """Every producer that may not have heard yet of all it stored, the longest idle first."""
+    sequences_complete: bool = True
+    """False: log files that would name further ones are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

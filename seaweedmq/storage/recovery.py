@@ -80,7 +80,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     for offset, error in damage:
         if offset >= end:
             raise error  # no other file gets further
-    is_complete = segment.end_offset is None or end >= segment.end_offset
+    is_complete = end >= (tables_end if segment.end_offset is None else segment.end_offset)
     if newest and end < known.offset:
         last = max((log for log, _ in newest if log.base_offset <= end), key=lambda f: f.base_offset)
         raise Corrupt(

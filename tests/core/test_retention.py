@@ -43,13 +43,13 @@ def expired(
 
 
 def test_a_log_goes_a_grace_period_after_its_table_was_made() -> None:
-    files = [log(0), log(10), table(0, 10, modified_us=50)]
+    files = [log(0), log(10), table(0, 10, modified_us=50), table(10, 12)]
     assert expired(files, 149) == []
     assert expired(files, 150) == ["log 0-b-1"]
 
 
 def test_a_log_stays_until_tables_hold_all_of_it() -> None:
-    files = [log(0), log(10), table(0, 6), table(7, 10)]
+    files = [log(0), log(10), table(0, 6), table(7, 10), table(10, 12)]
     assert expired(files, 1_000) == []
     assert expired([*files, table(6, 7, modified_us=950)], 1_049) == []
     assert expired([*files, table(6, 7, modified_us=950)], 1_050) == ["log 0-b-1"]
@@ -103,7 +103,7 @@ def test_a_table_waits_for_those_before_it() -> None:
 
 
 def test_a_table_that_may_not_go_yet_holds_up_those_behind_it() -> None:
-    files = [table(0, 10), log(10, writer="b-2"), table(10, 20), table(20, 30), log(20), log(30)]
+    files = [table(0, 10), log(10, writer="b-2"), table(10, 20), table(20, 30), log(20), log(30), table(30, 31)]
     assert expired(files, 10**9, retention_us=0) == ["log 20-b-1", "table 0-10"]
 
 
@@ -118,6 +118,14 @@ def test_a_table_within_another_one_goes_after_the_grace_period() -> None:
     files = [table(0, 30), table(0, 10, modified_us=50), table(10, 30), table(20, 40)]
     assert expired(files, 149, end=40) == ["table 10-30"]
     assert expired(files, 150, end=40) == ["table 0-10", "table 10-30"]
+
+
+def test_the_last_log_that_is_sound_stays_while_the_next_may_be_a_torso() -> None:
+    files = [log(0), log(10), log(20), table(0, 20)]
+    assert expired(files, 10_000) == ["log 0-b-1"]
+    assert expired([*files, log(20, writer="b-1.1")], 10_000) == ["log 0-b-1"]
+    assert expired([*files, table(20, 21)], 10_000) == ["log 0-b-1", "log 10-b-1"]
+    assert expired(files, 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 20-b-1"]
 
 
 def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:

@@ -207,6 +207,14 @@ def test_the_record_of_a_sealed_segment_is_bounded_and_keeps_the_most_recent_pro
         assert sealed.sequences_complete == (count == SEALED_SEQUENCES_MAX), "or who is missing passes for new"
 
 
+def test_a_record_is_as_complete_as_what_the_files_tell() -> None:
+    change = created()
+    (parent,) = change.segments
+    end = sealing(parent, 5_000, sequences=[], sequences_complete=False)
+    sealed, _ = succeed(change.topic, [end], ranges=[parent.slots], placement=[("b",)], now_us=0).segments
+    assert not sealed.sequences_complete
+
+
 def test_the_records_of_a_merge_fit_into_one_request_to_etcd() -> None:
     longest = ProducerSequence(producer_id=2**64 - 1, producer_epoch=2**32 - 1, next_sequence=2**64 - 1)
     change = created(2)

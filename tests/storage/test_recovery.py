@@ -221,6 +221,17 @@ async def test_a_log_shorter_than_the_table_made_of_it_was_damaged(store: FileSe
         await recover_segment(store, make_topic(), make_segment())
 
 
+async def test_who_published_is_not_known_without_the_logs(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    convert_files(store.root, make_topic(), [log], None, 10_000)
+    assert (await recover_segment(store, make_topic(), make_segment())).producers_complete
+    torso = await write_log(store, 10, [])
+    (store.root / torso.path).write_bytes(b"")
+    (store.root / log.path).unlink()
+    found = await recover_segment(store, make_topic(), make_segment())
+    assert (found.end_offset, found.producers_complete) == (10, False)
+
+
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 async def test_synced_frames_survive_any_crash(seed: int) -> None:
