@@ -20,6 +20,7 @@ from tests.sim.storage_faults import Trouble
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+CREATE = frozenset({StorageOp.CREATE})
 SYNC = frozenset({StorageOp.SYNC})
 LOOK = frozenset({StorageOp.LOOK})
 UNSYNCED_BYTES = (2 * KIB, 6 * KIB, 16 * KIB)
@@ -28,6 +29,7 @@ GROW_S_MAX = 1.5
 """How long that is waited for."""
 GO_ON_S_MAX = 0.3
 """And how long it then goes on, for more files to begin."""
+GO_ON_UNHEARD_S = (0.0, 0.1)
 FAR_BACK_S = (100.0, 3_600.0)
 LATE_S = (0.3, 2.0)
 UNSEEN_S = (1.0, 4.0)
@@ -124,6 +126,27 @@ class AimedAtFiles:
             meta.hears.set()
             for one, other in pairs:
                 network.join(one, other)
+
+    async def die_behind_a_torso(self) -> None:
+        """Publishers hear nothing of what they sent, no further log file can begin, all before become tables and go,
+        and the replicas die."""
+        found = await self._aimed.moment(self._is_fsynced_once)
+        if found is None:
+            return
+        dead = self._aimed.running(found)
+        self._note(f"keeps publishers from hearing of {found}, and lets its next log file begin in vain")
+        network, broker = self._world.network, self._world.scenario.broker
+        deaf = [publisher.owner.name for publisher in self._world.publishers]
+        for name in deaf:
+            network.cut(dead[0].name, name)
+        await asyncio.sleep(self._rng.uniform(*GO_ON_UNHEARD_S))
+        with self._troubled(Trouble(hangs=False, ops=CREATE, path=log_dir(found.topic, found.id))):
+            await asyncio.sleep(broker.log_grace_s + 4 * broker.maintenance_interval_s)
+            for process in dead:
+                process.kill(machine=False)
+        for name in deaf:
+            network.join(dead[0].name, name)
+        await self._aimed.start_again(dead)
 
     async def set_a_clock_far_back(self) -> None:
         """By more than a run takes."""

@@ -1,5 +1,6 @@
 """Broken variants about what files keep, as ``mutants`` has them."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from seaweedmq.broker import maintenance, sealer
 from seaweedmq.broker.segment_files import SegmentFiles
+from seaweedmq.core import retention
 from seaweedmq.storage import recovery
 from seaweedmq.storage.lost_blocks import LostBlocks
 from seaweedmq.storage.memory import MemorySegmentStore
@@ -94,6 +96,11 @@ def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sealer.Sealer, "_sync_logs", second_only)
 
 
+def let_a_torso_stand_for_the_last_log(patch: pytest.MonkeyPatch) -> None:
+    """All logs but the newest may go, even if that one has not begun yet and knows nothing of producers."""
+    patch.setattr(retention, "_last_proven_base", lambda files: math.inf)
+
+
 BROKEN: tuple[Break, ...] = (
     believe_every_preamble,
     begin_files_behind_one_that_may_vanish,
@@ -102,4 +109,5 @@ BROKEN: tuple[Break, ...] = (
     trust_the_clock_of_the_broker,
     look_again_by_the_wall_clock,
     believe_files_before_they_are_fsynced,
+    let_a_torso_stand_for_the_last_log,
 )

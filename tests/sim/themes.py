@@ -6,6 +6,7 @@ so that a theme that is added at the end moves no seed but its own.
 """
 
 import random
+from collections.abc import Callable
 
 from tests.sim import themes_files, themes_memory, themes_metadata, themes_replicas
 from tests.sim.scenario import Scenario
@@ -13,7 +14,22 @@ from tests.sim.scenario import Scenario
 SHARE = 0.04
 """Of the seeds, for each theme."""
 
-THEMES = (*themes_files.THEMES, *themes_replicas.THEMES, *themes_metadata.THEMES, *themes_memory.THEMES)
+THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
+    themes_files.power_fails_behind_an_fsync,
+    themes_files.clocks_disagree,
+    themes_files.sealed_unheard,
+    themes_replicas.few_replicas,
+    themes_replicas.repeats,
+    themes_replicas.namesakes,
+    themes_replicas.sleepers,
+    themes_metadata.much_is_forgotten,
+    themes_metadata.some_know_less,
+    themes_metadata.nobody_has_been_there,
+    themes_metadata.brokers_are_full,
+    themes_memory.large_records,
+    themes_memory.first_data,
+    themes_files.files_begin_in_vain,
+)
 
 
 def scenario_of(seed: int) -> Scenario:

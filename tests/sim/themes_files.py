@@ -1,7 +1,6 @@
 """Themes about what power failures and clocks do to files."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from seaweedmq.model.config import KIB
@@ -89,6 +88,34 @@ def sealed_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def files_begin_in_vain(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Log files are small and soon become tables, and again and again the next one can not be begun."""
+    return replace(
+        scenario,
+        brokers=2,
+        broker=replace(
+            scenario.broker,
+            lease_ttl_s=1.0,
+            log_roll_bytes=KIB,
+            log_roll_age_s=0.5,
+            flush_interval_s=0.05,
+            log_grace_s=0.2,
+            maintenance_interval_s=0.3,
+        ),
+        topics=tuple(
+            replace(topic, segments=1, replicas=rng.choice((1, 2)), retention_s=None, retention_bytes=None)
+            for topic in scenario.topics[:1]
+        ),
+        publishers=_busy(rng, scenario, 8.0, value_bytes=100),
+        lives=None,
+        adoptions=(),
+        group_members=0,
+        chaos_s=8.0,
+        pause_s=(0.1, 0.5),
+        favoured={"die_behind_a_torso": 2_000},
+    )
+
+
 def _busy(rng: random.Random, scenario: Scenario, for_s: float, *, value_bytes: int) -> tuple[PublisherPlan, ...]:
     """They send for so long, a frame for nearly every record, and do not wait for acknowledgements."""
     plan = scenario.publishers[0]
@@ -106,10 +133,3 @@ def _busy(rng: random.Random, scenario: Scenario, for_s: float, *, value_bytes: 
         )
         for number in range(3)
     )
-
-
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
-    power_fails_behind_an_fsync,
-    clocks_disagree,
-    sealed_unheard,
-)

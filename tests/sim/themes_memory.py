@@ -1,7 +1,6 @@
 """Themes about readers that pause, large messages, and topics that get their first data."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from seaweedmq.client.config import ClientConfig
@@ -105,6 +104,3 @@ def _publisher(rng: random.Random, name: str, topic: str, chaos_s: float, value_
             backoff_s_max=0.5,
         ),
     )
-
-
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (large_records, first_data)

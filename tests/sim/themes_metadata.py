@@ -1,7 +1,6 @@
 """Themes about sealed segments without end."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from seaweedmq.model.config import KIB
@@ -102,11 +101,3 @@ def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
         lives=None,
         adoptions=(),
     )
-
-
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
-    much_is_forgotten,
-    some_know_less,
-    nobody_has_been_there,
-    brokers_are_full,
-)

@@ -1,7 +1,6 @@
 """Themes about followers that are missing, stopped or lost, publishers that repeat, topics of one name and sleep."""
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 
 from seaweedmq.model.config import KIB, BrokerConfig
@@ -143,6 +142,3 @@ def _in_small_frames(plan: PublisherPlan, *, is_hasty: bool) -> PublisherPlan:
     if is_hasty:
         config = replace(config, delivery_timeout_s=GIVES_UP_S)
     return replace(plan, keys=1, value_bytes=100, config=config)
-
-
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (few_replicas, repeats, namesakes, sleepers)
