@@ -277,9 +277,11 @@ class LeaderApi(Protocol):
 
     async def create_topic(self, spec: TopicSpec) -> TopicDescription: ...
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription: ...
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
+        """Nothing to change: the topic as the leader knows it. ``topic_uid`` is that of the topic that is meant; 0:
+        whichever has the name."""
 
-    async def delete_topic(self, name: TopicName) -> None: ...
+    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None: ...
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
         """Give an empty topic the schema of its first table; the same schema again is no error."""

@@ -110,15 +110,22 @@ class Administration:
                 except SeaweedMQError as error:
                     log.warning("segments of %s, which was never quite created, stay: %s", name, error)
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
-        return await self._update(name, lambda topic: altered(topic, change))
-
-    async def delete_topic(self, name: TopicName) -> None:
-        """See ``ports.BrokerApi``."""
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int) -> TopicDescription:
+        """See ``ports.LeaderApi``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
-                topic = self._metadata.topic(name)
+                topic = self._topic(name, topic_uid)
+                new = altered(topic, change)
+                if new == topic:
+                    return self._metadata.description(name)
+                return await self._changed(name, await self._metadata.write(Change(new, ())))
+        raise AssertionError("tenacity ends with a result or an error")
+
+    async def delete_topic(self, name: TopicName, topic_uid: int) -> None:
+        """See ``ports.LeaderApi``."""
+        async for attempt in self._metadata.on_conflict():
+            with attempt:
+                topic = self._topic(name, topic_uid)
                 primaries = {s.primary for s in self._metadata.view.open_segments.get(name, {}).values()}
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
@@ -140,9 +147,7 @@ class Administration:
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
         """See ``ports.BrokerApi``."""
         schema = _normal(schema)
-        topic = self._metadata.topic(name)
-        if topic_uid not in (0, topic.uid):
-            raise created_again(name)  # nobody but the leader creates topics
+        topic = self._topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
             silent = {s.id for s in self._metadata.description(name, OPEN).segments} - {s.segment for s in stats}
@@ -153,15 +158,12 @@ class Administration:
                 raise holds_records(name, taken[0])
         return await self._changed(name, await self._adoption.adopt(name, schema))
 
-    async def _update(self, name: TopicName, edit: Callable[[Topic], Topic]) -> TopicDescription:
-        async for attempt in self._metadata.on_conflict():
-            with attempt:
-                topic = self._metadata.topic(name)
-                new = edit(topic)
-                if new == topic:
-                    return self._metadata.description(name)
-                return await self._changed(name, await self._metadata.write(Change(new, ())))
-        raise AssertionError("tenacity ends with a result or an error")
+    def _topic(self, name: TopicName, uid: int) -> Topic:
+        """The one that is meant. Nobody but the leader creates topics, so that it knows."""
+        topic = self._metadata.topic(name)
+        if uid not in (0, topic.uid):
+            raise created_again(name)
+        return topic
 
     async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
         await self._metadata.view.wait_revision(revision)

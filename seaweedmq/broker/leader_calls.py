@@ -23,16 +23,18 @@ class LeaderCalls:
             lambda leader: leader.administration.create_topic(spec), lambda api: api.create_topic(spec)
         )
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
         """See ``ports.LeaderApi``."""
         return await self._forward.by_leader(
-            lambda leader: leader.administration.alter_topic(name, change), lambda api: api.alter_topic(name, change)
+            lambda leader: leader.administration.alter_topic(name, change, topic_uid),
+            lambda api: api.alter_topic(name, change, topic_uid),
         )
 
-    async def delete_topic(self, name: TopicName) -> None:
+    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
         """See ``ports.LeaderApi``."""
         await self._forward.by_leader(
-            lambda leader: leader.administration.delete_topic(name), lambda api: api.delete_topic(name)
+            lambda leader: leader.administration.delete_topic(name, topic_uid),
+            lambda api: api.delete_topic(name, topic_uid),
         )
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:

@@ -114,13 +114,20 @@ class Admin:
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
         )
-        altered = await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change))
+        uid = await self._uid(topic)
+        altered = await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change, uid))
         return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
         """Delete a topic and all its data. Raises NotFound."""
         topic = topic_name(name)
-        await self._cluster.call(f"delete topic {topic}", lambda api: api.delete_topic(topic))
+        uid = await self._uid(topic)
+        await self._cluster.call(f"delete topic {topic}", lambda api: api.delete_topic(topic, uid))
+
+    async def _uid(self, topic: TopicName) -> int:
+        """An attempt that was given up may still arrive much later: it must not meet another topic of the name."""
+        found = await self._cluster.call(f"find topic {topic}", lambda api: api.alter_topic(topic, TopicChange()))
+        return found.topic.uid
 
     async def list_topics(self) -> tuple[Topic, ...]:
         """All topics."""

@@ -150,11 +150,11 @@ class _GrpcBroker:
     async def create_topic(self, spec: TopicSpec) -> TopicDescription:
         return await self._unary(methods.CREATE_TOPIC, spec)
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
-        return await self._unary(methods.ALTER_TOPIC, (name, change))
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
+        return await self._unary(methods.ALTER_TOPIC, (name, change, topic_uid))
 
-    async def delete_topic(self, name: TopicName) -> None:
-        await self._unary(methods.DELETE_TOPIC, name)
+    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
+        await self._unary(methods.DELETE_TOPIC, (name, topic_uid))
 
     async def list_topics(self) -> tuple[Topic, ...]:
         return await self._unary(methods.LIST_TOPICS, None)

@@ -123,21 +123,22 @@ def read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
     )
 
 
-def write_change(request: tuple[TopicName, TopicChange]) -> admin_pb2.AlterTopicRequest:
-    name, change = request
+def write_change(request: tuple[TopicName, TopicChange, int]) -> admin_pb2.AlterTopicRequest:
+    name, change, topic_uid = request
     message = admin_pb2.AlterTopicRequest(
         name=str(name),
         retention_s=change.retention_s,
         retention_bytes=change.retention_bytes,
         target_bytes_per_s=change.target_bytes_per_s,
         target_records_per_s=change.target_records_per_s,
+        topic_uid=topic_uid,
     )
     _set_policies(message, change.durability, change.scaling)
     return message
 
 
-def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicChange]:
-    return TopicName.parse(message.name), TopicChange(
+def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicChange, int]:
+    change = TopicChange(
         durability=enum_value(DURABILITIES, message.durability, "durability") if message.durability else None,
         scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else None,
         retention_s=message.retention_s if message.HasField("retention_s") else None,
@@ -145,6 +146,7 @@ def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicC
         target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
     )
+    return TopicName.parse(message.name), change, message.topic_uid
 
 
 def write_topic(topic: Topic) -> types_pb2.Topic:

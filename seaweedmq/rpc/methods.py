@@ -80,7 +80,7 @@ CREATE_TOPIC: Unary[TopicSpec, TopicDescription] = Unary(
     write_reply=messages.write_description,
     read_reply=messages.read_description,
 )
-ALTER_TOPIC: Unary[tuple[TopicName, TopicChange], TopicDescription] = Unary(
+ALTER_TOPIC: Unary[tuple[TopicName, TopicChange, int], TopicDescription] = Unary(
     service=ADMIN_SERVICE,
     name="AlterTopic",
     request=admin_pb2.AlterTopicRequest,
@@ -90,13 +90,13 @@ ALTER_TOPIC: Unary[tuple[TopicName, TopicChange], TopicDescription] = Unary(
     write_reply=messages.write_description,
     read_reply=messages.read_description,
 )
-DELETE_TOPIC: Unary[TopicName, None] = Unary(
+DELETE_TOPIC: Unary[tuple[TopicName, int], None] = Unary(
     service=ADMIN_SERVICE,
     name="DeleteTopic",
     request=admin_pb2.DeleteTopicRequest,
     reply=admin_pb2.DeleteTopicReply,
-    write_request=lambda name: admin_pb2.DeleteTopicRequest(name=str(name)),
-    read_request=_read_name,
+    write_request=lambda request: admin_pb2.DeleteTopicRequest(name=str(request[0]), topic_uid=request[1]),
+    read_request=_read_name_and_uid,
     write_reply=lambda _: admin_pb2.DeleteTopicReply(),
     read_reply=_read_nothing,
 )

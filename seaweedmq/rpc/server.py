@@ -255,7 +255,7 @@ def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:
     return [
         (methods.CREATE_TOPIC, api.create_topic),
         (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
-        (methods.DELETE_TOPIC, api.delete_topic),
+        (methods.DELETE_TOPIC, lambda request: api.delete_topic(*request)),
         (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
         (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
         (methods.DRAIN_BROKER, api.drain_broker),

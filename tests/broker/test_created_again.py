@@ -14,7 +14,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Fenced, NotFound
 from seaweedmq.model.protocol import ALL, EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
 from seaweedmq.model.replication import SegmentRef, Suspicion
-from seaweedmq.model.topic import Durability, TopicName
+from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment, FileKind
 from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
@@ -104,6 +104,20 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed)
     assert await primary.api.local_stats(NAME, old.topic_uid) == ()
     assert len(await primary.api.local_stats(NAME, bed.ref(segment).topic_uid)) == 1
     await (await primary.publisher()).store(frames=3)
+
+
+@story
+async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    old = await bed.topic(hosts[0])
+    new = await create_again(bed, hosts[0])
+    for host in hosts:
+        with pytest.raises(NotFound, match="created again"):
+            await host.api.delete_topic(NAME, old.topic.uid)
+        with pytest.raises(NotFound, match="created again"):
+            await host.api.alter_topic(NAME, TopicChange(retention_s=1.0), old.topic.uid)
+        assert (await host.api.alter_topic(NAME, TopicChange(), new.topic.uid)).topic == new.topic
+    await hosts[1].api.delete_topic(NAME, new.topic.uid)
 
 
 @story

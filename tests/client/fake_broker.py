@@ -54,7 +54,7 @@ from seaweedmq.model.protocol import (
 )
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
 
@@ -289,7 +289,7 @@ class FakeBroker:
         self._check_alive()
         return self.cluster.create(spec)
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
         self._check_alive()
         topic = self.cluster.describe(name).topic
         self.cluster.topics[name] = replace(
@@ -301,9 +301,10 @@ class FakeBroker:
         )
         return self.cluster.describe(name)
 
-    async def delete_topic(self, name: TopicName) -> None:
+    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
         self._check_alive()
-        self.cluster.describe(name)
+        if topic_uid not in (0, self.cluster.describe(name).topic.uid):
+            raise created_again(name)
         del self.cluster.topics[name], self.cluster.segments[name]
         self.cluster.drop_connections()
 

@@ -14,7 +14,7 @@ from seaweedmq.client.background import Background
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.protocol import LATEST, Start, StartKind
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Dialer
 from tests.client.conftest import QUICK, environment
 
@@ -27,6 +27,11 @@ class Answer(str):
     __slots__ = ()
     addresses: Mapping[str, str] = {}
     more_above = None
+    uid = 7
+
+    @property
+    def topic(self) -> "Answer":
+        return self
 
 
 class Recorder:
@@ -124,9 +129,22 @@ async def test_what_can_not_be_meant_is_refused_before_a_broker_is_asked(admin: 
 async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> None:
     await admin.create_topic("shop/orders", target_bytes_per_s=1e6)
     await admin.alter_topic("shop/orders", target_bytes_per_s=0, target_records_per_s=5e3)
-    created, (_, _, change) = recorder.calls[0][1], recorder.calls[1]
+    created, change = recorder.calls[0][1], recorder.calls[2][2]
     assert (created.target_bytes_per_s, created.target_records_per_s) == (1e6, None)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
+
+
+async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, recorder: Recorder) -> None:
+    """The leader is asked which one there is, and every attempt says that it means that one."""
+    await admin.delete_topic("shop/orders")
+    await admin.alter_topic("shop/orders", retention=60)
+    nothing = TopicChange()
+    assert recorder.calls == [
+        ("alter_topic", NAME, nothing),
+        ("delete_topic", NAME, 7),
+        ("alter_topic", NAME, nothing),
+        ("alter_topic", NAME, TopicChange(retention_s=60.0), 7),
+    ]
 
 
 def test_the_synchronous_face_offers_the_same() -> None:
@@ -161,7 +179,7 @@ def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> N
     admin.delete_group("billing", True)
     admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
     admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
-    *plain, (_, spec), (_, _, change) = recorder.calls
+    *plain, (_, spec), _, (_, _, change, _) = recorder.calls
     assert plain == [
         ("split_segment", NAME, 3, 100),
         ("merge_segments", NAME, 3, 4),

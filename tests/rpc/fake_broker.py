@@ -248,12 +248,12 @@ class FakeBroker:
         self._called("create", spec)
         return DESCRIPTION
 
-    async def alter_topic(self, name: TopicName, change: TopicChange) -> TopicDescription:
-        self._called("alter", name, change)
+    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
+        self._called("alter", name, change, topic_uid)
         return DESCRIPTION
 
-    async def delete_topic(self, name: TopicName) -> None:
-        self._called("delete", name)
+    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
+        self._called("delete", name, topic_uid)
 
     async def list_topics(self) -> tuple[Topic, ...]:
         self._called("list")

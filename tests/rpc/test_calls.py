@@ -75,8 +75,8 @@ async def until(condition):
 async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, broker):
     spec, change = TopicSpec(name=NAME, segments=4), TopicChange(retention_s=5.0)
     assert await broker.create_topic(spec) == DESCRIPTION
-    assert await broker.alter_topic(NAME, change) == DESCRIPTION
-    await broker.delete_topic(NAME)
+    assert await broker.alter_topic(NAME, change, 2**63 - 1) == DESCRIPTION
+    await broker.delete_topic(NAME, 2**63 - 1)
     assert await broker.list_topics() == (TOPIC,)
     pages = [p.Which(), p.Which(open=False, sealed_above=0), p.Which(sealed_above=None, ids=(7, 2**32 - 1))]
     for which in pages:
@@ -88,8 +88,8 @@ async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, b
     assert await broker.log_ends(NAME, 2**62, 77) == {0: 5, 3: 2**40}
     assert fake.calls == [
         ("create", spec),
-        ("alter", NAME, change),
-        ("delete", NAME),
+        ("alter", NAME, change, 2**63 - 1),
+        ("delete", NAME, 2**63 - 1),
         ("list",),
         *(("describe", NAME, which, 2**63 - 1) for which in pages),
         ("adopt", NAME, b"schema"),

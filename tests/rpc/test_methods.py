@@ -201,8 +201,8 @@ NOTHING = st.none()
     ("method", "requests", "replies"),
     [
         (methods.CREATE_TOPIC, SPECS, DESCRIPTIONS),
-        (methods.ALTER_TOPIC, st.tuples(NAMES, CHANGES), DESCRIPTIONS),
-        (methods.DELETE_TOPIC, NAMES, NOTHING),
+        (methods.ALTER_TOPIC, st.tuples(NAMES, CHANGES, U64), DESCRIPTIONS),
+        (methods.DELETE_TOPIC, st.tuples(NAMES, U64), NOTHING),
         (methods.LIST_TOPICS, NOTHING, st.lists(TOPICS, max_size=3).map(tuple)),
         (methods.DESCRIBE_TOPIC, st.tuples(NAMES, WHICH, U64), DESCRIPTIONS),
         (methods.ADOPT_SCHEMA, st.tuples(NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),

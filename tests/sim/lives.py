@@ -5,9 +5,11 @@ to its end.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from seaweedmq.codec import keys
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
@@ -102,6 +104,16 @@ class Lives:
         assert self._last is not None
         reader = Subscriber(self._world, name, self.name, self._last.history)
         await self._world.network.spawn(reader.owner, reader.run(stop_at="latest"), name)
+
+    def on_deleted(self, keys_deleted: Sequence[str]) -> list[Violation]:
+        """Of the metadata. An attempt at the end of one life must not end the next one."""
+        if self.is_ending or keys.topic_key(self.topic) not in keys_deleted:
+            return []
+        return [Violation("deleted unasked", f"{self.name} is gone in its {self._number + 1}. life")]
+
+    @property
+    def _number(self) -> int:
+        return -1 if self._last is None else self._last.number
 
     def violations(self, readers: list[str]) -> list[Violation]:
         """Of the last life: what others sent to the topic was never sent to it."""

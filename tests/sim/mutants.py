@@ -276,5 +276,6 @@ DATA_RULES = {
     "forgotten",
     "passed on",
     "refused and read",
+    "deleted unasked",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

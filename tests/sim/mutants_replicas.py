@@ -14,6 +14,7 @@ from seaweedmq.broker.lookup import Lookup
 from seaweedmq.broker.metadata import Metadata
 from seaweedmq.broker.server import Broker
 from seaweedmq.broker.write_out import WriteOut
+from seaweedmq.client.admin import Admin
 from seaweedmq.client.cluster import Cluster, TopicView
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment_log import SegmentLog
@@ -145,6 +146,15 @@ def seal_whoever_has_the_number(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Metadata, "is_open", is_open)
 
 
+def delete_whoever_has_the_name(patch: pytest.MonkeyPatch) -> None:
+    """A deletion does not say which topic it means, and one that comes late takes the next one of the name."""
+
+    async def uid(admin: Any, topic: Any) -> int:
+        return 0
+
+    patch.setattr(Admin, "_uid", uid)
+
+
 BROKEN: tuple[Break, ...] = (
     two_names_for_a_replica,
     drop_replicas_when_stopped,
@@ -153,4 +163,5 @@ BROKEN: tuple[Break, ...] = (
     go_on_in_the_namesake,
     publish_tables_into_the_namesake,
     seal_whoever_has_the_number,
+    delete_whoever_has_the_name,
 )

@@ -287,6 +287,8 @@ class World:
                     "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
                 )
                 self.cluster.on_change(changes)
+                if self.lives is not None:
+                    self.violations += self.lives.on_deleted(changes.deletes)
                 revision = changes.revision + 1
             await pulse.wait()
 

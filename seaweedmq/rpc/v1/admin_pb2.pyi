@@ -145,6 +145,7 @@ class AlterTopicRequest(_message.Message):
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     durability: _types_pb2.Durability.ValueType
@@ -155,6 +156,8 @@ class AlterTopicRequest(_message.Message):
     target_bytes_per_s: _builtins.float
     """Absent: as it is. 0: as the cluster's settings say."""
     target_records_per_s: _builtins.float
+    topic_uid: _builtins.int
+    """Of the topic that is meant; 0: whichever has the name now. A request that comes late then changes no later topic."""
     def __init__(
         self,
         *,
@@ -165,10 +168,11 @@ class AlterTopicRequest(_message.Message):
         retention_bytes: _builtins.int | None = ...,
         target_bytes_per_s: _builtins.float | None = ...,
         target_records_per_s: _builtins.float | None = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
@@ -194,16 +198,20 @@ class DeleteTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
+    topic_uid: _builtins.int
+    """Of the topic that is meant; 0: whichever has the name now. A request that comes late then changes no later topic."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        topic_uid: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
