@@ -169,7 +169,8 @@ class Aimed:
         return next((p for p in self._world.processes if lock and p.runs_as(lock.value.decode())), None)
 
     def _owned(self, segment: Segment) -> "OpenSegment | None":
-        broker = self.running(segment)[0].broker
+        running = self.running(segment)
+        broker = running[0].broker if running else None
         return None if broker is None else broker._owned.get((segment.topic, segment.id))
 
     def has_unsynced(self, segment: Segment) -> bool:
