@@ -62,7 +62,7 @@ async def test_it_stays_so_when_the_topic_is_altered(bed: Bed) -> None:
     for durability in (Durability.STORED, Durability.REPLICATED):
         await bed.network.spawn(
             primary.owner,
-            primary.broker._leader().administration.alter_topic(NAME, TopicChange(durability=durability)),
+            primary.broker._leader().administration.alter_topic(NAME, TopicChange(durability=durability), 0),
         )
     publisher = await primary.publisher(segment=number)
     gate = bed.faults.hold(StorageOp.SYNC)
