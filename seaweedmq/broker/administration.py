@@ -145,7 +145,7 @@ class Administration:
         await self._documents.delete(name)
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.LeaderApi``."""
         schema = _normal(schema)
         topic = self._topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, and nobody has to wait

@@ -209,7 +209,7 @@ class MemorySegmentStore:
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
         await self.put_file(document_path(topic, name), content)
 
-    async def put_file(self, path: str, content: bytes, beside: tuple[str, MemoryFile | None] = ("", None)) -> None:
+    async def put_file(self, path: str, content: bytes, beside: tuple[str, MemoryFile | None] | None = None) -> None:
         """Replace a whole file atomically and durably. ``beside``: another one, without which there is none, and its
         path; one of the same path may be of a later topic.
 
@@ -218,8 +218,10 @@ class MemorySegmentStore:
             Unavailable: it is a table of records that another table holds.
         """
         await self.fault(StorageOp.PUT, path)
-        if beside[0] and (beside[1] is None or self.files.get(beside[0]) is not beside[1]):
-            raise NotFound(f"{beside[0]} is gone: its topic was deleted, or retention removed it")
+        if beside is not None:
+            other, file = beside
+            if file is None or self.files.get(other) is not file:
+                raise NotFound(f"{other} is gone: its topic was deleted, or retention removed it")
         name = parse_segment_file(path)
         if name is not None and name.end_offset is not None:
             refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)

@@ -399,10 +399,15 @@ class Network:
         return stream
 
     def note_passing_on(self, broker: Owner | None, address: str) -> None:
-        """A broker passes on a call that it is answering."""
+        """A broker passes on a call that it is answering.
+
+        Raises:
+            Unavailable: that call had been passed on already. It ends here, since nothing else may ever end it.
+        """
         served = _SERVED.get()
         if served is not None and served.is_passed_on and served.is_served and broker is not None:
             self.passed_further.append(f"{broker.name} passed a call on to {address} that had been passed on to it")
+            raise Unavailable(self.passed_further[-1])
 
     def breaks_on(self, message: object) -> bool:
         """Whether the network loses this very message, and with it the stream."""
