@@ -50,8 +50,9 @@ class TopicFiles:
         try:
             for segment in self._segments:
                 start = starts.get(segment.id, 0)
-                expected = {o: r for o, r in records.get(segment.id, {}).items() if o >= start}
-                yield from self._judge_tables(segment, expected)
+                got = records.get(segment.id, {})
+                expected = {o: r for o, r in got.items() if o >= start}
+                yield from self._judge_tables(segment, got, start)
                 yield from self._judge_cover(segment, expected, start)
                 yield from self._judge_logs(segment, expected)
         except SeaweedMQError as error:
@@ -68,7 +69,8 @@ class TopicFiles:
         if covered != expected:
             yield Violation(RULE, f"{segment}: the snapshot {_difference(covered, expected)}")
 
-    def _judge_tables(self, segment: Segment, expected: Mapping[int, Record]) -> Iterator[Violation]:
+    def _judge_tables(self, segment: Segment, got: Mapping[int, Record], start: int) -> Iterator[Violation]:
+        """Below the start, what a replica that was cut off had left over may come back, until its own time is over."""
         seen: dict[int, str] = {}
         for table in self._of(segment, FileKind.TABLE):
             content = self._content(table)
@@ -77,9 +79,10 @@ class TopicFiles:
             if twice := content.keys() & seen.keys():
                 yield Violation(RULE, f"offset {min(twice)} is in {seen[min(twice)]} and in {table.path}")
             seen |= dict.fromkeys(content, table.path)
-            if any(expected.get(offset) != record for offset, record in content.items()):
-                part = {o: r for o, r in expected.items() if o in content}
-                yield Violation(RULE, f"{table.path} {_difference(content, part)}")
+            judged = {o: r for o, r in content.items() if o >= start or o in got}
+            if any(got.get(offset) != record for offset, record in judged.items()):
+                part = {o: r for o, r in got.items() if o in judged}
+                yield Violation(RULE, f"{table.path} {_difference(judged, part)}")
 
     def _judge_logs(self, segment: Segment, expected: Mapping[int, Record]) -> Iterator[Violation]:
         """Below the end of a sealed segment, and below what is committed of an open one."""
