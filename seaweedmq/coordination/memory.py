@@ -17,6 +17,8 @@ from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 
 HISTORY_REVISIONS_MAX = 100_000
 """Revisions kept for watches; beyond it the older half is compacted, as etcd's auto-compaction does."""
+ELECTION_TIMEOUT_S = 1.0
+"""Etcd's default. A new leader adds it to every lease."""
 
 
 @dataclass(slots=True)
@@ -52,10 +54,10 @@ class MemoryMetaServer:
         self._wake()
 
     def start(self) -> None:
-        """Begin to serve again. Leases get their whole TTL once more, as from a new etcd leader."""
+        """Begin to serve again. Leases get their whole TTL once more and some, as from a new etcd leader."""
         self._running = True
         for lease in list(self._leases):
-            self._renew(lease)
+            self._renew(lease, ELECTION_TIMEOUT_S)
         self._wake()
 
     def freeze(self) -> None:
@@ -161,10 +163,10 @@ class MemoryMetaServer:
 
     # --- inside ---
 
-    def _renew(self, lease: int) -> float:
+    def _renew(self, lease: int, extra_s: float = 0.0) -> float:
         held = self._leases[lease]
         held.timer.cancel()
-        held.deadline = asyncio.get_running_loop().time() + held.ttl_s
+        held.deadline = asyncio.get_running_loop().time() + held.ttl_s + extra_s
         held.timer = self._timer(lease, held.deadline)
         return held.ttl_s
 

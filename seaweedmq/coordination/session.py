@@ -17,8 +17,9 @@ from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 
 _log = logging.getLogger(__name__)
 
-ADDRESS_WAIT_EXTRA_S = 1.0
-"""On top of the TTL: how late etcd may end a lease."""
+ADDRESS_WAIT_EXTRA_S = 4.0
+"""On top of the TTL: how late etcd may end a lease. It counts whole seconds, looks twice a second, and when it was
+killed it gives every lease its TTL once more and the time of an election, a second, on top."""
 REGISTER_ATTEMPTS = 3
 CLOSE_TIMEOUT_S = 2.0
 LEFT_S = 3600.0
@@ -63,7 +64,8 @@ class Session:
     async def open(self, info: BrokerInfo) -> None:
         """Take a lease, keep it alive, and register the broker and its address under it.
 
-        If another broker holds the address, waits until its lease ends, for up to TTL + 1 s.
+        If another broker holds the address, waits until its lease ends, for up to TTL + 4 s, counted from when etcd was
+        last out of reach.
 
         Raises:
             AlreadyExists: a living broker holds the address.
@@ -71,12 +73,11 @@ class Session:
         """
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
-        loop = asyncio.get_running_loop()
         await self._attempts()(self._grant)
         self._keeping = asyncio.create_task(self._keep_alive(), name=f"lease of {info.id}")
         self._keeping.add_done_callback(self._on_keeping_ended)
         try:
-            await self._register(info, give_up_at=loop.time() + self.ttl_s + ADDRESS_WAIT_EXTRA_S)
+            await self._register(info)
         except Fenced as error:
             await self.close()
             raise Unavailable(f"the lease of {info.id} ended before it was registered, etcd is slow: retry") from error
@@ -134,8 +135,10 @@ class Session:
         except (TimeoutError, SeaweedMQError) as error:
             _log.warning("could not end the lease, it ends by itself within %.1f s: %s", self.ttl_s, error)
 
-    async def _register(self, info: BrokerInfo, give_up_at: float) -> None:
+    async def _register(self, info: BrokerInfo) -> None:
         loop = asyncio.get_running_loop()
+        wait_s = self.ttl_s + ADDRESS_WAIT_EXTRA_S
+        give_up_at = loop.time() + wait_s
         while True:
             holder = await self._try_register(info)
             if holder is None:
@@ -150,7 +153,8 @@ class Session:
                 ) from error
             except (OutOfRange, Unavailable) as error:
                 _log.info("the watch on %s broke, looking again: %s", holder.key, error)
-                await asyncio.sleep(min(self._rng.uniform(0.05, 0.2), max(0.0, give_up_at - loop.time())))
+                await asyncio.sleep(self._rng.uniform(0.05, 0.2))
+                give_up_at = loop.time() + wait_s  # an etcd that begins anew has leases begin anew
 
     async def _try_register(self, info: BrokerInfo) -> Entry | None:
         """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""

@@ -4,12 +4,16 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from seaweedmq.codec import keys
 from seaweedmq.coordination.etcd import EtcdMetaStore, parse_endpoints
 from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.coordination.session import Session
 from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Put
 
 REFUSES = "127.0.0.1:1"
@@ -23,6 +27,22 @@ async def black_hole() -> AsyncIterator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+
+
+@pytest.mark.integration
+async def test_a_broker_gets_its_address_back_when_etcd_was_killed_too(etcd: LocalEtcd) -> None:
+    """Etcd that begins anew gives every lease its whole time once more, and the time of an election on top."""
+    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5)
+    lease = await store.grant_lease(1.5)
+    left = BrokerInfo(id="b-killed", address="h:1", started_us=0, pid=1, version="0")
+    await store.transact([], [Put(keys.address_key(left.address), left.id.encode(), lease)])
+    await etcd.kill()
+    await etcd.start()
+    session = Session(store, 1.5)
+    await session.open(replace(left, id="b-back"))
+    assert session.alive()
+    await session.close()
+    await store.close()
 
 
 @pytest.mark.integration

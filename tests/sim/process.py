@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.server import Broker
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
 from tests.sim.loop import Owner, OwnerState, SimLoop
@@ -104,6 +104,8 @@ class BrokerProcess:
                 broker.failed.result()
             await broker.stop()
             world.note(owner.name, "stopped as asked")
+        except AlreadyExists as error:  # every address has one process, and no life before this one goes on
+            world.violations.append(Violation("gave up", f"{owner.name}: {error!r}"))
         except SeaweedMQError as error:
             world.note(owner.name, f"gave up: {error}")
         self._end(owner)
