@@ -85,18 +85,20 @@ class Coordinator:
         """Write, speak and keep the time, until nobody is left, the group is deleted, or it can not go on."""
         clock = asyncio.create_task(self._keep_time(), name=f"clock of {self.name}")
         writer = asyncio.create_task(self._write_on(), name=f"writer of {self.name}")
-        end: SeaweedMQError = StaleMetadata("the leader changed: the group goes on at the new one")
+        tasks = (writer, clock)
         try:
-            await asyncio.wait({clock, writer}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (clock, writer):
-                task.cancel()
-            await asyncio.wait({clock, writer})
+            # Before anything waits: who cancels this in the meantime must not leave the members waiting for ever.
             self.over = True
-            error = next((t.exception() for t in (writer, clock) if not t.cancelled() and t.exception()), None)
+            error = next((t.exception() for t in tasks if t.done() and not t.cancelled() and t.exception()), None)
             if isinstance(error, SeaweedMQError):
-                end = Unavailable(f"{self.name} can not go on: {error}")
-            self._end(end)
+                self._end(Unavailable(f"{self.name} can not go on: {error}"))
+            else:
+                self._end(StaleMetadata("the leader changed: the group goes on at the new one"))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         if error is not None and not isinstance(error, SeaweedMQError):
             raise error
 

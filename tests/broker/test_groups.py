@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq import aio
+from seaweedmq.broker.group_store import GroupStore
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError
+from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
 from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
@@ -249,6 +250,37 @@ async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(bed:
     await come_back(bed, member, hosts[0])
     assert 0 in member.held
     assert (await committed(hosts[0]))[0] in (7, 9)
+
+
+@pytest.mark.parametrize("turns", range(10))
+def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_deposed(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It notices one so many turns of the loop after the other: in between, the coordinator is ending already."""
+
+    @story
+    async def tell(bed: Bed) -> None:
+        (host,) = await filled(bed, brokers=1, segments=1)
+        member = await Joining(bed, "one").joined(host)
+        await member.until_owns(0)
+        fails = asyncio.Event()
+
+        async def write(*_: object) -> None:
+            await fails.wait()
+            raise StaleMetadata("the group goes on at another leader")
+
+        monkeypatch.setattr(GroupStore, "write", write)
+        await member.send_commit({0: 1})
+        await asyncio.sleep(1)
+        fails.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        host.broker._term.leader._election._set_held(None)
+        error = await member.failure()
+        assert error is not None
+        assert error.retryable
+
+    tell()
 
 
 # --- where a group begins, and what it has finished

@@ -277,5 +277,6 @@ DATA_RULES = {
     "passed on",
     "refused and read",
     "deleted unasked",
+    "own address",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

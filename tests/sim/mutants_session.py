@@ -10,7 +10,7 @@ from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
-from seaweedmq.coordination import limits, view
+from seaweedmq.coordination import limits, session, view
 from seaweedmq.coordination.session import Session
 from seaweedmq.ports import Put, loop_s
 from tests.sim.mutants import Break
@@ -71,9 +71,15 @@ def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forwarding, "__init__", lambda forwarding, *args, **_: made(forwarding, *args))
 
 
+def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """Who comes back waits for its address no longer than a lease lives that etcd counts through."""
+    patch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.5)
+
+
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
     count_leases_by_a_clock_that_stops,
     leave_a_surplus_segment_unserved,
     pass_calls_to_and_fro,
+    give_an_address_up_too_soon,
 )

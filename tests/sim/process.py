@@ -105,7 +105,7 @@ class BrokerProcess:
             await broker.stop()
             world.note(owner.name, "stopped as asked")
         except AlreadyExists as error:  # every address has one process, and no life before this one goes on
-            world.violations.append(Violation("gave up", f"{owner.name}: {error!r}"))
+            world.violations.append(Violation("own address", f"{owner.name}: {error!r}"))
         except SeaweedMQError as error:
             world.note(owner.name, f"gave up: {error}")
         self._end(owner)
