@@ -114,9 +114,11 @@ class Leader:
             finally:
                 for task in (duties, deposed):
                     task.cancel()
-                await asyncio.wait({duties, deposed})
-                await self.changes.stop()
-                self.placement.forget()
+                try:
+                    await asyncio.wait({duties, deposed})
+                finally:  # also when the term ends in the meantime, which cancels this once more
+                    self.placement.forget()
+                    await self.changes.stop()
             if not duties.cancelled():
                 duties.result()
             log.info("no longer leading")

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from seaweedmq.broker.sealer import Sealer
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story, values
@@ -121,3 +122,30 @@ async def test_who_left_in_good_order_is_not_waited_for(bed: Bed) -> None:
     await bed.until(lambda: 1 in again.broker._view.segments.get(NAME, {}))
     assert bed.loop.time() - began < TTL_S / 4
     assert again.broker._view.segments[NAME][0].end_offset == 3
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is_deposed(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears of one so many turns of the loop after the other: in between, it is ending already."""
+
+    async def stuck(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    @story
+    async def lose(bed: Bed) -> None:
+        (host,) = await bed.cluster(1)
+        await bed.topic(host)
+        monkeypatch.setattr(Sealer, "seal", stuck)
+        leader, asking = host.broker._leader(), asyncio.create_task(host.api.seal_segment(NAME, 0))
+        await bed.until(lambda: bool(leader.changes.under_way))
+        leader._election._set_held(None)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ending = asyncio.create_task(host.broker._membership._end(host.broker._term))
+        await ending
+        assert not leader.changes.under_way
+        await asyncio.gather(asking, return_exceptions=True)
+
+    lose()

@@ -223,13 +223,19 @@ class ClusterHistory:
 
 
 def content_fits_lineage(
-    history: History, segments: Iterable[Segment], reader: str, starts: Mapping[int, int], pruned: Container[int]
+    history: History,
+    segments: Iterable[Segment],
+    reader: str,
+    starts: Mapping[int, int],
+    pruned: Container[int],
+    sealed: Container[int],
 ) -> list[Violation]:
     """A complete reader got, of every segment, exactly the offsets from its start to its end, if it is sealed.
 
     Args:
         starts: by segment the offset up to which retention may have deleted a beginning.
         pruned: segments that are known no more; retention has deleted all they had.
+        sealed: segments that were sealed when the reader began. To others more may have come since.
     """
     violations = []
     got: dict[int, list[int]] = {}
@@ -243,7 +249,8 @@ def content_fits_lineage(
         first, end = (offsets[0], offsets[-1] + 1) if offsets else (segment.start_offset, segment.start_offset)
         if not segment.start_offset <= first <= max(segment.start_offset, start):
             violations.append(Violation("lineage", f"{segment} starts at {segment.start_offset}, {reader} got {first}"))
-        if segment.end_offset is not None and end != segment.end_offset:
+        goes_on = segment.end_offset is not None and end < segment.end_offset and segment.id not in sealed
+        if segment.end_offset is not None and end != segment.end_offset and not goes_on:
             violations.append(Violation("lineage", f"{segment} ends at {segment.end_offset}, {reader} got to {end}"))
     for number, offsets in sorted(got.items()):
         if number not in pruned:

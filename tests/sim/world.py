@@ -111,6 +111,8 @@ class World:
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
+        self._sealed_before: dict[str, frozenset[int]] = {}
+        """By the name of a reader of everything: what was sealed when it began."""
         self._following: list[asyncio.Task[None]] = []
 
     def rng(self, purpose: str) -> random.Random:
@@ -234,6 +236,8 @@ class World:
             history = self.histories[topic.name]
             reader = Subscriber(self, f"{name} of {topic.name}", topic.name, history)
             self.readers.append(reader)
+            segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
+            self._sealed_before[reader.life] = frozenset(s.id for s in segments if not s.is_open)
             reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
             await self._settle(f"{name} reads {topic.name} to its end", reading)
         if self.lives is not None:
@@ -304,7 +308,8 @@ class World:
             segments = self.cluster.state.segments.get(name, {}).values()
             pruned = self.cluster.state.topics[name].pruned
             for reader in complete:
-                self.violations += content_fits_lineage(history, segments, reader, starts, pruned)
+                sealed = self._sealed_before[reader]
+                self.violations += content_fits_lineage(history, segments, reader, starts, pruned, sealed)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
         for adoption in self.adoptions:
             self.violations += adoption.violations()
