@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BEHIND_S_MAX = 3.0
 CALLS_MAX = 40
+STUMBLE_S_MAX = 0.4
 
 
 class AimedAtMetadata(Aimed):
@@ -84,6 +85,27 @@ class AimedAtMetadata(Aimed):
                 await self._ask(rng.choice(world.processes))
         finally:
             next_one.meta.hears_metadata.set()
+
+    async def stumble_out_of_leading(self) -> None:
+        """Etcd is stopped, and the leader stands still for a moment when its lease ends: it finds at once that it does
+        not surely lead any more, and that it can not write what members of groups wait for. One of these comes back in
+        any case."""
+        leader, etcd = self.leader(), self._world.etcd
+        term = leader.broker._term if leader is not None and leader.broker is not None else None
+        if leader is None or not leader.is_well or term is None or self._losses.spared or not etcd.is_well:
+            return
+        self._note(f"stops etcd, and has {leader.owner.name} stumble as its lease ends")
+        etcd.run(etcd.server.stop)
+        await asyncio.sleep(max(0.0, term.session.remaining_s - self._rng.uniform(0.02, STUMBLE_S_MAX)))
+        if leader.is_running:
+            owner = leader.freeze()
+            await asyncio.sleep(max(0.0, term.session.remaining_s) + self._rng.uniform(0.02, STUMBLE_S_MAX))
+            leader.thaw(owner)
+        await asyncio.sleep(self._rng.uniform(0, 0.5))
+        etcd.run(etcd.server.start)
+        if members := self._world.group.members:
+            self._world.network.break_streams_of(self._rng.choice(members).owner)
+        await asyncio.sleep(self._world.scenario.broker.group_session_timeout_s + self._rng.uniform(0, 1))
 
     async def _ask(self, process: BrokerProcess) -> None:
         try:

@@ -6,7 +6,7 @@ part of the topic. And what several log files hold, they hold alike.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
@@ -42,17 +42,23 @@ class TopicFiles:
         self._read: dict[str, dict[int, Record]] = {}
         """Path -> offset -> record."""
 
-    def violations(self, records: Mapping[int, Mapping[int, Record]], starts: Mapping[int, int]) -> Iterator[Violation]:
+    def violations(
+        self,
+        records: Mapping[int, Mapping[int, Record]],
+        starts: Mapping[int, int],
+        gone: Mapping[int, Container[int]],
+    ) -> Iterator[Violation]:
         """Judge the files by what a subscriber got of every segment: segment -> offset -> record.
 
-        ``starts``: by segment the offset below which nothing is left.
+        Args:
+            starts: by segment the offset below which nothing is left.
+            gone: by segment the offsets whose tables retention deleted.
         """
         try:
             for segment in self._segments:
                 start = starts.get(segment.id, 0)
-                got = records.get(segment.id, {})
-                expected = {o: r for o, r in got.items() if o >= start}
-                yield from self._judge_tables(segment, got, start)
+                expected = {o: r for o, r in records.get(segment.id, {}).items() if o >= start}
+                yield from self._judge_tables(segment, expected, gone.get(segment.id, frozenset()))
                 yield from self._judge_cover(segment, expected, start)
                 yield from self._judge_logs(segment, expected)
         except SeaweedMQError as error:
@@ -69,8 +75,10 @@ class TopicFiles:
         if covered != expected:
             yield Violation(RULE, f"{segment}: the snapshot {_difference(covered, expected)}")
 
-    def _judge_tables(self, segment: Segment, got: Mapping[int, Record], start: int) -> Iterator[Violation]:
-        """Below the start, what a replica that was cut off had left over may come back, until its own time is over."""
+    def _judge_tables(
+        self, segment: Segment, expected: Mapping[int, Record], gone: Container[int]
+    ) -> Iterator[Violation]:
+        """What a replica that was cut off had left over of what is gone may come back, until its own time is over."""
         seen: dict[int, str] = {}
         for table in self._of(segment, FileKind.TABLE):
             content = self._content(table)
@@ -79,9 +87,9 @@ class TopicFiles:
             if twice := content.keys() & seen.keys():
                 yield Violation(RULE, f"offset {min(twice)} is in {seen[min(twice)]} and in {table.path}")
             seen |= dict.fromkeys(content, table.path)
-            judged = {o: r for o, r in content.items() if o >= start or o in got}
-            if any(got.get(offset) != record for offset, record in judged.items()):
-                part = {o: r for o, r in got.items() if o in judged}
+            judged = {o: r for o, r in content.items() if o not in gone}
+            if any(expected.get(offset) != record for offset, record in judged.items()):
+                part = {o: r for o, r in expected.items() if o in judged}
                 yield Violation(RULE, f"{table.path} {_difference(judged, part)}")
 
     def _judge_logs(self, segment: Segment, expected: Mapping[int, Record]) -> Iterator[Violation]:

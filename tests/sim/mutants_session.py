@@ -1,17 +1,20 @@
 """Broken variants of membership: leases, registration, placement and passing calls on. See ``mutants``."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.group_coordinator import Coordinator
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
 from seaweedmq.coordination.session import Session
+from seaweedmq.errors import StaleMetadata
 from seaweedmq.ports import Put, loop_s
 from tests.sim.mutants import Break
 
@@ -76,10 +79,29 @@ def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.5)
 
 
+def end_a_group_after_its_writer(patch: pytest.MonkeyPatch) -> None:
+    """Members hear of a coordinator's end once its tasks have ended: if it is cancelled meanwhile, they never do."""
+    end: Callable[..., None] = Coordinator._end
+
+    async def run(coordinator: Any) -> None:
+        tasks = [asyncio.create_task(coordinator._keep_time()), asyncio.create_task(coordinator._write_on())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            coordinator.over = True
+            end(coordinator, StaleMetadata("the leader changed"))
+
+    patch.setattr(Coordinator, "run", run)
+
+
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
     count_leases_by_a_clock_that_stops,
     leave_a_surplus_segment_unserved,
     pass_calls_to_and_fro,
     give_an_address_up_too_soon,
+    end_a_group_after_its_writer,
 )

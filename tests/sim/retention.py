@@ -23,6 +23,7 @@ class Retained:
     latest_us: Callable[[], int]
     violations: list[Violation] = field(default_factory=list)
     _starts: dict[tuple[TopicName, int], int] = field(default_factory=dict)
+    _gone: dict[tuple[TopicName, int], set[int]] = field(default_factory=dict)
     _deleted_bytes: dict[TopicName, int] = field(default_factory=dict)
 
     def start(self, topic: TopicName, segment: int) -> int:
@@ -32,6 +33,10 @@ class Retained:
     def starts(self, topic: TopicName) -> dict[int, int]:
         """By segment, of those that have lost anything."""
         return {segment: start for (name, segment), start in self._starts.items() if name == topic}
+
+    def gone(self, topic: TopicName) -> dict[int, set[int]]:
+        """By segment the offsets whose tables were deleted, when no log file held them any more."""
+        return {segment: offsets for (name, segment), offsets in self._gone.items() if name == topic}
 
     def on_delete(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> None:
         """A file was deleted just now."""
@@ -45,6 +50,8 @@ class Retained:
         if below:
             self._tell(f"{file.path} was deleted before {below[0]}: that is a hole")
         self._starts[key] = max(self._starts.get(key, 0), file.end_offset)
+        if not any(log.base_offset < file.end_offset for log in self._logs(store, key)):
+            self._gone.setdefault(key, set()).update(range(file.base_offset, file.end_offset))
         self._deleted_bytes[file.topic] = self._deleted_bytes.get(file.topic, 0) + file.size_bytes
 
     def _is_due(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> bool:
@@ -64,11 +71,18 @@ class Retained:
         return listed + file.size_bytes > plan.retention_bytes
 
     def _tables(self, store: MemorySegmentStore, topic: TopicName) -> list[SegmentFile]:
-        described = [store._described(path, file) for path, file in store.files.items()]
-        return [f for f in described if f is not None and f.topic == topic and f.kind is FileKind.TABLE]
+        return [f for f in _described(store) if f.topic == topic and f.kind is FileKind.TABLE]
+
+    def _logs(self, store: MemorySegmentStore, key: tuple[TopicName, int]) -> list[SegmentFile]:
+        return [f for f in _described(store) if (f.topic, f.segment) == key and f.kind is FileKind.LOG]
 
     def _tell(self, sentence: str) -> None:
         self.violations.append(Violation(RULE, sentence))
+
+
+def _described(store: MemorySegmentStore) -> list[SegmentFile]:
+    described = [store._described(path, file) for path, file in store.files.items()]
+    return [f for f in described if f is not None]
 
 
 def without(history: History, starts: Mapping[int, int]) -> History:

@@ -87,6 +87,39 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def leaders_stumble(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Leaders stand still for a moment as their leases end, while members of groups read and commit all the time."""
+    topic = replace(scenario.topics[0], segments=rng.choice((2, 4)), replicas=1, retention_s=None, retention_bytes=None)
+    publishers = tuple(
+        replace(
+            scenario.publishers[0],
+            name=f"publisher-{number}",
+            topic=topic.name,
+            keys=8,
+            records=200,
+            pause_s_max=0.1,
+            value_bytes=100,
+        )
+        for number in range(2)
+    )
+    return replace(
+        scenario,
+        brokers=rng.choice((2, 3)),
+        broker=replace(scenario.broker, lease_ttl_s=1.0, group_session_timeout_s=2.0),
+        topics=(topic,),
+        publishers=publishers,
+        subscriber=replace(scenario.subscriber, stall_timeout_s=10.0, rpc_timeout_s=10.0),
+        group_members=3,
+        lives=None,
+        adoptions=(),
+        dawdlers=0,
+        machines_fail=False,
+        chaos_s=12.0,
+        pause_s=(0.2, 1.5),
+        favoured={"stumble_out_of_leading": 1_000, "reshape": 0},
+    )
+
+
 def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
     """Brokers have as many segments as they may, and those of the dead besides."""
     brokers = max(2, scenario.brokers)

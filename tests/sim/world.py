@@ -111,8 +111,8 @@ class World:
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.violations: list[Violation] = []
         self.readers: list[Subscriber] = []
-        self._sealed_before: dict[str, frozenset[int]] = {}
-        """By the name of a reader of everything: what was sealed when it began."""
+        self._sealed_before: dict[Subscriber, frozenset[int]] = {}
+        """By a reader of everything: what was sealed when it began."""
         self._following: list[asyncio.Task[None]] = []
 
     def rng(self, purpose: str) -> random.Random:
@@ -237,7 +237,7 @@ class World:
             reader = Subscriber(self, f"{name} of {topic.name}", topic.name, history)
             self.readers.append(reader)
             segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
-            self._sealed_before[reader.life] = frozenset(s.id for s in segments if not s.is_open)
+            self._sealed_before[reader] = frozenset(s.id for s in segments if not s.is_open)
             reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
             await self._settle(f"{name} reads {topic.name} to its end", reading)
         if self.lives is not None:
@@ -303,13 +303,14 @@ class World:
             name = TopicName.parse(topic.name)
             starts = self.retained.starts(name)
             history = without(self.histories[topic.name], starts)
-            complete = [r.life for r in self.readers if r.topic == topic.name]
+            readers = [r for r in self.readers if r.topic == topic.name]
+            complete = [r.life for r in readers]
             self.violations += check(history, complete=complete)
             segments = self.cluster.state.segments.get(name, {}).values()
             pruned = self.cluster.state.topics[name].pruned
-            for reader in complete:
+            for reader in readers:
                 sealed = self._sealed_before[reader]
-                self.violations += content_fits_lineage(history, segments, reader, starts, pruned, sealed)
+                self.violations += content_fits_lineage(history, segments, reader.life, starts, pruned, sealed)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
         for adoption in self.adoptions:
             self.violations += adoption.violations()
@@ -326,7 +327,8 @@ class World:
         got: dict[int, dict[int, Record]] = {}
         for p in polled:
             got.setdefault(p.segment, {})[p.offset] = Record(p.key, p.value)
-        self.violations += TopicFiles(self.disk.store, topic, segments).violations(got, starts)
+        gone = self.retained.gone(topic.name)
+        self.violations += TopicFiles(self.disk.store, topic, segments).violations(got, starts, gone)
 
     def collect(self) -> Report:
         """After the loop ended, however it ended."""
