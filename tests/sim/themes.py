@@ -29,7 +29,7 @@ THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
     themes_memory.large_records,
     themes_memory.first_data,
     themes_files.files_begin_in_vain,
-    themes_metadata.leaders_stumble,
+    themes_metadata.a_leader_stumbles,
 )
 
 

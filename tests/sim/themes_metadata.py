@@ -87,7 +87,7 @@ def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
-def leaders_stumble(rng: random.Random, scenario: Scenario) -> Scenario:
+def a_leader_stumbles(rng: random.Random, scenario: Scenario) -> Scenario:
     """Leaders stand still for a moment as their leases end, while members of groups read and commit all the time."""
     topic = replace(scenario.topics[0], segments=rng.choice((2, 4)), replicas=1, retention_s=None, retention_bytes=None)
     publishers = tuple(
