@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 ADDRESS_WAIT_EXTRA_S = 4.0
 """On top of the TTL: how late etcd may end a lease. It counts whole seconds, looks twice a second, and when it was
 killed it gives every lease its TTL once more and the time of an election, a second, on top."""
+ADDRESS_WAITS_MAX = 3
+"""That time is counted anew when etcd was out of reach meanwhile: so often in all."""
 REGISTER_ATTEMPTS = 3
 CLOSE_TIMEOUT_S = 2.0
 LEFT_S = 3600.0
@@ -65,7 +67,7 @@ class Session:
         """Take a lease, keep it alive, and register the broker and its address under it.
 
         If another broker holds the address, waits until its lease ends, for up to TTL + 4 s, counted from when etcd was
-        last out of reach.
+        last out of reach, and three times as long at most.
 
         Raises:
             AlreadyExists: a living broker holds the address.
@@ -138,7 +140,8 @@ class Session:
     async def _register(self, info: BrokerInfo) -> None:
         loop = asyncio.get_running_loop()
         wait_s = self.ttl_s + ADDRESS_WAIT_EXTRA_S
-        give_up_at = loop.time() + wait_s
+        began = loop.time()
+        give_up_at = began + wait_s
         while True:
             holder = await self._try_register(info)
             if holder is None:
@@ -154,7 +157,8 @@ class Session:
             except (OutOfRange, Unavailable) as error:
                 _log.info("the watch on %s broke, looking again: %s", holder.key, error)
                 await asyncio.sleep(self._rng.uniform(0.05, 0.2))
-                give_up_at = loop.time() + wait_s  # an etcd that begins anew has leases begin anew
+                # An etcd that begins anew has leases begin anew; one that never stays is no reason to wait for ever.
+                give_up_at = min(loop.time() + wait_s, began + ADDRESS_WAITS_MAX * wait_s)
 
     async def _try_register(self, info: BrokerInfo) -> Entry | None:
         """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""

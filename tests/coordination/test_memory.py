@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, segment_to_json, topic_to_json
+from seaweedmq.coordination import session
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import AlreadyExists, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
@@ -106,6 +108,28 @@ async def test_failing_to_open_leaves_nothing_behind(server: MemoryMetaServer, s
         await session.open(INFO)
     assert server.list("/").entries == ()
     assert not session.alive()
+
+
+async def test_an_etcd_that_never_stays_is_no_reason_to_wait_for_an_address_for_ever(
+    server: MemoryMetaServer, store: MemoryMetaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.2)
+    holder, other = Session(store, 1.0), Session(MemoryMetaStore(server), 0.2)
+    await holder.open(INFO)
+
+    async def come_and_go() -> None:
+        while True:
+            await asyncio.sleep(0.25)
+            server.stop()
+            await asyncio.sleep(0.01)
+            server.start()
+
+    coming = asyncio.create_task(come_and_go())
+    async with asyncio.timeout(5):
+        with pytest.raises(AlreadyExists, match="held by the running broker b1"):
+            await other.open(replace(INFO, id="b2"))
+    coming.cancel()
+    await holder.close()
 
 
 async def test_a_lost_lease_ends_the_campaign(server: MemoryMetaServer, store: MemoryMetaStore) -> None:
