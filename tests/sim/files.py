@@ -21,6 +21,7 @@ from seaweedmq.storage.log_scan import LogScanner
 from seaweedmq.storage.memory import MemorySegmentStore
 from seaweedmq.storage.snapshot_plan import SnapshotPiece, plan_snapshot
 from tests.sim.checkers import ClusterState
+from tests.sim.retention import listed
 from tests.support.history import Violation
 
 RULE = "files"
@@ -150,8 +151,7 @@ def _in_table(data: bytes) -> Iterator[tuple[int, Record]]:
 
 
 def _listed(store: MemorySegmentStore, segment: Segment) -> list[SegmentFile]:
-    described = [store._described(path, file) for path, file in store.files.items()]
-    return [f for f in described if f is not None and f.topic == segment.topic and f.segment == segment.id]
+    return [f for f in listed(store) if f.topic == segment.topic and f.segment == segment.id]
 
 
 def _difference(found: Mapping[int, Record], expected: Mapping[int, Record]) -> str:

@@ -71,16 +71,17 @@ class Retained:
         return listed + file.size_bytes > plan.retention_bytes
 
     def _tables(self, store: MemorySegmentStore, topic: TopicName) -> list[SegmentFile]:
-        return [f for f in _described(store) if f.topic == topic and f.kind is FileKind.TABLE]
+        return [f for f in listed(store) if f.topic == topic and f.kind is FileKind.TABLE]
 
     def _logs(self, store: MemorySegmentStore, key: tuple[TopicName, int]) -> list[SegmentFile]:
-        return [f for f in _described(store) if (f.topic, f.segment) == key and f.kind is FileKind.LOG]
+        return [f for f in listed(store) if (f.topic, f.segment) == key and f.kind is FileKind.LOG]
 
     def _tell(self, sentence: str) -> None:
         self.violations.append(Violation(RULE, sentence))
 
 
-def _described(store: MemorySegmentStore) -> list[SegmentFile]:
+def listed(store: MemorySegmentStore) -> list[SegmentFile]:
+    """All files of segments, whatever the storage does to others just now."""
     described = [store._described(path, file) for path, file in store.files.items()]
     return [f for f in described if f is not None]
 
