@@ -140,7 +140,7 @@ class Coordinator:
         if self.over:
             raise StaleMetadata(f"{self.name} was just given up here: open it again")
         self._streams += 1
-        seat = self._seats[self._streams] = Seat(self._streams, opening.member)
+        seat = self._seats[self._streams] = Seat(self._streams, opening.member, opening.held)
         self.handle(
             Opened(
                 stream=seat.stream,
@@ -283,8 +283,8 @@ class Coordinator:
                 continue
             if isinstance(reply, Goodbye):
                 seat.end(reply.error)
-            else:
-                seat.say(reply.message)
+            elif untold := seat.say(reply.message):
+                self.handle(Released(seat.stream, untold))
 
     def _settled(self) -> "asyncio.Future[None]":
         """Done once what is pending then is written; StaleMetadata: this is over."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from seaweedmq.broker.signal import Signal
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
@@ -15,9 +15,13 @@ COMMITS_IN_FLIGHT_MAX = 16
 class Seat:
     """One stream. Of assignments only the latest is kept: it says all."""
 
-    def __init__(self, stream: int, member: str) -> None:
+    def __init__(self, stream: int, member: str, held: Mapping[int, int]) -> None:
+        """``held``: segment -> generation, as the member said when it opened the stream."""
         self.stream = stream
         self.member = member
+        self._told = set(held.items())
+        """Segments and generations in the last assignment that was sent; what was held before there is one. No other
+        comes back in a later assignment: what was withdrawn never does in the same generation."""
         self._assignment: GroupAssignment | None = None
         self._answers: deque[GroupCommitted] = deque()
         """At most COMMITS_IN_FLIGHT_MAX."""
@@ -36,14 +40,22 @@ class Seat:
             await self._changed.wait()
         self._unanswered += 1
 
-    def say(self, message: GroupReply) -> None:
-        """To be sent when the member takes it."""
+    def say(self, message: GroupReply) -> dict[int, int]:
+        """To be sent when the member takes it.
+
+        Returns what the member will never hear of, segment -> generation: it was in an assignment that was not sent and
+        is not in this one. Nobody has to wait for its release.
+        """
+        untold: dict[int, int] = {}
         match message:
             case GroupAssignment():
-                self._assignment = message
+                before, self._assignment = self._assignment, message
+                if before is not None:
+                    untold = dict(_ownerships(before) - _ownerships(message) - self._told)
             case GroupCommitted():
                 self._answers.append(message)
         self._changed.fire()
+        return untold
 
     def end(self, error: SeaweedMQError | None) -> None:
         """Say what there is to say, and no more. The first end counts."""
@@ -71,6 +83,7 @@ class Seat:
                 yield answer
             elif self._assignment is not None:
                 assignment, self._assignment = self._assignment, None
+                self._told = _ownerships(assignment)
                 yield assignment
             elif self._over:
                 if self._error is not None:
@@ -78,3 +91,7 @@ class Seat:
                 return
             else:
                 await self._changed.wait()
+
+
+def _ownerships(assignment: GroupAssignment) -> set[tuple[int, int]]:
+    return {(owned.segment, owned.generation) for owned in assignment.owned}

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,11 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.broker.group_store import GroupStore
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec import keys
+from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
+from seaweedmq.model.group_record import Owner as SegmentOwner
+from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
 from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
@@ -605,3 +610,33 @@ async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_give
     assert (await hosts[0].api.describe_group(GROUP)).topics[0].members
     await first.stop()
     await second.stop()
+
+
+@story
+async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> None:
+    """It takes nothing from its stream while the segments are shared out, and again with another member."""
+    (host,) = await filled(bed, brokers=1, segments=2)
+    over = asyncio.Event()
+
+    async def requests() -> AsyncIterator[GroupRequest]:
+        yield GroupOpen(group=GROUP, topic=NAME, member="slow", incarnation=1, start=EARLIEST, client="a test", held={})
+        await over.wait()
+
+    replies = host.broker.join_group(requests())
+    first = await anext(replies)
+    assert isinstance(first, GroupAssignment)
+    assert not first.owned
+    await bed.until(lambda: len(owners(bed)) == 2)
+    other = await Joining(bed, "other").joined(host)
+    await bed.until(lambda: other.owns)
+    last = await anext(replies)
+    assert isinstance(last, GroupAssignment)
+    assert {o.segment for o in last.owned} == {0, 1} - other.owns
+    over.set()
+    await replies.aclose()  # type: ignore[attr-defined]
+
+
+def owners(bed: Bed) -> dict[int, SegmentOwner]:
+    """Of the segments of the group, as written."""
+    entry = bed.etcd.server.get(keys.group_key(NAME, GROUP))
+    return {} if entry is None else dict(group_from_json(entry.value).owners)

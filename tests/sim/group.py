@@ -5,13 +5,13 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
-from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupOpen
+from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner, OwnerState
 from tests.sim.network import KEEPALIVE_TIMEOUT_S, Network
@@ -28,6 +28,7 @@ LOOK_AGAIN_S = 0.1
 LOOK_SOON_S = 0.01
 UNREAD_MIN = 10
 READING_S_MAX = 2.0
+SHARED_S_MAX = 2.0
 JUST_NOW_S = 0.02
 OUT_S_MAX = 10.0
 
@@ -88,6 +89,8 @@ class Member:
                     if self._leaving:
                         break
             world.note(me, "left")
+            if me not in group.left_well:  # its last commit was not answered in time: it is as good as killed
+                group.history.deaths_ns.setdefault(me, int(world.loop.time() * 1e9))
         except SeaweedMQError as error:
             world.note(me, f"is out of the group: {error!r}")
             group.on_error(me, error)
@@ -131,6 +134,8 @@ class Group:
         self.history = GroupHistory(sent=sent.sent)
         self.lives: set[str] = set()
         """Names of all lives so far."""
+        self.left_well: set[str] = set()
+        """Lives that said so: all they committed was answered then."""
         self.members = [Member(world, self, f"member-{number}") for number in range(members)]
         self._world = world
         self._present: set[str] = set()
@@ -143,6 +148,16 @@ class Group:
         self._violations: list[Violation] = []
         world.network.tap = self.on_message
         world.cluster.on_group = self.on_record
+
+    def owns(self, life: str) -> set[int]:
+        """Segments that a life of a member owns, and need not let go of, as the group has it."""
+        owners = self._world.cluster.state.owners(self.topic, GROUP)
+        return {segment for segment, owner in owners.items() if owner.member == life and not owner.revoking}
+
+    @property
+    def present(self) -> set[str]:
+        """Lives that the group counts as members."""
+        return self._present
 
     def on_record(self, record: GroupRecord) -> None:
         """The group's record was written: whoever is not in it any more has lost what it owned."""
@@ -169,7 +184,9 @@ class Group:
         if owner is None or owner.name not in self.lives:
             return
         commits = self._under_way.setdefault(owner.name, {})
-        if isinstance(message, GroupOpen):
+        if isinstance(message, GroupLeave):
+            self.left_well.add(owner.name)
+        elif isinstance(message, GroupOpen):
             commits.clear()
         elif isinstance(message, GroupCommit):
             owners = self._world.cluster.state.owners(self.topic, GROUP)
@@ -209,8 +226,18 @@ class Group:
 
     async def finish(self) -> None:
         """Until the members were given everything that was acknowledged to publishers."""
-        while self._missing():  # noqa: ASYNC110 - time is virtual
-            await asyncio.sleep(LOOK_AGAIN_S)
+        try:
+            while self._missing():  # noqa: ASYNC110 - time is virtual
+                await asyncio.sleep(LOOK_AGAIN_S)
+        except asyncio.CancelledError:
+            self._world.violations += self._held_back()
+            raise
+
+    def _held_back(self) -> Iterator[Violation]:
+        """Long after the last blow nobody has to let go of anything any more."""
+        for segment, owner in self._world.cluster.state.owners(self.topic, GROUP).items():
+            if owner.revoking and owner.member in {m.owner.name for m in self.members if m.is_running}:
+                yield Violation("held back", f"segment {segment} is not given on: {owner.member}, which lives, has it")
 
     def _missing(self) -> set[bytes]:
         acked = {s.value for s in self._promised() if s.outcome is Outcome.ACKED}
@@ -271,6 +298,22 @@ class GroupNemesis:
         await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
         await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
         member.thaw(owner)
+
+    async def come_back_unheard(self) -> None:
+        """A member is away when it is given segments, and comes back as these are given to another."""
+        group = self._group
+        running = [m for m in group.members if m.is_running]
+        if len(running) < 2:
+            return
+        away, other = self._rng.sample(running, 2)
+        had, leaving = group.owns(away.owner.name), other.owner.name
+        other.leave()
+        owner = away.freeze()
+        self._network.break_streams_of(owner)
+        if await group.until(lambda: bool(group.owns(owner.name) - had), SHARED_S_MAX):
+            await group.until(lambda: bool(group.present - {owner.name, leaving}), SHARED_S_MAX)
+            await asyncio.sleep(self._rng.uniform(0, 0.03))
+        away.thaw(owner)
 
     def heal(self) -> None:
         """Nobody stays frozen."""

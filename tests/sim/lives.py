@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import broker_from_json
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
@@ -174,12 +175,21 @@ class Lives:
             except AlreadyExists:  # by an attempt whose answer was lost
                 return
             except InvalidArgument:  # not enough brokers are there
+                self._restart_a_drained_broker()
                 await asyncio.sleep(TRY_AGAIN_S)
             except SeaweedMQError as error:
                 self._world.note("lives", f"{topic.name} is not created yet: {error}")
                 await asyncio.sleep(TRY_AGAIN_S)
             else:
                 return
+
+    def _restart_a_drained_broker(self) -> None:
+        """Who drained a broker and lost the answer may have forgotten it: it takes nothing until it is restarted."""
+        entries = self._world.cluster.state.brokers.values()
+        draining = {info.address for info in (broker_from_json(e.value) for e in entries) if info.draining}
+        process = next((p for p in self._world.processes if p.is_well and p.address in draining), None)
+        if process is not None:
+            process.request_stop()
 
     async def _delete(self, client: Any) -> None:
         while True:

@@ -260,6 +260,7 @@ DATA_RULES = {
     "group lost",
     "group reordered",
     "group duplicated",
+    "held back",
     "zombie",
     "BrokersHaveLeases",
     "served",

@@ -8,6 +8,7 @@ import pytest
 
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.group_coordinator import Coordinator
+from seaweedmq.broker.group_seat import Seat
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.ownership import Ownership
 from seaweedmq.codec.keys import broker_key
@@ -97,6 +98,17 @@ def end_a_group_after_its_writer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Coordinator, "run", run)
 
 
+def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
+    """A member that was given a segment in an assignment which was never sent is waited for until it lets go of it."""
+    say: Callable[..., Any] = Seat.say
+
+    def say_and_forget(seat: Any, message: Any) -> dict[int, int]:
+        say(seat, message)
+        return {}
+
+    patch.setattr(Seat, "say", say_and_forget)
+
+
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
     count_leases_by_a_clock_that_stops,
@@ -104,4 +116,5 @@ BROKEN: tuple[Break, ...] = (
     pass_calls_to_and_fro,
     give_an_address_up_too_soon,
     end_a_group_after_its_writer,
+    wait_for_what_was_never_told,
 )

@@ -116,6 +116,7 @@ class Nemesis:
             (self.replicas.leave_a_table_behind, 0),
             (self.replicas.hold_up_replacements, 0),
             (self.groups.freeze_until_out, 0),
+            (self.groups.come_back_unheard, 0),
             (self.metadata.stumble_out_of_leading, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
@@ -131,6 +132,7 @@ class Nemesis:
             self.files.die_behind_a_torso,
             self.metadata.forget_an_empty_segment,
             self.metadata.stumble_out_of_leading,
+            self.groups.come_back_unheard,
             self.replicas.lose_a_primary_and_stop_the_rest,
             self.replicas.sleep_through_the_seal,
             self.replicas.deliver_late,

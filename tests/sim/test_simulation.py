@@ -88,6 +88,7 @@ CAUGHT_BY = {
     "pass_calls_to_and_fro": 103,
     "give_an_address_up_too_soon": 84,
     "end_a_group_after_its_writer": 70,
+    "wait_for_what_was_never_told": 251,
     "leave_a_surplus_segment_unserved": 50,
     "forget_the_fence_with_its_segment": 64,
     "remember_fewer_frames_than_may_be_in_flight": 7,

@@ -120,6 +120,39 @@ def a_leader_stumbles(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def members_come_back_unheard(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Members are away when they are given segments, and come back as these are given to others."""
+    segments = rng.choice((3, 4, 5))
+    topic = replace(scenario.topics[0], segments=segments, replicas=1, retention_s=None, retention_bytes=None)
+    publishers = tuple(
+        replace(
+            scenario.publishers[0],
+            name=f"publisher-{number}",
+            topic=topic.name,
+            keys=16,
+            records=200,
+            pause_s_max=0.1,
+            value_bytes=100,
+        )
+        for number in range(2)
+    )
+    return replace(
+        scenario,
+        brokers=rng.choice((1, 2)),
+        broker=replace(scenario.broker, group_session_timeout_s=6.0, group_revoke_timeout_s=300.0),
+        topics=(topic,),
+        publishers=publishers,
+        group_members=2,
+        lives=None,
+        adoptions=(),
+        dawdlers=0,
+        machines_fail=False,
+        chaos_s=12.0,
+        pause_s=(0.1, 0.5),
+        favoured={"come_back_unheard": 1_000, "reshape": 0},
+    )
+
+
 def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
     """Brokers have as many segments as they may, and those of the dead besides."""
     brokers = max(2, scenario.brokers)
