@@ -44,7 +44,7 @@ CAUGHT_BY = {
     "take_a_short_log": 4,
     "trust_a_lease_that_ran_out": 7,
     "commit_before_write": 0,
-    "commit_before_fsync": 25,
+    "commit_before_fsync": 15,
     "believe_files_while_a_replica_lives": 0,
     "seal_from_files_without_fsync": 8,
     "do_not_look_for_the_fence": 7,
