@@ -225,16 +225,16 @@ class _Handlers:
 
     @asynccontextmanager
     async def _translated(self, method: str, context: Context) -> AsyncIterator[None]:
-        """End the call with the status of what the block raises. A client that went away is nobody's error."""
+        """End the call with the status of what the block raises. A call that is over already is nobody's error."""
         try:
             self._check_protocol(method, context)
             yield
         except SeaweedMQError as error:
             await context.abort(*status.to_status(error))
-        except grpc.aio.InternalError as error:  # a write or read on a call whose client is gone
-            _log.debug("%s from %s ended: %s", method, context.peer(), error)
-            raise asyncio.CancelledError from error
-        except Exception as error:  # noqa: BLE001  # logged, and told to the client under its name
+        except Exception as error:  # logged, and told to the client under its name
+            if _is_over(error):
+                _log.debug("%s from %s ended: %s", method, context.peer(), error)
+                raise asyncio.CancelledError from error
             name = f"{os.getpid()}-{next(self._failures)}"
             _log.exception("failure %s in %s from %s", name, method, context.peer())
             text = f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
@@ -285,6 +285,11 @@ def _by_broker(api: BrokerApi) -> list[tuple[Unary[Any, Any], Call]]:
         (replication.WRITE_OUT, lambda request: api.write_out(*request)),
         (replication.SEAL, api.seal),
     ]
+
+
+def _is_over(error: Exception) -> bool:
+    """Whether gRPC says that a call is read or written whose client is gone, or whose server has stopped."""
+    return isinstance(error, grpc.aio.BaseError) and not isinstance(error, grpc.aio.UsageError)
 
 
 def _is_passed_on(context: Context) -> bool:

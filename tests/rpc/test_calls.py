@@ -1,7 +1,7 @@
 """What a client and a server do to each other, in one process."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import grpc.aio
 import pytest
@@ -41,6 +41,7 @@ from tests.rpc.fake_broker import (
     STATUS,
     SUMMARY,
     TOPIC,
+    FakeBroker,
 )
 
 SUBSCRIBE = p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
@@ -288,6 +289,36 @@ async def test_a_cancelled_task_sees_its_cancellation_and_ends_both_sides(fake, 
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(lambda: fake.streams_open == 0)
+    assert not caplog.records
+
+
+async def test_a_stream_that_outlives_the_server_is_nobodys_error(dialer, caplog):
+    """gRPC ends the handlers of a stopped server a moment later than the server; one may read in between."""
+    begun, stopped, outlived = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def silent():
+        await stopped.wait()
+        yield LOAD
+
+    class Lingering(FakeBroker):
+        async def report_load(self, reports):
+            begun.set()
+            while not stopped.is_set():
+                with suppress(asyncio.CancelledError):
+                    await stopped.wait()
+            try:
+                await anext(aiter(reports))
+            finally:
+                outlived.set()
+
+    server = await serve(Lingering(), "127.0.0.1:0", BrokerConfig())
+    call = asyncio.create_task(dialer.dial(server.address).report_load(silent()))
+    await begun.wait()
+    await server.stop(0)
+    stopped.set()
+    with pytest.raises(Unavailable):
+        await call
+    await outlived.wait()
     assert not caplog.records
 
 
