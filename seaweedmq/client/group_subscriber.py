@@ -186,8 +186,8 @@ class GroupSubscriber(Intake):
             with self._unsettled.lock:
                 owned = self._owned.get(segment)
                 messages = [] if owned is None else owned.messages(owned.ledger.out_among(offsets))
-            for message in messages:
-                message.nack(seconds)
+            if owned is not None:
+                self._handout.refuse(owned, messages, seconds, "nack")
 
     def pause(self) -> None:
         """Hand nothing out until :meth:`resume`. The membership goes on."""

@@ -292,20 +292,29 @@ class Handout:
         self._attention.notify()
 
     def on_refused(self, owned: Owned, message: Message, delay_s: float, reason: str) -> None:
-        handed: Handed = message[0]
+        self.refuse(owned, (message,), delay_s, reason)
+
+    def refuse(self, owned: Owned, messages: Sequence[Message], delay_s: float, reason: str) -> None:
+        """Those that are out go out again, all at one time. From any thread, without the lock."""
         with self.lock:
-            if not handed.is_out(message.offset):
-                return
-            count = owned.ledger.refuse(message.offset)
-            if owned.revoked or self.closed:
-                handed.keep(message.offset)
-            elif self._deliveries_max is not None and count >= self._deliveries_max:
-                self._bury(owned, message, count, reason)
-            else:
-                owned.refuse(message, self._clock() + delay_s)
-                self._hold_back(owned)
+            due_s = self._clock() + delay_s
+            for message in messages:
+                self._refuse(owned, message, due_s, reason)
         self._news.notify()
         self._attention.notify()
+
+    def _refuse(self, owned: Owned, message: Message, due_s: float, reason: str) -> None:
+        handed: Handed = message[0]
+        if not handed.is_out(message.offset):
+            return
+        count = owned.ledger.refuse(message.offset)
+        if owned.revoked or self.closed:
+            handed.keep(message.offset)
+        elif self._deliveries_max is not None and count >= self._deliveries_max:
+            self._bury(owned, message, count, reason)
+        else:
+            owned.refuse(message, due_s)
+            self._hold_back(owned)
 
     def _bury(self, owned: Owned, message: Message, deliveries: int, reason: str) -> None:
         """A record was delivered too often. It counts as out, and its key is held, until it is kept elsewhere."""

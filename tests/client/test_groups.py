@@ -1,6 +1,7 @@
 """Groups: sharing, acknowledging, committing, redelivery, dead letters, fencing, reconnects."""
 
 import asyncio
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable
@@ -118,8 +119,11 @@ async def test_a_refused_record_comes_again_before_the_rest_of_its_key(client: C
     assert numbers.index(11) < len(numbers) - 1 - numbers[::-1].index(3)
 
 
-async def test_a_refused_batch_comes_again_before_the_next(client: Client) -> None:
+async def test_a_refused_batch_comes_again_before_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.admin.create_topic(TOPIC)
+    loop = asyncio.get_running_loop()
+    loop_time, readings = loop.time, itertools.count()
+    monkeypatch.setattr(loop, "time", lambda: loop_time() + 0.001 * next(readings))  # a busy machine
     async with client.publisher(TOPIC) as publisher:
         for first in (0, 50, 100):
             numbers = range(first, first + 50)
