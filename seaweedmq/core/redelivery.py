@@ -1,7 +1,7 @@
 """Which records of a segment wait: to be delivered again, or behind another record of their key.
 
-A key with a record that waits is *held*: what comes later in the segment waits behind it, so that a key's records are
-delivered in order. Records without a key have no order and hold nobody up.
+A key with a record that waits is *held*: what comes later in the segment waits behind it, and only that, so that a
+key's records are delivered in order. Records without a key have no order and hold nobody up.
 """
 
 from bisect import insort
@@ -54,6 +54,9 @@ class KeyOrder:
         if line is None:
             if self.one_at_a_time:
                 self._lines[key] = _Line(is_out=True)
+            return True
+        if not line.is_out and offset < line.offsets[0]:  # what waits comes behind it
+            line.is_out = self.one_at_a_time
             return True
         insort(line.offsets, offset)
         if line.offsets[0] == offset:

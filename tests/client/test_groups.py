@@ -119,6 +119,27 @@ async def test_a_refused_record_comes_again_before_the_rest_of_its_key(client: C
     assert numbers.index(11) < len(numbers) - 1 - numbers[::-1].index(3)
 
 
+async def test_a_refused_record_does_not_wait_for_a_later_one_of_its_key(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 2, keys=1)
+    async with member(client) as subscriber, asyncio.timeout(10):
+        messages = aiter(subscriber)
+        first, second = await anext(messages), await anext(messages)
+        second.nack(delay=60)
+        first.nack()
+        assert number(await anext(messages)) == 0
+
+
+async def test_a_limit_is_reached_though_more_wait_to_be_delivered_again(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 8, keys=1)
+    async with member(client, limit=11) as subscriber, asyncio.timeout(10):
+        messages = aiter(subscriber)
+        for message in [await anext(messages) for _ in range(8)]:
+            message.nack()
+        assert [number(message) async for message in messages] == [0, 1, 2]
+
+
 async def test_a_refused_batch_comes_again_before_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.admin.create_topic(TOPIC)
     loop = asyncio.get_running_loop()

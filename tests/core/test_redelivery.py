@@ -35,6 +35,16 @@ def test_the_key_waits_for_the_lowest_of_its_refused_records() -> None:
     assert order.take_due(9.0) == [5, 6]
 
 
+def test_what_waits_holds_up_nothing_before_it() -> None:
+    order = KeyOrder(one_at_a_time=False)
+    order.refuse(A, 3, due_s=1.0)
+    order.refuse(A, 5, due_s=9.0)
+    assert order.take_due(1.0) == [3]
+    assert order.offer(A, 3), "as it is looked at once more before it goes out"
+    assert not order.offer(A, 6)
+    assert order.take_due(9.0) == [5, 6]
+
+
 def test_records_without_a_key_hold_nobody_up() -> None:
     order = KeyOrder(one_at_a_time=True)
     order.refuse(None, 1, due_s=3.0)
@@ -133,3 +143,28 @@ def test_a_key_is_never_overtaken_and_nothing_is_forgotten(
     assert order.is_idle
     assert sorted(offset for offsets in settled.values() for offset in offsets) == list(range(arrived))
     assert all(offsets == sorted(offsets) for offsets in settled.values())
+
+
+@given(
+    refusals=st.lists(st.tuples(st.sampled_from([A, B, None]), st.integers(0, 9)), max_size=40), room=st.integers(1, 3)
+)
+def test_what_is_due_goes_out_whatever_else_of_its_key_waits(
+    refusals: list[tuple[bytes | None, int]], room: int
+) -> None:
+    """A user that refuses in any order, and has room for some at a time; what was taken is looked at once more."""
+    order = KeyOrder(one_at_a_time=False)
+    keys = [key for key, _ in refusals]
+    for offset, (key, due_s) in enumerate(refusals):
+        order.refuse(key, offset, due_s)
+    out: list[int] = []
+    for now in range(10):
+        while taken := order.take_due(now):
+            for offset in taken[room:]:
+                order.refuse(keys[offset], offset, now)
+            gone = [offset for offset in taken[:room] if order.offer(keys[offset], offset)]
+            assert gone == taken[:room], "or it would be taken again and again"
+            out += gone
+    assert sorted(out) == list(range(len(keys)))
+    for key in (A, B):
+        mine = [offset for offset in out if keys[offset] == key]
+        assert mine == sorted(mine)
