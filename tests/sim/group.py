@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from seaweedmq.client.messages import Message
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
@@ -31,6 +32,8 @@ READING_S_MAX = 2.0
 SHARED_S_MAX = 2.0
 JUST_NOW_S = 0.02
 OUT_S_MAX = 10.0
+REFUSED_SHARE = 0.3
+"""Of the times that a member decides, where members refuse."""
 
 
 class Member:
@@ -65,6 +68,7 @@ class Member:
     async def _live(self, me: str) -> None:
         world, group = self._world, self._group
         client = await connect(world, self.owner, world.scenario.subscriber)
+        hand = Hand(self, self._rng, world.loop)
         try:
             async with (
                 client,
@@ -73,20 +77,23 @@ class Member:
                 async for message in subscriber:
                     world.note(me, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
                     group.on_delivered(me, message.segment, message.offset)
-                    group.history.delivered.append(
-                        Delivered(
-                            member=me,
-                            at_ns=int(world.loop.time() * 1e9),
-                            segment=message.segment,
-                            offset=message.offset,
-                            key=message.key,
-                            value=message.value,
-                        )
+                    given = Delivered(
+                        member=me,
+                        at_ns=int(world.loop.time() * 1e9),
+                        segment=message.segment,
+                        offset=message.offset,
+                        key=message.key,
+                        value=message.value,
                     )
-                    if self._rng.random() < 0.3:
-                        await asyncio.sleep(self._rng.uniform(0, 0.05))
-                    message.ack()
+                    if world.scenario.members_refuse:
+                        hand.take(message, given)
+                    else:
+                        self.accepted(given)
+                        if self._rng.random() < 0.3:
+                            await asyncio.sleep(self._rng.uniform(0, 0.05))
+                        message.ack()
                     if self._leaving:
+                        hand.forget()
                         break
             world.note(me, "left")
             if me not in group.left_well:  # its last commit was not answered in time: it is as good as killed
@@ -94,6 +101,12 @@ class Member:
         except SeaweedMQError as error:
             world.note(me, f"is out of the group: {error!r}")
             group.on_error(me, error)
+        finally:
+            hand.forget()
+
+    def accepted(self, given: Delivered) -> None:
+        """A record is dealt with."""
+        self._group.history.delivered.append(given)
 
     # --- what the nemesis does --------------------------------------------------------------------------------------
 
@@ -124,6 +137,38 @@ class Member:
         if owner.state is OwnerState.FROZEN:
             self._world.note(owner.name, "is thawed")
             self._world.loop.thaw(owner)
+
+
+class Hand:
+    """Records that a member holds for a moment. Then it deals with all of them, or refuses them all, in any order, each
+    for another time."""
+
+    def __init__(self, member: Member, rng: random.Random, loop: asyncio.AbstractEventLoop) -> None:
+        self._member = member
+        self._rng = rng
+        self._loop = loop
+        self._held: list[tuple[Message, Delivered]] = []
+
+    def take(self, message: Message, given: Delivered) -> None:
+        """One more."""
+        if not self._held:
+            self._loop.call_later(self._rng.choice((0.0, 0.01, 0.3)), self._decide)
+        self._held.append((message, given))
+
+    def forget(self) -> None:
+        """Whoever held them has left."""
+        self._held = []
+
+    def _decide(self) -> None:
+        held, self._held = self._held, []
+        if self._rng.random() < REFUSED_SHARE:
+            self._rng.shuffle(held)
+            for message, _ in held:
+                message.nack(delay=self._rng.choice((0.0, 0.0, 0.01, 0.5, 2.0)))
+            return
+        for message, given in held:
+            self._member.accepted(given)
+            message.ack()
 
 
 class Group:
@@ -252,7 +297,8 @@ class Group:
         return self._violations + [Violation(f"group {v.rule}", v.detail) for v in self._judged()]
 
     def _judged(self) -> list[Violation]:
-        return check_group(replace(self.history, sent=self._promised()), complete=True)
+        refuse = self._world.scenario.members_refuse
+        return check_group(replace(self.history, sent=self._promised()), complete=True, members_refuse=refuse)
 
 
 class GroupNemesis:

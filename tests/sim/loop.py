@@ -66,7 +66,7 @@ class Deadlock(SimError):
 
 
 class LimitReached(SimError):
-    """The run took more steps or virtual time than it was given: most likely a livelock."""
+    """The run took more steps or virtual time than it was given, or looked at the clock for ever: likely a livelock."""
 
 
 class SimTask(asyncio.Task[T]):
@@ -124,6 +124,10 @@ class SimHandle(asyncio.TimerHandle):
         self._args = ()
 
 
+LOOKS_MAX = 100_000
+"""At the clock, within one step: virtual time stands still meanwhile, and whoever waits for it waits for ever."""
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Run with ``loop.run_until_complete(main())``; ``loop.time()`` begins at 0 and only timers move it."""
 
@@ -136,6 +140,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, SimHandle]] = []
         self.thread_latency_s: Callable[[], float] = lambda: 0.0
         """Virtual time that a job waits for its thread, and its result for the loop."""
+        self._looks = 0
+        """At the clock, since the step began."""
+        self.spins: list[str] = []
+        """Steps that did not end by themselves."""
         self.steps = 0
         """Callbacks run so far: part of the digest, so that any divergence of two runs shows."""
         self.unhandled: list[str] = []
@@ -148,13 +156,22 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         """The monotonic clock of whoever asks."""
+        self._looked()
         owner = OWNER.get()
         return self._now_s - owner.suspended_s if owner is not None else self._now_s
 
     @property
     def boot_s(self) -> float:
         """The clock that goes on while a machine is suspended."""
+        self._looked()
         return self._now_s
+
+    def _looked(self) -> None:
+        self._looks += 1
+        if self._looks > LOOKS_MAX:
+            self._looks = 0
+            self.spins.append(f"the time, {self._now_s:.3f} s, was asked for {LOOKS_MAX} times in one step")
+            raise LimitReached(self.spins[-1])
 
     def call_at(  # type: ignore[override]
         self,
@@ -217,6 +234,7 @@ class SimLoop(asyncio.BaseEventLoop):
                     owner.held.append(handle)
                     continue
                 self.steps += 1
+                self._looks = 0
                 try:
                     context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):

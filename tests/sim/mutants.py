@@ -261,6 +261,7 @@ DATA_RULES = {
     "group reordered",
     "group duplicated",
     "held back",
+    "spins",
     "zombie",
     "BrokersHaveLeases",
     "served",

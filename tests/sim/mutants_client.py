@@ -1,6 +1,7 @@
 """Deliberately broken variants of what clients are promised, and of the schema's adoption."""
 
 import sys
+from bisect import insort
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from seaweedmq.client.contact import Contact
 from seaweedmq.client.framing import Piece
 from seaweedmq.codec.batch import decode_frame
 from seaweedmq.codec.frame import split_frames
+from seaweedmq.core.redelivery import KeyOrder
 from seaweedmq.model.topic import TopicName
 from tests.sim.mutants import Break
 
@@ -66,10 +68,27 @@ def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None), raising=False)
 
 
+def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
+    """A record waits while any other of its key does, also a later one."""
+    offer = KeyOrder.offer
+
+    def offer_behind_all(order: KeyOrder, key: bytes | None, offset: int) -> bool:
+        line = None if key is None else order._lines.get(key)
+        if line is None:
+            return offer(order, key, offset)
+        insort(line.offsets, offset)
+        if line.offsets[0] == offset:
+            order._push(key, line)
+        return False
+
+    patch.setattr(KeyOrder, "offer", offer_behind_all)
+
+
 BROKEN: tuple[Break, ...] = (
     raise_kept_errors_again,
     adopt_by_what_is_committed,
     take_plain_frames_while_a_schema_is_adopted,
     read_waiting_frames_by_the_new_schema,
     deliver_after_standing_still,
+    hold_back_what_comes_first,
 )

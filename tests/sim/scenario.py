@@ -96,6 +96,8 @@ class Scenario:
     adoptions: tuple[AdoptionPlan, ...]
     group_members: int
     """Of a group that reads the first topic; 0: there is none."""
+    members_refuse: bool = False
+    """Whether they hold several records before they deal with them, and refuse some, in any order."""
     chaos_s: float
     pause_s: tuple[float, float]
     """Between two blows of the nemesis."""

@@ -156,3 +156,16 @@ def test_the_owner_of_a_task_is_inherited() -> None:
         loop.run_until_complete(story())
         loop.close()
     assert seen == [owner, owner, None]
+
+
+def test_a_step_that_looks_at_the_clock_for_ever_fails() -> None:
+    loop = SimLoop()
+
+    async def spin() -> None:
+        while loop.time() < 1:
+            pass
+
+    with pytest.raises(LimitReached, match="asked for"):
+        loop.run_until_complete(spin())
+    assert len(loop.spins) == 1
+    loop.close()

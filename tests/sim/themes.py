@@ -31,6 +31,7 @@ THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
     themes_files.files_begin_in_vain,
     themes_metadata.a_leader_stumbles,
     themes_metadata.members_come_back_unheard,
+    themes_metadata.members_refuse,
 )
 
 

@@ -153,6 +153,26 @@ def members_come_back_unheard(rng: random.Random, scenario: Scenario) -> Scenari
     )
 
 
+def members_refuse(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Members hold several records of a key at a time, and refuse them in any order, while segments move to others."""
+    topic = replace(scenario.topics[0], retention_s=None, retention_bytes=None)
+    publishers = tuple(
+        replace(plan, topic=topic.name, keys=rng.choice((2, 16)), records=200, pause_s_max=0.02, value_bytes=100)
+        for plan in scenario.publishers
+    )
+    return replace(
+        scenario,
+        topics=(topic,),
+        publishers=publishers,
+        group_members=rng.choice((1, 2, 3)),
+        members_refuse=True,
+        lives=None,
+        adoptions=(),
+        dawdlers=0,
+        favoured={"trouble_member": 20},
+    )
+
+
 def brokers_are_full(rng: random.Random, scenario: Scenario) -> Scenario:
     """Brokers have as many segments as they may, and those of the dead besides."""
     brokers = max(2, scenario.brokers)

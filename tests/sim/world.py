@@ -342,6 +342,7 @@ class World:
         self.violations += [Violation("unexpected error", sentence) for sentence in self.network.unexpected]
         self.violations += [late for adoption in self.adoptions for late in adoption.overdue()]
         self.violations += [Violation("raised again", sentence) for sentence in self.network.raised_again]
+        self.violations += [Violation("spins", sentence) for sentence in self.loop.spins]
         self.violations += [Violation("unhandled", sentence) for sentence in self.loop.failures()]
         digest = hashlib.sha256("\n".join(self.log).encode()).hexdigest()
         return Report(
