@@ -198,11 +198,13 @@ class Shares:
             for owned in self.owned.values():
                 urgent = owned.revoked or owned.is_read
                 owned.watched = urgent or self._unsettled.blocks
+                # Acknowledgements take no lock: first that nothing is out, then the position, which is the last one.
+                is_over = owned.revoked and not owned.ledger.is_out()
                 if (is_time or urgent) and not owned.is_refused:
                     position = owned.position()
                     if position is not None:
                         commits.want(position)
-                if owned.revoked and not owned.ledger.is_out() and not commits.is_pending(owned.segment):
+                if is_over and not commits.is_pending(owned.segment):
                     drained.append(owned)
         for owned in drained:
             self._release(self._member, owned)

@@ -12,7 +12,8 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.messages import Message
+from seaweedmq.client.messages import Arrived, Message
+from seaweedmq.core.acks import Ledger
 from seaweedmq.core.group_events import Reset
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.protocol import EARLIEST
@@ -160,6 +161,33 @@ async def test_a_refused_batch_comes_again_before_the_next(client: Client, monke
                 subscriber.ack(batch)
     assert got[0] == got[1] == list(range(len(got[0]))), "however many tables it holds"
     assert [offset for offsets in got[1:] for offset in offsets] == list(range(150))
+
+
+async def test_what_is_acknowledged_in_the_last_moment_is_not_delivered_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 40)
+    async with member(client) as one:
+        held: dict[int, Message] = {}
+        async for message in one:
+            held[message.segment] = message
+            if len(held) == 2:
+                break
+            message.ack()
+        await one.commit()
+        position = Ledger.position
+
+        def position_and_then_acknowledge(ledger: Ledger[Arrived]) -> int | None:
+            found = position(ledger)
+            for message in held.values():
+                message.ack()  # as another thread may
+            return found
+
+        monkeypatch.setattr(Ledger, "position", position_and_then_acknowledge)
+        async with member(client) as two, asyncio.timeout(10):
+            message = await anext(aiter(two))
+            assert message.offset == held[message.segment].offset + 1
 
 
 async def test_deliveries_survive_the_member(client: Client, cluster: FakeCluster) -> None:
