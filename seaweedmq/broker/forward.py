@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -68,11 +69,19 @@ class Forwarding:
         """
         own = self._own()
         if own.leading:
-            async for reply in local(own):
-                yield reply
+            async with _ended(local(own)) as replies:
+                async for reply in replies:
+                    yield reply
             return
         info = self._another(own)
-        replies = remote(self._dialer.dial(info.address).passed_on)
+        async with (
+            _ended(remote(self._dialer.dial(info.address).passed_on)) as replies,
+            aclosing(self._while_leading(info, replies)) as heard,
+        ):
+            async for reply in heard:
+                yield reply
+
+    async def _while_leading(self, info: BrokerInfo, replies: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         moved = asyncio.create_task(self._leader_moves(info.id), name=f"until {info.id} does not lead")
         try:
             while True:
@@ -123,3 +132,8 @@ async def _here(own: Leader, local: Callable[[Leader], Coroutine[Any, Any, T]]) 
         if own.leading:
             raise
         raise NoLeader(f"the leader changed in the middle: {error}") from error
+
+
+def _ended(replies: AsyncIterator[T]) -> "aclosing[AsyncGenerator[T, None]]":
+    """However the caller goes away: a call whose reply nobody takes any more would stay open until it is collected."""
+    return aclosing(cast("AsyncGenerator[T, None]", replies))

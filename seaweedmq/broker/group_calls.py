@@ -1,6 +1,7 @@
 """Calls about groups: checked here, answered by the coordinator on the leader. Only shells: see ``groups``."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 from seaweedmq.broker.forward import Forwarding, NoLeader
@@ -25,11 +26,14 @@ class GroupCalls:
         if not isinstance(opening, GroupOpen):
             raise InvalidArgument("a member's stream begins with GroupOpen: send that first")
         opening = _checked(opening)
-        async for reply in self._forward.stream_by_leader(
-            lambda leader: _groups(leader).join(opening, requests),
-            lambda api: api.join_group(_with_first(opening, requests)),
-        ):
-            yield reply
+        async with aclosing(
+            self._forward.stream_by_leader(
+                lambda leader: _groups(leader).join(opening, requests),
+                lambda api: api.join_group(_with_first(opening, requests)),
+            )
+        ) as replies:
+            async for reply in replies:
+                yield reply
 
     async def list_groups(self) -> tuple[GroupSummary, ...]:
         """See ``ports.LeaderApi``."""

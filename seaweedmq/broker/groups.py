@@ -6,6 +6,7 @@ Everything here belongs to one stay as leader and ends with it: the next leader 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -107,8 +108,9 @@ class Groups:
         seat = await coordinator.open(opening)
         reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
         try:
-            async for reply in seat.replies(reading):
-                yield reply
+            async with aclosing(seat.replies(reading)) as replies:
+                async for reply in replies:
+                    yield reply
         finally:
             coordinator.close(seat)
 

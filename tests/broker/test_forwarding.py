@@ -17,14 +17,19 @@ from seaweedmq.model.protocol import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, Streaming, story
 
 
-async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:
+def passing_on() -> Forwarding:
+    """To a leader that stays."""
     leader = BrokerInfo(id="b-2", address="127.0.0.1:1", started_us=0, pid=1, version="1")
     view = SimpleNamespace(
         leader="b-2", brokers={"b-2": leader}, changes=0, wait_change=lambda _: asyncio.Event().wait()
     )
     dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
-    forwarding = Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), 1.0)
+    return Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), 1.0)
+
+
+async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:
+    forwarding = passing_on()
     opened = asyncio.Event()
 
     async def replies(_: object) -> AsyncIterator[int]:
@@ -48,6 +53,34 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
     del caller  # and with it whatever its traceback holds
     gc.collect()
     assert not complaints
+
+
+async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_comes() -> None:
+    forwarding, ask, ended = passing_on(), asyncio.Event(), asyncio.Event()
+
+    async def replies(_: object) -> AsyncIterator[int]:
+        try:
+            await ask.wait()
+            yield 0
+        finally:
+            ended.set()
+
+    async def call() -> None:
+        async for _ in forwarding.stream_by_leader(cast(Any, None), replies):
+            raise AssertionError("it was cancelled before that")
+
+    caller = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gc.disable()  # it would end it, too, some time or other
+    try:
+        ask.set()
+        await asyncio.sleep(0)  # the reply is there, and the caller has not been told
+        caller.cancel()
+        await asyncio.wait({caller})
+        assert ended.is_set()
+    finally:
+        gc.enable()
 
 
 async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Host], Counter[str]]:
