@@ -49,7 +49,7 @@ CAUGHT_BY = {
     "seal_from_files_without_fsync": 8,
     "do_not_look_for_the_fence": 7,
     "lead_at_once": 22,
-    "forget_what_is_not_fsynced": 13,
+    "forget_what_is_not_fsynced": 5,
     "forget_a_slot_at_a_split": 1,
     "merge_where_the_shorter_one_ends": 17,
     "drop_the_last_frame_of_a_table": 0,
