@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
@@ -12,6 +11,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Dialer, LeaderApi
+from seaweedmq.rpc.closing import closing
 
 T = TypeVar("T")
 
@@ -69,14 +69,14 @@ class Forwarding:
         """
         own = self._own()
         if own.leading:
-            async with _ended(local(own)) as replies:
+            async with closing(local(own)) as replies:
                 async for reply in replies:
                     yield reply
             return
         info = self._another(own)
         async with (
-            _ended(remote(self._dialer.dial(info.address).passed_on)) as replies,
-            aclosing(self._while_leading(info, replies)) as heard,
+            closing(remote(self._dialer.dial(info.address).passed_on)) as replies,
+            closing(self._while_leading(info, replies)) as heard,
         ):
             async for reply in heard:
                 yield reply
@@ -132,8 +132,3 @@ async def _here(own: Leader, local: Callable[[Leader], Coroutine[Any, Any, T]]) 
         if own.leading:
             raise
         raise NoLeader(f"the leader changed in the middle: {error}") from error
-
-
-def _ended(replies: AsyncIterator[T]) -> "aclosing[AsyncGenerator[T, None]]":
-    """However the caller goes away: a call whose reply nobody takes any more would stay open until it is collected."""
-    return aclosing(cast("AsyncGenerator[T, None]", replies))

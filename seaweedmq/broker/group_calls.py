@@ -1,7 +1,6 @@
 """Calls about groups: checked here, answered by the coordinator on the leader. Only shells: see ``groups``."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from dataclasses import replace
 
 from seaweedmq.broker.forward import Forwarding, NoLeader
@@ -11,6 +10,7 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import Start
 from seaweedmq.model.topic import TopicName, check_name
+from seaweedmq.rpc.closing import closing
 
 CLIENT_LENGTH_MAX = 200
 
@@ -26,7 +26,7 @@ class GroupCalls:
         if not isinstance(opening, GroupOpen):
             raise InvalidArgument("a member's stream begins with GroupOpen: send that first")
         opening = _checked(opening)
-        async with aclosing(
+        async with closing(
             self._forward.stream_by_leader(
                 lambda leader: _groups(leader).join(opening, requests),
                 lambda api: api.join_group(_with_first(opening, requests)),

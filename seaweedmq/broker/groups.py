@@ -6,7 +6,6 @@ Everything here belongs to one stay as leader and ends with it: the next leader 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,6 +29,7 @@ from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, Grou
 from seaweedmq.model.protocol import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, MetaStore
+from seaweedmq.rpc.closing import closing
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Groups:
         seat = await coordinator.open(opening)
         reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
         try:
-            async with aclosing(seat.replies(reading)) as replies:
+            async with closing(seat.replies(reading)) as replies:
                 async for reply in replies:
                     yield reply
         finally:

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
-from typing import cast
 
 from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.memory import COPIES
@@ -16,11 +14,11 @@ from seaweedmq.model.replication import (
     Progress,
     ReplicateFrames,
     ReplicateOpen,
-    ReplicateReply,
     ReplicateRequest,
     SegmentRef,
 )
 from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc.closing import closing
 from seaweedmq.rpc.wire import pack_frames
 
 SEND_BYTES = 1024 * 1024
@@ -80,8 +78,7 @@ class FollowerLink:
             await asyncio.wait(tasks)
 
     async def _replicate(self) -> None:
-        stream = self._dial(self.follower).replicate(self._requests())
-        async with aclosing(cast("AsyncGenerator[ReplicateReply, None]", stream)) as replies:  # it closes the requests
+        async with closing(self._dial(self.follower).replicate(self._requests())) as replies:  # it closes the requests
             async for reply in replies:
                 if not self.held <= reply.end_offset <= self._log.end:
                     raise InvalidArgument(

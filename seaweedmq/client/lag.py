@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from seaweedmq.client.cluster import Cluster
-from seaweedmq.client.lane import closing
 from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.codec.batch import decode_frame, schema_from_bytes
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
@@ -24,6 +23,7 @@ from seaweedmq.model.protocol import (
     Which,
 )
 from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.closing import closing
 
 READS_AT_ONCE_MAX = 16
 CREDIT_BYTES = 1

@@ -4,9 +4,8 @@ A session is one stream. Everything a session leaves undone stays in the window,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing
-from typing import Protocol, TypeVar, cast
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Protocol
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.retry import is_retryable, retrying
@@ -29,12 +28,11 @@ from seaweedmq.model.protocol import (
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.closing import closing
 from seaweedmq.rpc.wire import pack_frames
 
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
-
-T = TypeVar("T")
 
 
 class LaneOwner(Protocol):
@@ -52,11 +50,6 @@ class LaneOwner(Protocol):
 
     async def on_segment_gone(self, lane: "Lane") -> None:
         """As ``on_sealed``, when nobody knows the segment any more, nor what of the window it held."""
-
-
-def closing(stream: AsyncIterator[T]) -> "aclosing[AsyncGenerator[T, None]]":
-    """Close a stream of replies on the way out; adapters make them as async generators."""
-    return aclosing(cast("AsyncGenerator[T, None]", stream))
 
 
 class Lane:

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from seaweedmq.client.cluster import Cluster
 from seaweedmq.client.contact import Contact
-from seaweedmq.client.lane import closing
 from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.core.commits import CommitQueue
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
@@ -24,6 +23,7 @@ from seaweedmq.model.groups import (
     GroupReleased,
     GroupRequest,
 )
+from seaweedmq.rpc.closing import closing
 
 STEADY_S = 1.0
 """A stream that lasted so long was no failure to connect: the next is tried without waiting first."""

@@ -12,7 +12,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from seaweedmq.client.cluster import Cluster
-from seaweedmq.client.lane import closing
 from seaweedmq.client.messages import Arrived, Origin
 from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.codec.batch import decode_frame
@@ -32,6 +31,7 @@ from seaweedmq.model.protocol import (
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from seaweedmq.rpc.closing import closing
 
 
 class ReaderOwner(Protocol):
