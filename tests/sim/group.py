@@ -279,10 +279,14 @@ class Group:
             raise
 
     def _held_back(self) -> Iterator[Violation]:
-        """Long after the last blow nobody has to let go of anything any more."""
+        """Long after the last blow nobody has to let go of anything any more, and who is gone has nothing."""
+        living = {m.owner.name for m in self.members if m.is_running}
         for segment, owner in self._world.cluster.state.owners(self.topic, GROUP).items():
-            if owner.revoking and owner.member in {m.owner.name for m in self.members if m.is_running}:
-                yield Violation("held back", f"segment {segment} is not given on: {owner.member}, which lives, has it")
+            if owner.revoking or owner.member not in living:
+                which = "lives" if owner.member in living else "is gone"
+                yield Violation(
+                    "held back", f"segment {segment} is not given on: {owner.member}, which {which}, has it"
+                )
 
     def _missing(self) -> set[bytes]:
         acked = {s.value for s in self._promised() if s.outcome is Outcome.ACKED}
