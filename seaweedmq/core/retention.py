@@ -61,18 +61,23 @@ def broker_of(writer: str) -> str:
     return writer.partition(".")[0]
 
 
-def log_end_bound(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> int | None:
-    """The offset where the records that only ``log`` may hold end; None if its content alone tells.
+def log_end_bound(log: StoredFile, files: Iterable[StoredFile]) -> int | None:
+    """The offset up to which some file of its broker has what ``log`` was for, or could not be; None if its content
+    alone tells.
 
     A broker begins a file where its last one ended, or earlier when it writes again what could not be fsynced. So the
-    bound is the broker's next file, or the end of the sealed segment. None marks the broker's newest file of an open
-    segment: it may be appended to, and recovery needs it.
+    bound is the broker's next file. ``log`` may go on beyond it, where the next one did not get yet. None marks the
+    broker's newest file: it may be appended to, and recovery needs it.
     """
     broker = broker_of(log.writer)
     later = (f.base_offset for f in files if f.kind == "log" and broker_of(f.writer) == broker)
-    following = min((base for base in later if base > log.base_offset), default=None)
-    bounds = [b for b in (following, segment_end) if b is not None]
-    return min(bounds) if bounds else None
+    return min((base for base in later if base > log.base_offset), default=None)
+
+
+def _needed_until(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> int | None:
+    """Tables hold all up to there before ``log`` may go; None: it stays. In an open segment the broker writes again
+    what lies beyond its next file; once it is sealed, nobody does."""
+    return log_end_bound(log, files) if segment_end is None else segment_end
 
 
 def covered_since(base: int, end: int, tables: Iterable[F]) -> int | None:
@@ -98,7 +103,7 @@ def _last_proven_base(files: Iterable[StoredFile]) -> int:
 
 def is_unconverted(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> bool:
     """Whether a log file of a segment may hold records that no table holds."""
-    bound = log_end_bound(log, files, segment_end)
+    bound = _needed_until(log, files, segment_end)
     return bound is None or covered_since(log.base_offset, bound, files) is None
 
 
@@ -117,7 +122,7 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
         kept_logs: list[tuple[F, int | None]] = []
         proven = math.inf if segment_end is not None else _last_proven_base(files)
         for log in (f for f in files if f.kind == "log"):
-            bound = log_end_bound(log, files, segment_end)
+            bound = _needed_until(log, files, segment_end)
             since = None if bound is None else covered_since(log.base_offset, bound, files)
             if (
                 since is not None

@@ -9,7 +9,7 @@ from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
 from seaweedmq.core.producers import ProducerState, ProducerTable
 from seaweedmq.core.retention import broker_of, log_end_bound
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.errors import Corrupt, NotFound, StorageFailed
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -20,6 +20,8 @@ from seaweedmq.storage.time_search import find_offset_by_time
 __all__ = ["Recovered", "earliest_offset", "find_offset_by_time", "recover_segment"]
 
 _PREAMBLE_READ_BYTES = 64 * 1024
+LISTINGS_MAX = 6
+"""In a row, of which each showed a file that was gone when it was to be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +94,27 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
-    """Lowest offset of the segment that retention has left; its end offset if it is sealed and nothing is left."""
-    files = await store.list_files(topic.name, segment.id)
-    if segment.end_offset is not None:
-        files = [f for f in files if f.base_offset < segment.end_offset]
-    if topic.has_retention:
-        return await _earliest_joined(store, topic, segment, files)
+    """Lowest offset of the segment that retention has left; its end offset if it is sealed and nothing is left.
+
+    Raises:
+        StorageFailed: the storage refused, or files vanish as fast as they are listed.
+    """
+    find = _earliest_joined if topic.has_retention else _earliest_whole
+    for _ in range(LISTINGS_MAX):
+        files = await store.list_files(topic.name, segment.id)
+        if segment.end_offset is not None:
+            files = [f for f in files if f.base_offset < segment.end_offset]
+        try:
+            return await find(store, topic, segment, files)
+        except NotFound:
+            continue  # it went after it was listed: a table has its records, or retention took them
+    raise StorageFailed(
+        f"{topic.name}#{segment.id}: files vanish as fast as they are listed, {LISTINGS_MAX} times in a row: "
+        "see who else deletes files there"
+    )
+
+
+async def _earliest_whole(store: SegmentStore, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> int:
     for file in files:
         if file.kind is FileKind.TABLE or await _preamble_of(store, topic, file) is not None:
             return max(file.base_offset, segment.start_offset)
@@ -106,26 +123,27 @@ async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -
 
 async def _earliest_joined(store: SegmentStore, topic: Topic, segment: Segment, files: Sequence[SegmentFile]) -> int:
     """Where what reaches to the end of the segment without a gap begins. Retention takes files from the front, so what
-    lies before a gap is left over: a replica that was written out late, when the records had been removed."""
-    spans: list[tuple[int, float]] = []
-    for file in files:
-        if file.kind is FileKind.TABLE:
-            spans.append((file.base_offset, file.end_offset or 0))
-        else:
-            spans.append((file.base_offset, await _log_end(store, topic, segment, file, files)))
-    begin: float = math.inf if segment.end_offset is None else segment.end_offset
-    while (joined := min((base for base, end in spans if base < begin <= end), default=begin)) < begin:
+    lies before a gap is left over: a replica that was written out late, when the records had been removed.
+
+    A log holds what lies below the next one of its broker. What lies above as well, if an fsync failed and the next
+    one, which begins with what that was for, did not get as far: so logs are read, the newest first, until one reaches
+    the end."""
+    end = segment.end_offset
+    spans: list[tuple[int, float]] = [(f.base_offset, f.end_offset or 0) for f in files if f.kind is FileKind.TABLE]
+    logs = [f for f in files if f.kind is FileKind.LOG]
+    for log in sorted(logs, key=lambda f: f.base_offset, reverse=True):
+        reach: float = log_end_bound(log, files) or 0
+        if not reach or (end is not None and all(to < end for _, to in spans)):
+            reach = max(reach, await _log_end(store, topic, segment, log))
+        spans.append((log.base_offset, reach))
+    begin: float = math.inf if end is None else end
+    while (joined := min((base for base, to in spans if base < begin <= to), default=begin)) < begin:
         begin = joined
     return max(segment.start_offset, segment.start_offset if begin == math.inf else int(begin))
 
 
-async def _log_end(
-    store: SegmentStore, topic: Topic, segment: Segment, log: SegmentFile, files: Sequence[SegmentFile]
-) -> float:
-    """Where its frames end; infinity for the one that is being written to. Only the newest of a broker is read."""
-    bound = log_end_bound(log, files, None)
-    if bound is not None:
-        return bound
+async def _log_end(store: SegmentStore, topic: Topic, segment: Segment, log: SegmentFile) -> float:
+    """Where its frames end; infinity for the one that is being written to. Raises NotFound."""
     if segment.is_open and broker_of(log.writer) == segment.primary:
         return math.inf
     scanner = LogScanner(topic, log)
@@ -134,8 +152,6 @@ async def _log_end(
             """Only the end matters."""
     except Corrupt:
         return math.inf if segment.end_offset is None else segment.end_offset  # damaged is not left over
-    except NotFound:
-        """It was deleted meanwhile."""
     return scanner.next_offset
 
 

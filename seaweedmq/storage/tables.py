@@ -202,7 +202,7 @@ def _check_complete(
         return
     done = {f.path for f in scanned}
     for other in logs:
-        bound = log_end_bound(other, logs, None)
+        bound = log_end_bound(other, logs)
         if other.path not in done and other.base_offset <= position and (bound is None or bound > position):
             return  # another writer's file, still to come or not ours to read now, may have the rest
     raise Corrupt(

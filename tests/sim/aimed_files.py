@@ -20,6 +20,7 @@ from tests.sim.storage_faults import Trouble
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+APPEND = frozenset({StorageOp.APPEND})
 CREATE = frozenset({StorageOp.CREATE})
 SYNC = frozenset({StorageOp.SYNC})
 LOOK = frozenset({StorageOp.LOOK})
@@ -30,6 +31,7 @@ GROW_S_MAX = 1.5
 GO_ON_S_MAX = 0.3
 """And how long it then goes on, for more files to begin."""
 GO_ON_UNHEARD_S = (0.0, 0.1)
+WRITE_AGAIN_S = (0.1, 1.5)
 FAR_BACK_S = (100.0, 3_600.0)
 LATE_S = (0.3, 2.0)
 UNSEEN_S = (1.0, 4.0)
@@ -147,6 +149,23 @@ class AimedAtFiles:
         for name in deaf:
             network.join(dead[0].name, name)
         await self._aimed.start_again(dead)
+
+    async def die_while_writing_again(self) -> None:
+        """Something is acknowledged and not fsynced when a write fails: it has to be written again, to another file,
+        and the replicas die meanwhile. Somebody begins to read as soon as the segment is sealed."""
+        found = await self._aimed.moment(self._aimed.has_unsynced_acks)
+        if found is None:
+            return
+        dead = self._aimed.running(found)
+        self._note(f"refuses to append to {found}, until its replicas die")
+        with self._troubled(Trouble(hangs=False, ops=APPEND, path=log_dir(found.topic, found.id))):
+            await asyncio.sleep(self._rng.uniform(*WRITE_AGAIN_S))
+            for process in dead:
+                if process.is_running:
+                    process.kill(machine=False)
+        await self._aimed.start_again(dead)
+        if await self._aimed.until(lambda: self._aimed.is_over(found), SEALED_S_MAX):
+            self._world.join_late()
 
     async def set_a_clock_far_back(self) -> None:
         """By more than a run takes."""

@@ -104,6 +104,7 @@ CAUGHT_BY = {
     "delete_whoever_has_the_name": 972,
     "hold_back_what_comes_first": 956,
     "leave_passed_on_calls_to_the_collector": 3959,
+    "take_a_log_to_end_where_the_next_begins": 710,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

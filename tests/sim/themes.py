@@ -32,6 +32,7 @@ THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
     themes_metadata.a_leader_stumbles,
     themes_metadata.members_come_back_unheard,
     themes_metadata.members_refuse,
+    themes_files.written_again,
 )
 
 

@@ -7,6 +7,9 @@ from seaweedmq.model.config import KIB
 from seaweedmq.model.topic import Durability
 from tests.sim.scenario import PublisherPlan, Scenario
 
+KEPT_S = 600.0
+"""Longer than a run: nothing goes, but whoever reads looks whether it has."""
+
 
 def power_fails_behind_an_fsync(rng: random.Random, scenario: Scenario) -> Scenario:
     """Everything is ``stored``, much is written while an fsync hangs, and the power goes then, again and again."""
@@ -113,6 +116,41 @@ def files_begin_in_vain(rng: random.Random, scenario: Scenario) -> Scenario:
         chaos_s=8.0,
         pause_s=(0.1, 0.5),
         favoured={"die_behind_a_torso": 2_000},
+    )
+
+
+def written_again(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Writes fail behind what is acknowledged and not fsynced, and sealed segments are read before they are tables."""
+    return replace(
+        scenario,
+        brokers=2,
+        broker=replace(
+            scenario.broker,
+            lease_ttl_s=1.0,
+            log_roll_bytes=rng.choice((1, 64)) * KIB,
+            flush_interval_s=rng.choice((0.3, 1.0)),
+            maintenance_interval_s=2.0,
+        ),
+        topics=tuple(
+            replace(
+                topic,
+                segments=1,
+                durability=Durability.REPLICATED,
+                replicas=1,
+                retention_s=rng.choice((None, KEPT_S)),
+                retention_bytes=None,
+            )
+            for topic in scenario.topics[:1]
+        ),
+        publishers=_busy(rng, scenario, 12.0, value_bytes=100),
+        lives=None,
+        adoptions=(),
+        group_members=0,
+        machines_fail=False,
+        chaos_s=12.0,
+        pause_s=(0.1, 0.5),
+        latecomers_max=20,
+        favoured={"die_while_writing_again": 2_000},
     )
 
 

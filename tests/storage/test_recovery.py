@@ -14,6 +14,7 @@ from seaweedmq.codec.logfile import ProducerRecord
 from seaweedmq.core.producers import ProducerState
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.protocol import FrameAck
+from seaweedmq.ports import LogReader, SegmentFile
 from seaweedmq.storage.files import FileSegmentStore
 from seaweedmq.storage.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.memory import MemorySegmentStore
@@ -279,6 +280,36 @@ async def test_what_is_written_out_after_retention_removed_what_follows_it_is_le
     assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
     await write_log(store, 5, [make_frame(5, 3)], writer="b-2")
     assert await earliest_offset(store, topic, make_segment(end_offset=end_offset)) == 20
+
+
+@pytest.mark.parametrize("again", [0, 1])
+async def test_a_file_whose_successor_did_not_get_as_far_is_not_left_over(store: FileSegmentStore, again: int) -> None:
+    """An fsync failed; what it was for is written again, to a file that begins there, and the broker dies meanwhile."""
+    topic = replace(make_topic(), retention_s=3600.0)
+    await write_log(store, 0, [make_frame(0, 10)], writer="b-1")
+    await write_log(store, 10, [make_frame(10, 10), make_frame(20, 10), make_frame(30, 10)], writer="b-1")
+    for writer in ("b-1", "b-1.1"):
+        await write_log(store, 20, [make_frame(20, 10)] * again, writer=writer)
+    assert await earliest_offset(store, topic, make_segment(end_offset=40)) == 0
+    assert await earliest_offset(store, topic, make_segment()) == 0
+
+
+@pytest.mark.parametrize("retention_s", [None, 3600.0])
+async def test_the_earliest_offset_is_known_though_a_file_vanishes_meanwhile(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch, retention_s: float | None
+) -> None:
+    topic = replace(make_topic(), retention_s=retention_s)
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+    opened = store.open
+
+    async def converted_first(file: SegmentFile) -> LogReader:
+        if (store.root / log.path).exists():
+            convert_files(store.root, make_topic(), [log], None, 10_000)
+            await store.delete([log])
+        return await opened(file)
+
+    monkeypatch.setattr(store, "open", converted_first)
+    assert await earliest_offset(store, topic, make_segment(end_offset=20)) == 0
 
 
 async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStore) -> None:
