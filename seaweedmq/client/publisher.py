@@ -16,7 +16,7 @@ from seaweedmq.client.framing import Piece, encode, piece_of, route
 from seaweedmq.client.lane import Lane
 from seaweedmq.client.records import piece_of_records
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.routing import Routes
+from seaweedmq.client.routing import Routes, followed
 from seaweedmq.client.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.window import OutFrame
 from seaweedmq.codec.batch import schema_from_bytes, schema_to_bytes
@@ -322,7 +322,7 @@ class Publisher:
         refresh = False
         async for attempt in retrying(self._config, self._cluster.env.rng, lambda: not self._unsettled):
             with attempt:
-                wanted = self._not_left(ids)  # anew each time: lanes end meanwhile
+                wanted = followed(ids, self._left)  # anew each time: lanes end meanwhile
                 description = await self.description(refresh, wanted)
                 found = {s.id: s for s in description.segments}
                 if wanted and found.keys() >= wanted:
@@ -334,18 +334,6 @@ class Publisher:
                     f"the successors {sorted(wanted)} of a sealed segment of {self._topic} are not known yet"
                 )
         raise AssertionError("retrying ended without a result")
-
-    def _not_left(self, ids: Iterable[int]) -> set[int]:
-        """These segments, and in place of those that were left the ones that came after them."""
-        found: set[int] = set()
-        waiting = list(ids)
-        while waiting:
-            number = waiting.pop()
-            if number in self._left:
-                waiting += self._left[number]
-            else:
-                found.add(number)
-        return found
 
     # --- inside ----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ The table changes only when a publisher has taken back what a sealed segment did
 cluster. That is on purpose: were it to run ahead, new records of a key would overtake older ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,3 +79,17 @@ class Routes:
                 stretches += [(part, heir.id) for slots in left if (part := slots.within(heir.slots)) is not None]
                 left = [part for slots in left for part in slots.without(heir.slots)]
         return Routes(stretches)
+
+
+def followed(segments: Iterable[int], left: Mapping[int, Sequence[int]]) -> set[int]:
+    """These segments, and in place of those that were ``left`` the ones that came after them.
+
+    Each is looked up once: over splits and merges in turn the ways through the lineage double with every pair.
+    """
+    seen = set(segments)
+    waiting = list(seen)
+    while waiting:
+        new = set(left.get(waiting.pop(), ())) - seen
+        seen |= new
+        waiting += new
+    return seen - left.keys()

@@ -1,13 +1,14 @@
 """Routes: every slot goes to one segment, and hand-overs move only what was handed over."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.routing import Routes
+from seaweedmq.client.routing import Routes, followed
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.ring import RING_SLOTS, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
@@ -60,3 +61,25 @@ def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
 def test_ranges_with_a_hole_are_a_passing_state_of_the_metadata() -> None:
     with pytest.raises(Unavailable, match="do not cover the key ring"):
         Routes.to_open([segment(0, 0, 100)])
+
+
+class Counted(dict[int, tuple[int, ...]]):
+    """Counts how often something is looked up."""
+
+    lookups = 0
+
+    def get(self, key: int, default: object = None) -> Any:
+        self.lookups += 1
+        assert self.lookups <= 2 * len(self), "goes every way through the lineage"
+        return super().get(key, default)
+
+
+def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
+    """A publisher of one side that wrote nothing to the other while it was split and merged 60 times: 2**60 ways."""
+    left = Counted()
+    for merged in range(0, 180, 3):
+        left[merged] = (merged + 1, merged + 2)
+        left[merged + 1] = left[merged + 2] = (merged + 3,)
+    assert followed([0], left) == {180}
+    assert followed([178, 200], left) == {180, 200}
+    assert followed([], left) == set()
