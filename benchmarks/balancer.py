@@ -13,7 +13,7 @@ from benchmarks.balancer_day import Day, play_day
 from benchmarks.balancer_plot import plot_day
 from benchmarks.measure import Measure, compared, percentile, yardstick
 from benchmarks.scale import Scale
-from seaweedmq.core.balancer import BalancerSettings, Cluster, Loads, decide
+from seaweedmq.core.balance.decide import BalancerSettings, Cluster, Loads, decide
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, even_ranges

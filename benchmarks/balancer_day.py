@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from benchmarks.balancer_world import Traffic, World, even_profile, zipf_profile
-from seaweedmq.core.balancer import Action, BalancerSettings, Hold, Move
+from seaweedmq.core.balance.decide import Action, BalancerSettings, Hold, Move
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
 

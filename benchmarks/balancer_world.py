@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from seaweedmq.core.balancer import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange, even_ranges, is_partition
 from seaweedmq.model.segment import Segment, SegmentState

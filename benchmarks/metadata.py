@@ -11,14 +11,14 @@ from typing import Any, cast
 
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.scale import Scale
-from seaweedmq.broker.metadata import Metadata
+from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, lineage_line
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.pruning import trimmable
-from seaweedmq.core.topology import Sealing, new_topic, succeed
+from seaweedmq.core.lineage.pruning import trimmable
+from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
 from seaweedmq.model.protocol import ALL, OPEN, Which
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec

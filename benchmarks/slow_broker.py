@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from seaweedmq.cli.main import run
-from seaweedmq.storage.file_handles import FileLogWriter
+from seaweedmq.storage.store.file_handles import FileLogWriter
 
 DISK_BYTES_PER_S = 20e6
 

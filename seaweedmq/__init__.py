@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seaweedmq import aio, errors
+    from seaweedmq.client.blocking.admin import Admin
+    from seaweedmq.client.blocking.client import Client, GroupSubscriber, Publisher, Subscriber
     from seaweedmq.client.config import ClientConfig
-    from seaweedmq.client.messages import Message
-    from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
-    from seaweedmq.client.sync import Client, GroupSubscriber, Publisher, Subscriber
-    from seaweedmq.client.sync_admin import Admin
+    from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
+    from seaweedmq.client.subscribe.messages import Message
     from seaweedmq.ports import Dialer, Environment
 
 __version__ = "0.1.0"
@@ -46,16 +46,16 @@ __all__ = [
 ]
 
 _HOME = {
-    "Admin": "seaweedmq.client.sync_admin",
-    "Client": "seaweedmq.client.sync",
-    "GroupSubscriber": "seaweedmq.client.sync",
-    "Publisher": "seaweedmq.client.sync",
-    "Subscriber": "seaweedmq.client.sync",
+    "Admin": "seaweedmq.client.blocking.admin",
+    "Client": "seaweedmq.client.blocking.client",
+    "GroupSubscriber": "seaweedmq.client.blocking.client",
+    "Publisher": "seaweedmq.client.blocking.client",
+    "Subscriber": "seaweedmq.client.blocking.client",
     "ClientConfig": "seaweedmq.client.config",
-    "Message": "seaweedmq.client.messages",
-    "OffsetRange": "seaweedmq.client.results",
-    "Receipt": "seaweedmq.client.results",
-    "TableReceipt": "seaweedmq.client.results",
+    "Message": "seaweedmq.client.subscribe.messages",
+    "OffsetRange": "seaweedmq.client.publish.receipts",
+    "Receipt": "seaweedmq.client.publish.receipts",
+    "TableReceipt": "seaweedmq.client.publish.receipts",
 }
 
 
@@ -78,8 +78,8 @@ def connect(
             ``connect_refused_s``; names every address and why.
     """
     from seaweedmq import aio
+    from seaweedmq.client.blocking.client import Client
     from seaweedmq.client.config import ClientConfig
-    from seaweedmq.client.sync import Client
 
     return Client(bootstrap, dialer or aio.grpc_dialer(), env or aio.system_environment(), config or ClientConfig())
 

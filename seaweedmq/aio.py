@@ -15,16 +15,16 @@ import time
 from collections.abc import Sequence
 
 from seaweedmq import errors
-from seaweedmq.client.admin import Admin
+from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.client import Client, Opening
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group_subscriber import GroupSubscriber
-from seaweedmq.client.messages import Message
-from seaweedmq.client.publisher import Publisher
-from seaweedmq.client.results import OffsetRange, Receipt, TableReceipt
-from seaweedmq.client.subscriber import Subscriber
-from seaweedmq.coordination.boot_clock import boot_s
+from seaweedmq.client.group.subscriber import GroupSubscriber
+from seaweedmq.client.publish.publisher import Publisher
+from seaweedmq.client.publish.receipts import OffsetRange, Receipt, TableReceipt
+from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.ports import Dialer, Environment
+from seaweedmq.runtime.boot_clock import boot_s
 
 __all__ = [
     "Admin",

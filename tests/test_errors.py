@@ -1,6 +1,6 @@
 """Errors that are kept, to be raised again and again."""
 
-from seaweedmq.client.buffer import NoRoom
+from seaweedmq.client.publish.buffer import NoRoom
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable, fresh
 from tests.support.tracebacks import depth
 

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from seaweedmq.broker.leader import Leader
+from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Dialer, LeaderApi
-from seaweedmq.rpc.closing import closing
+from seaweedmq.runtime.closing import closing
 
 T = TypeVar("T")
 

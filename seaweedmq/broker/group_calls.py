@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
 from seaweedmq.broker.forward import Forwarding, NoLeader
-from seaweedmq.broker.groups import Groups
-from seaweedmq.broker.leader import Leader
+from seaweedmq.broker.groups.registry import Groups
+from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.protocol import Start
 from seaweedmq.model.topic import TopicName, check_name
-from seaweedmq.rpc.closing import closing
+from seaweedmq.runtime.closing import closing
 
 CLIENT_LENGTH_MAX = 200
 

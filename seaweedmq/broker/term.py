@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from seaweedmq.broker.follower import FollowerService
-from seaweedmq.broker.leader import Leader
+from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.coordination.session import Session
 from seaweedmq.model.broker import BrokerInfo
 

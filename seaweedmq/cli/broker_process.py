@@ -9,10 +9,9 @@ import time
 import psutil
 import tenacity
 
-from seaweedmq.broker.server import Broker
+from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.output import note
 from seaweedmq.codec.keys import LEADER
-from seaweedmq.coordination.boot_clock import boot_s
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.config import BrokerConfig
@@ -20,8 +19,9 @@ from seaweedmq.ports import Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.storage.converter import ProcessTableConverter
-from seaweedmq.storage.files import open_store
+from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.storage.store.files import open_store
+from seaweedmq.storage.tables.converter import ProcessTableConverter
 
 STOP_GRACE_S = 2.0
 """How long open calls may end by themselves when the broker stops."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.batch import schema_from_bytes
+from seaweedmq.codec.payload.batch import schema_from_bytes
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
 from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription

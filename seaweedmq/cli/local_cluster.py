@@ -20,7 +20,7 @@ from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unava
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-"""A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.server``: so
+"""A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: so
 long it may write out what it follows of others, as long as storage or etcd fail."""
 LOOK_INTERVAL_S = 1.0
 PROBE = ClientConfig(connect_timeout_s=1.0, admin_timeout_s=1.0)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
-from seaweedmq.client.admin import Admin, topic_name
-from seaweedmq.client.cluster import Cluster, parse_bootstrap
+from seaweedmq.client.admin.admin import Admin, topic_name
+from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group_subscriber import MAX_UNACKED, GroupSubscriber
-from seaweedmq.client.intake import Intake
-from seaweedmq.client.publisher import Publisher
-from seaweedmq.client.subscriber import StartAt, Subscriber
+from seaweedmq.client.group.subscriber import MAX_UNACKED, GroupSubscriber
+from seaweedmq.client.publish.publisher import Publisher
+from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.client.subscribe.subscriber import StartAt, Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment

@@ -17,9 +17,9 @@ from aetcd import rpc
 
 from seaweedmq.coordination.etcd_watch import changes_of, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.coordination.retry import jittered
 from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+from seaweedmq.runtime.jitter import jittered
 
 _log = logging.getLogger(__name__)
 

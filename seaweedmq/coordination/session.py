@@ -9,11 +9,11 @@ import tenacity
 
 from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
-from seaweedmq.coordination.retry import jittered
 from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, Fenced, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
+from seaweedmq.runtime.jitter import jittered
 
 _log = logging.getLogger(__name__)
 

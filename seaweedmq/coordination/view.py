@@ -11,13 +11,13 @@ import tenacity
 
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
-from seaweedmq.coordination.retry import jittered
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
+from seaweedmq.runtime.jitter import jittered
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import grpc.aio
 
 from seaweedmq.errors import Closed
 from seaweedmq.rpc import status
-from seaweedmq.rpc.closing import close
+from seaweedmq.runtime.closing import close
 
 Q = TypeVar("Q")
 R = TypeVar("R")

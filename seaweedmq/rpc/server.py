@@ -21,7 +21,6 @@ from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
 from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, status, wire
 from seaweedmq.rpc.address import Address, parse_address
-from seaweedmq.rpc.closing import closing
 from seaweedmq.rpc.methods import Unary
 from seaweedmq.rpc.transport import (
     CLUSTER_SERVICE,
@@ -34,6 +33,7 @@ from seaweedmq.rpc.transport import (
     server_options,
 )
 from seaweedmq.rpc.v1 import cluster_pb2
+from seaweedmq.runtime.closing import closing
 
 Q = TypeVar("Q")
 R = TypeVar("R")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seaweedmq.codec.batch import decode_frame, full_batch
 from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.payload.batch import decode_frame, full_batch
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.topic import Topic
@@ -14,7 +14,7 @@ from seaweedmq.ports import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.log_scan import LogScanner
+from seaweedmq.storage.read.log_scan import LogScanner
 
 
 class LogScan:

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import InputPartition
 from seaweedmq.ports import FileKind
 from seaweedmq.spark.table_scan import RowGroup, open_table, row_groups
 from seaweedmq.spark.window import Span, Window
-from seaweedmq.storage.snapshot import TopicSnapshot
-from seaweedmq.storage.snapshot_plan import SnapshotPiece
+from seaweedmq.storage.snapshot.plan import SnapshotPiece
+from seaweedmq.storage.snapshot.snapshot import TopicSnapshot
 
 MIB = 1024 * 1024
 PARTITION_BYTES_MAX = 64 * MIB

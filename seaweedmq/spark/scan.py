@@ -13,8 +13,8 @@ from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
 from seaweedmq.spark.table_scan import Scanned, scan_table
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.snapshot import read_snapshot
-from seaweedmq.storage.snapshot_plan import SnapshotPiece
+from seaweedmq.storage.snapshot.plan import SnapshotPiece
+from seaweedmq.storage.snapshot.snapshot import read_snapshot
 
 REPLANS_MAX = 3
 """Listings made anew for one piece. A file is listed as a log, then as a table, then is gone for good."""

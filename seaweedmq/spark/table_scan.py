@@ -12,7 +12,7 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.ports import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.table_footer import verify_footer
+from seaweedmq.storage.tables.footer import verify_footer
 
 BATCH_RECORDS_MAX = 10_000
 """Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""

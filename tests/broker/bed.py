@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.broker.server import Broker
-from seaweedmq.codec.batch import decode_frame, encode_frame, payload_schema
+from seaweedmq.broker.broker import Broker
 from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.protocol import (
@@ -37,8 +37,8 @@ from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment, FileKind, SegmentFile
-from seaweedmq.storage.memory import MemorySegmentStore, StorageOp
-from seaweedmq.storage.memory_converter import MemoryTableConverter
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.sim.determinism import WALL_START_US, deterministic
 from tests.sim.loop import Owner, OwnerState, SimLoop
 from tests.sim.meta import SimEtcd

@@ -10,7 +10,7 @@ from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unava
 from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import FileKind
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 
 OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)

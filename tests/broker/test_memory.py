@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.broker.budget import MemoryBudget
 from seaweedmq.broker.memory import STREAM_BYTES, StreamMemory
-from seaweedmq.broker.sending import Sending
+from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.serve.sending import Sending
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
-from seaweedmq.core.segment_log import LogEntry
+from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.protocol import (
@@ -26,7 +26,7 @@ from seaweedmq.model.protocol import (
     SubscribeOpen,
 )
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from seaweedmq.model.protocol import PublishAck
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, story, values
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 import typer
 
-from seaweedmq.broker import server
+from seaweedmq.broker import broker as server
 from seaweedmq.cli import demo, local_cluster
 from seaweedmq.cli.config_file import read_config
 from seaweedmq.cli.options import duration_s, records_per_s, size_bytes, start_of

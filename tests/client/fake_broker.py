@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from seaweedmq.broker.budget import MemoryBudget
-from seaweedmq.broker.intake import Intake
-from seaweedmq.codec.batch import schema_from_bytes, validate_payload
+from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.serve.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
-from seaweedmq.core.producers import ProducerTable
+from seaweedmq.codec.payload.batch import schema_from_bytes, validate_payload
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (
     AlreadyExists,
     Closed,

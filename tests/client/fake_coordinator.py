@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from seaweedmq.core.group import Group
-from seaweedmq.core.group_description import describe
-from seaweedmq.core.group_events import (
+from seaweedmq.core.group.description import describe
+from seaweedmq.core.group.events import (
     Broke,
     Changed,
     Committing,
@@ -19,6 +18,7 @@ from seaweedmq.core.group_events import (
     Released,
     TimePassed,
 )
+from seaweedmq.core.group.machine import Group
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import (

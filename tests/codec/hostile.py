@@ -15,8 +15,8 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.batch import decode_frame, full_batch, schema_from_bytes, schema_to_bytes, validate_payload
 from seaweedmq.codec.frame import FrameHeader, split_frames
+from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes, schema_to_bytes, validate_payload
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from tests.codec.samples import NESTED_SCHEMA, WIDE_SCHEMA, Sample, samples, with_payload
 

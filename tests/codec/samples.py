@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.batch import encode_frame, payload_schema
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, Frame, encode_header, split_frames
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 
 ALL_COLUMNS = FLAG_KEY | FLAG_TIMESTAMP | FLAG_HEADERS
 TYPED = 1 << 8

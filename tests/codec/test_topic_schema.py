@@ -6,7 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seaweedmq.codec.batch import check_topic_schema, decode_frame, schema_from_bytes, schema_to_bytes, validate_payload
+from seaweedmq.codec.payload.batch import (
+    check_topic_schema,
+    decode_frame,
+    schema_from_bytes,
+    schema_to_bytes,
+    validate_payload,
+)
 from seaweedmq.errors import InvalidArgument
 from tests.codec import golden
 from tests.codec.samples import NESTED_SCHEMA, TYPED, WIDE_SCHEMA, sample

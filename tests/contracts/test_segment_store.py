@@ -13,8 +13,8 @@ from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentStore
-from seaweedmq.storage.files import FileSegmentStore
-from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import seaweedmq
 from seaweedmq import aio
-from seaweedmq.client.messages import Message
+from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import SeaweedMQError
 
 GROUP = "it"

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
-from seaweedmq.client.messages import Message
+from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.model.groups import GroupTopic
 from tests.faults.cluster import ROOT, Cluster
 from tests.faults.network import Loopback

@@ -12,7 +12,7 @@ from tests.sim.losses import Losses
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.segment import OpenSegment
+    from seaweedmq.broker.segment.primary import OpenSegment
     from tests.sim.world import World
 
 LOOK_AGAIN_S = 0.002

@@ -10,7 +10,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import KIB
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 from tests.sim.aimed import SEALED_S_MAX, Aimed
 from tests.sim.loop import Owner
 from tests.sim.losses import Losses

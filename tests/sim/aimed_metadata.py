@@ -12,7 +12,7 @@ from tests.sim.operator import Operator
 from tests.sim.process import BrokerProcess
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.segment import OpenSegment
+    from seaweedmq.broker.segment.primary import OpenSegment
     from tests.sim.world import World
 
 BEHIND_S_MAX = 3.0

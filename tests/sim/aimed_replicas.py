@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from seaweedmq.codec.paths import table_dir, topic_dir
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 from tests.sim.aimed import ANSWER_S_MAX, SEALED_S_MAX, Aimed
 from tests.sim.losses import Losses
 from tests.sim.process import BrokerProcess

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from seaweedmq.codec.batch import decode_frame
-from seaweedmq.core.retention import is_unconverted
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.files.retention import is_unconverted
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.log_scan import LogScanner
-from seaweedmq.storage.memory import MemorySegmentStore
-from seaweedmq.storage.snapshot_plan import SnapshotPiece, plan_snapshot
+from seaweedmq.storage.read.log_scan import LogScanner
+from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
+from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.checkers import ClusterState
 from tests.sim.retention import listed
 from tests.support.history import Violation

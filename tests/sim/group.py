@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seaweedmq.client.messages import Message
+from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen

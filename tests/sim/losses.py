@@ -9,7 +9,7 @@ Nothing else is: the network, the storage, the leader and other brokers may fail
 
 from typing import TYPE_CHECKING
 
-from seaweedmq.broker.segment import SAFE_REPLICAS
+from seaweedmq.broker.segment.primary import SAFE_REPLICAS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
 from tests.sim.process import BrokerProcess

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import changes, publish, sealed_producers, sealer
-from seaweedmq.broker.follower import FollowerService
-from seaweedmq.broker.segment import OpenSegment
+from seaweedmq.broker.leader import sealer, succession
+from seaweedmq.broker.segment.follower import FollowerService
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve import publish, sealed_producers
 from seaweedmq.coordination.session import Session
-from seaweedmq.core.group_progress import Progress
-from seaweedmq.core.replica import Replica
-from seaweedmq.core.sealing import Whom
-from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.core.group.progress import Progress
+from seaweedmq.core.segment.replica import Replica
+from seaweedmq.core.segment.sealing import Whom
+from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import SegmentState
-from seaweedmq.storage import tables
-from seaweedmq.storage.memory_converter import MemoryTableConverter
+from seaweedmq.storage.tables import convert
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.sim.storage import SimStore
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -154,7 +155,7 @@ def forget_what_is_not_fsynced(patch: pytest.MonkeyPatch) -> None:
 
 def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
     """The upper one of two successors begins a slot too late."""
-    succeed = changes.succeed
+    succeed = succession.succeed
 
     def with_a_hole(*args: Any, **kwargs: Any) -> Any:
         change = succeed(*args, **kwargs)
@@ -163,12 +164,12 @@ def forget_a_slot_at_a_split(patch: pytest.MonkeyPatch) -> None:
             return change
         return replace(change, segments=(*before, replace(last, slots=KeyRange(last.slots.lo + 1, last.slots.hi))))
 
-    patch.setattr(changes, "succeed", with_a_hole)
+    patch.setattr(succession, "succeed", with_a_hole)
 
 
 def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
     """The successor of two goes on at the end of one of them, though the other got further."""
-    succeed = changes.succeed
+    succeed = succession.succeed
 
     def short(topic: Any, parents: Any, **kwargs: Any) -> Any:
         change = succeed(topic, parents, **kwargs)
@@ -177,12 +178,12 @@ def merge_where_the_shorter_one_ends(patch: pytest.MonkeyPatch) -> None:
             change, segments=tuple(replace(s, start_offset=end) if s.is_open else s for s in change.segments)
         )
 
-    patch.setattr(changes, "succeed", short)
+    patch.setattr(succession, "succeed", short)
 
 
 def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
     """A table ends a frame before its name says."""
-    add = tables._Run.add
+    add = convert._Run.add
     waiting: dict[Any, Any] = {}
 
     def add_the_one_before(run: Any, rows: Any) -> None:
@@ -190,7 +191,7 @@ def drop_the_last_frame_of_a_table(patch: pytest.MonkeyPatch) -> None:
             add(run, waiting[run])
         waiting[run], run._end = rows, rows.end
 
-    patch.setattr(tables._Run, "add", add_the_one_before)
+    patch.setattr(convert._Run, "add", add_the_one_before)
 
 
 def convert_beyond_the_end(patch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from seaweedmq import errors
-from seaweedmq.broker import publish
-from seaweedmq.broker.adoption import Adoption
-from seaweedmq.client import publisher
-from seaweedmq.client.contact import Contact
-from seaweedmq.client.framing import Piece
-from seaweedmq.codec.batch import decode_frame
+from seaweedmq.broker.leader.adoption import Adoption
+from seaweedmq.broker.serve import publish
+from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.publish import publisher
+from seaweedmq.client.publish.framing import Piece
 from seaweedmq.codec.frame import split_frames
-from seaweedmq.core.redelivery import KeyOrder
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.member.redelivery import KeyOrder
 from seaweedmq.model.topic import TopicName
 from tests.sim.mutants import Break
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import maintenance, sealer
-from seaweedmq.broker.segment_files import SegmentFiles
-from seaweedmq.core import retention
-from seaweedmq.storage import recovery
-from seaweedmq.storage.lost_blocks import LostBlocks
-from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.broker.leader import sealer
+from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.core.files import retention
+from seaweedmq.storage.read import recovery
+from seaweedmq.storage.read.lost_blocks import LostBlocks
+from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.mutants import Break
 
 

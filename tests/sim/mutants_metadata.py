@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import maintenance, metadata, pruning
-from seaweedmq.client import cluster
+from seaweedmq.broker.leader import metadata, pruning
+from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.client.cluster import cluster
 from seaweedmq.codec.documents import topic_document, topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
 from seaweedmq.model.id_ranges import NO_IDS
-from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.storage.store.memory import MemorySegmentStore
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -64,7 +65,7 @@ def forget_segments_that_have_records(patch: pytest.MonkeyPatch) -> None:
         await look(upkeep, topic, {})
 
     patch.setattr(maintenance.Maintenance, "_look_for_emptied", blind)
-    patch.setattr("seaweedmq.core.pruning.may_lose_its_files", lambda topic, segment: True)
+    patch.setattr("seaweedmq.core.lineage.pruning.may_lose_its_files", lambda topic, segment: True)
 
 
 def forget_in_any_order(patch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import publish
-from seaweedmq.broker.sealed_producers import SealedProducers
-from seaweedmq.core import topology
-from seaweedmq.core.producer_limits import ProducerLimits
-from seaweedmq.core.producers import ProducerTable
+from seaweedmq.broker.serve import publish
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
+from seaweedmq.core.lineage import topology
+from seaweedmq.core.segment.producer_limits import ProducerLimits
+from seaweedmq.core.segment.producers import ProducerTable
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,22 +6,22 @@ from zlib import crc32
 
 import pytest
 
-from seaweedmq.broker import follower
-from seaweedmq.broker.follower import CLOSE_WRITE_OUT_S, FollowerService
-from seaweedmq.broker.groups import Groups
-from seaweedmq.broker.log_file import create_log_file
-from seaweedmq.broker.lookup import Lookup
-from seaweedmq.broker.metadata import Metadata
-from seaweedmq.broker.server import Broker
-from seaweedmq.broker.write_out import WriteOut
-from seaweedmq.client.admin import Admin
-from seaweedmq.client.cluster import Cluster, TopicView
+from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.groups.registry import Groups
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.segment import follower
+from seaweedmq.broker.segment.follower import CLOSE_WRITE_OUT_S, FollowerService
+from seaweedmq.broker.segment.log_file import create_log_file
+from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.client.admin.admin import Admin
+from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.segment_log import SegmentLog
+from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
 from seaweedmq.model.protocol import ALL
 from seaweedmq.model.topic import Durability
-from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.mutants import Break
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import forward, group_calls, groups
+from seaweedmq.broker import forward, group_calls
 from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.group_coordinator import Coordinator
-from seaweedmq.broker.group_seat import Seat
+from seaweedmq.broker.groups import registry
+from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.seat import Seat
 from seaweedmq.broker.membership import Membership
-from seaweedmq.broker.ownership import Ownership
+from seaweedmq.broker.segment.owned import Ownership
 from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
@@ -113,7 +114,7 @@ def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
 
 def leave_passed_on_calls_to_the_collector(patch: pytest.MonkeyPatch) -> None:
     """A call that was passed on ends when the garbage is collected, if its caller goes away as a reply comes."""
-    for module in (forward, group_calls, groups):
+    for module in (forward, group_calls, registry):
         patch.setattr(module, "closing", nullcontext)
 
 

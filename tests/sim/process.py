@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.broker.server import Broker
+from seaweedmq.broker.broker import Broker
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.memory import MemoryFile, MemorySegmentStore
+from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
 from tests.sim.scenario import TopicPlan
 from tests.support.history import History, Outcome, Violation
 

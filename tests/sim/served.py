@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from seaweedmq.model.segment import Segment
 
 if TYPE_CHECKING:
-    from seaweedmq.broker.server import Broker
+    from seaweedmq.broker.broker import Broker
     from tests.sim.world import World
 
 SERVED_S_MAX = 60.0

@@ -9,11 +9,11 @@ import random
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from seaweedmq.core.retention import broker_of
+from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.loop import OWNER
 from tests.sim.network import machine_of
 from tests.sim.storage_faults import Trouble

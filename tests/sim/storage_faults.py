@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seaweedmq.codec.paths import log_dir, topic_dir
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import Segment
-from seaweedmq.storage.memory import StorageOp
+from seaweedmq.storage.store.memory import StorageOp
 
 if TYPE_CHECKING:
     from tests.sim.aimed import Aimed

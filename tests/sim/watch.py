@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seaweedmq.broker.budget import MemoryBudget
-from seaweedmq.broker.file_turn import FileTurn
-from seaweedmq.broker.follower import Key as FollowedKey
+from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.memory import COPIES
-from seaweedmq.broker.segment import OpenSegment
-from seaweedmq.broker.server import Broker
-from seaweedmq.core.replica import Replica
+from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.segment.follower import Key as FollowedKey
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.file_turn import FileTurn
+from seaweedmq.core.segment.replica import Replica
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner

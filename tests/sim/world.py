@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from seaweedmq.broker.server import Broker
+from seaweedmq.broker.broker import Broker
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
-from seaweedmq.storage.memory import MemorySegmentStore
-from seaweedmq.storage.memory_converter import MemoryTableConverter
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.sim.adoption import Adoption
 from tests.sim.checkers import ClusterHistory, content_fits_lineage, skipped
 from tests.sim.clocks import Clocks

@@ -11,9 +11,9 @@ from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.partitions import plan_partitions
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Window
-from seaweedmq.storage.files import FileSegmentStore
-from seaweedmq.storage.snapshot import read_snapshot
-from seaweedmq.storage.table_files import convert_files
+from seaweedmq.storage.snapshot.snapshot import read_snapshot
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.files import convert_files
 from tests.support.segments import NAME, logs_of, make_frame, make_segment, make_topic, write_log
 
 ROWS = [(0, None), (1, 1), (2, 2), (3, None), (4, None), (5, 5)]

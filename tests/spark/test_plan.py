@@ -15,8 +15,8 @@ from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import plan_partitions, slices
 from seaweedmq.spark.table_scan import RowGroup
 from seaweedmq.spark.window import Span, Window
-from seaweedmq.storage.snapshot import read_snapshot
-from seaweedmq.storage.snapshot_plan import SnapshotPiece
+from seaweedmq.storage.snapshot.plan import SnapshotPiece
+from seaweedmq.storage.snapshot.snapshot import read_snapshot
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 NAMES = {"offset": "offset", "timestamp": "timestamp", "segment": "segment"}

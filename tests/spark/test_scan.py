@@ -5,8 +5,8 @@ from pathlib import Path
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.files import FileSegmentStore
-from seaweedmq.storage.snapshot_plan import plan_snapshot
+from seaweedmq.storage.snapshot.plan import plan_snapshot
+from seaweedmq.storage.store.files import FileSegmentStore
 from tests.support.segments import NAME, make_frame, make_segment, make_topic, write_log
 
 

@@ -2,8 +2,8 @@
 
 import random
 
-from seaweedmq.storage.lost_blocks import BLOCK_BYTES
-from seaweedmq.storage.memory import MemorySegmentStore
+from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES
+from seaweedmq.storage.store.memory import MemorySegmentStore
 
 
 def lose_power(store: MemorySegmentStore, rng: random.Random) -> None:

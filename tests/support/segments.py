@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from seaweedmq.codec.batch import decode_frame, encode_frame, full_batch, payload_schema, schema_from_bytes
 from seaweedmq.codec.frame import (
     FLAG_HEADERS,
     FLAG_KEY,
@@ -16,6 +15,7 @@ from seaweedmq.codec.frame import (
     stamp,
 )
 from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
+from seaweedmq.codec.payload.batch import decode_frame, encode_frame, full_batch, payload_schema, schema_from_bytes
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName

@@ -1,0 +1,325 @@
+"""The shell around ``core.group.machine``: one group and topic, on the leader.
+
+Whatever happens goes into the state machine at once. What comes out is written by one task, as much at a time as has
+gathered, and said once it is written. If it can not be written, all streams end and the members come back to a
+coordinator that reads etcd anew: the state here may be ahead of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from seaweedmq.broker.groups.seat import Seat
+from seaweedmq.broker.groups.store import GroupName, GroupStore
+from seaweedmq.broker.groups.watermarks import Watermarks
+from seaweedmq.core.group.description import describe
+from seaweedmq.core.group.events import (
+    Broke,
+    Committing,
+    Deleted,
+    Event,
+    Goodbye,
+    Learned,
+    Left,
+    Opened,
+    Outcome,
+    Released,
+    TimePassed,
+)
+from seaweedmq.core.group.machine import Group
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.group_record import GroupRecord
+from seaweedmq.model.groups import (
+    DELIVERIES_KEPT_MAX,
+    GroupCommit,
+    GroupLeave,
+    GroupOpen,
+    GroupReleased,
+    GroupRequest,
+    GroupTopic,
+)
+from seaweedmq.runtime.signal import Signal
+
+log = logging.getLogger(__name__)
+
+COMMIT_INTERVAL_S = 0.05
+"""Commits that come within this time are written together."""
+IDLE_S = 5.0
+"""A group without members is kept in memory for so long."""
+
+
+class Coordinator:
+    """Serves the members of one group and topic until it is over; then somebody makes another."""
+
+    def __init__(
+        self,
+        name: GroupName,
+        group: Group,
+        *,
+        store: GroupStore,
+        watermarks: Watermarks,
+        config: BrokerConfig,
+        wall_us: Callable[[], int],
+        written: Callable[[GroupRecord], None],
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.over = False
+        """It takes nothing more."""
+        self._store = store
+        self._watermarks = watermarks
+        self._config = config
+        self._wall_us = wall_us
+        self._written = written
+        self._seats: dict[int, Seat] = {}
+        self._streams = 0
+        self._pending = Outcome()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Who waits until what is pending is written."""
+        self._doom: SeaweedMQError | None = None
+        """Set once the group is to be deleted: what its members are told."""
+        self._changed = Signal()
+
+    async def run(self) -> None:
+        """Write, speak and keep the time, until nobody is left, the group is deleted, or it can not go on."""
+        clock = asyncio.create_task(self._keep_time(), name=f"clock of {self.name}")
+        writer = asyncio.create_task(self._write_on(), name=f"writer of {self.name}")
+        tasks = (writer, clock)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Before anything waits: who cancels this in the meantime must not leave the members waiting for ever.
+            self.over = True
+            error = next((t.exception() for t in tasks if t.done() and not t.cancelled() and t.exception()), None)
+            if isinstance(error, SeaweedMQError):
+                self._end(Unavailable(f"{self.name} can not go on: {error}"))
+            else:
+                self._end(StaleMetadata("the leader changed: the group goes on at the new one"))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if error is not None and not isinstance(error, SeaweedMQError):
+            raise error
+
+    def handle(self, event: Event) -> None:
+        """Take an event; what comes of it is written and said soon."""
+        self._pending = self._pending.then(self.group.handle(event, asyncio.get_running_loop().time()))
+        self._changed.fire()
+
+    async def apply(self, event: Event) -> None:
+        """Take an event; return once what comes of it is written. Errors are those of ``GroupStore.write``."""
+        settled = self._settled()
+        self.handle(event)
+        await settled
+
+    async def delete(self, error: SeaweedMQError) -> None:
+        """Delete the group for good; its members' streams end with ``error``."""
+        settled = self._settled()
+        self._doom = error
+        self._changed.fire()
+        await settled
+
+    def abandon(self, error: SeaweedMQError) -> None:
+        """There is nothing left to write: the topic was deleted, and the group with it."""
+        self.over = True
+        self._end(error)
+        self._changed.fire()
+
+    def describe(self, high_watermarks: dict[int, int]) -> GroupTopic:
+        """As administration sees it."""
+        return describe(self.name.topic, self.group.record, self.group.progress, self.group.connected, high_watermarks)
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    async def open(self, opening: GroupOpen) -> Seat:
+        """A stream of a member; see :meth:`read`, and end with :meth:`close`."""
+        known = self.group.members.get(opening.member)
+        if known is not None and known.incarnation != opening.incarnation:
+            await self._learn_ends()  # the earlier one is about to lose what it owns
+        if self.over:
+            raise StaleMetadata(f"{self.name} was just given up here: open it again")
+        self._streams += 1
+        seat = self._seats[self._streams] = Seat(self._streams, opening.member, opening.held)
+        self.handle(
+            Opened(
+                stream=seat.stream,
+                member=opening.member,
+                incarnation=opening.incarnation,
+                client=opening.client,
+                held=opening.held,
+            )
+        )
+        return seat
+
+    async def read(self, seat: Seat, requests: AsyncIterator[GroupRequest]) -> None:
+        """Take what the member says, until it leaves or its stream ends."""
+        end: SeaweedMQError | None = None
+        left = False
+        try:
+            async for request in requests:
+                match request:
+                    case GroupCommit():
+                        _check(request)
+                        await seat.expect(request.number)
+                        await self._know_ends(seat.member, request)
+                        self.handle(Committing(seat.stream, request, self._wall_us()))
+                    case GroupReleased(segments):
+                        self.handle(Released(seat.stream, segments))
+                    case GroupLeave():
+                        self.handle(Left(seat.stream))
+                        left = True  # the stream ends once that is written
+                        return
+                    case GroupOpen():
+                        raise InvalidArgument("a member's stream is opened once: open another stream")
+        except SeaweedMQError as error:
+            end = error
+        finally:
+            if not left:
+                self.handle(Broke(seat.stream))
+                seat.end(end)
+
+    def close(self, seat: Seat) -> None:
+        """The stream is over, whoever ended it."""
+        self._seats.pop(seat.stream, None)
+        if not self.over:
+            self.handle(Broke(seat.stream))
+
+    async def _know_ends(self, member: str, commit: GroupCommit) -> None:
+        """Have the high watermarks that the commit is judged by: ask where it is ahead of what is known.
+
+        Raises:
+            Unavailable: a primary could not be asked for long, and the segment was not sealed meanwhile.
+        """
+        try:
+            async with asyncio.timeout(self._config.rpc_timeout_s):
+                while ahead := self._ahead(commit):
+                    marks = await self._watermarks.ask(self.name.topic, ahead)
+                    self.handle(Learned(marks))
+                    if marks.keys() >= self._ahead(commit):
+                        return
+                    log.debug("%s: %s commits %s, which can not be checked now", self.name, member, sorted(ahead))
+                    await self._watermarks.pause()
+        except TimeoutError:
+            raise Unavailable(f"{self.name}: segments {sorted(ahead)} can not be asked how far they are") from None
+
+    def _ahead(self, commit: GroupCommit) -> set[int]:
+        """Open segments of which more is committed than is known to be there."""
+        progress = self.group.progress
+        return {
+            p.segment
+            for p in commit.positions
+            if p.offset > progress.end(p.segment)
+            and p.segment in progress.segments
+            and progress.segments[p.segment].is_open
+        }
+
+    async def _learn_ends(self) -> None:
+        """Before somebody loses segments: whether there was something to read tells a crash from bad luck."""
+        self.handle(Learned(await self._watermarks.ask(self.name.topic, self.group.owned)))
+
+    # --- time, and what is written ------------------------------------------------------------------------------------
+
+    async def _keep_time(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            wake_at = self.group.wake_at
+            try:
+                async with asyncio.timeout_at(wake_at):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self.group.loses_at is not None and self.group.loses_at <= loop.time():
+                    await self._learn_ends()
+                self.handle(TimePassed())
+
+    async def _write_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        written_at = loop.time() - COMMIT_INTERVAL_S
+        while True:
+            if not await self._something_to_write() or self.over:
+                return
+            if self._doom is None and self._pending.record is None and not self._waiting:
+                await asyncio.sleep(written_at + COMMIT_INTERVAL_S - loop.time())
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._write_pending()
+            except BaseException as error:
+                _fail(waiting, error)
+                raise
+            written_at = loop.time()
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+            if self._doom is not None:
+                return
+
+    async def _something_to_write(self) -> bool:
+        """Wait for it; False if nobody is left, and nobody comes for a while."""
+        while self._doom is None and self._pending == Outcome() and not self._waiting:
+            if self.over:
+                break
+            try:
+                async with asyncio.timeout(None if self._seats or self.group.members else IDLE_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                return bool(self._seats or self.group.members)
+        return True
+
+    async def _write_pending(self) -> None:
+        if self._doom is not None:
+            await self._store.delete()
+            self.handle(Deleted(self._doom))
+            pending = self._pending
+        else:
+            pending, self._pending = self._pending, Outcome()
+            if pending.record is not None or pending.committed:
+                await self._store.write(pending.record, pending.committed)
+            self._store.check_leading()
+            if pending.record is not None:
+                self._written(pending.record)
+        for reply in pending.replies:
+            seat = self._seats.get(reply.stream)
+            if seat is None:
+                continue
+            if isinstance(reply, Goodbye):
+                seat.end(reply.error)
+            elif untold := seat.say(reply.message):
+                self.handle(Released(seat.stream, untold))
+
+    def _settled(self) -> "asyncio.Future[None]":
+        """Done once what is pending then is written; StaleMetadata: this is over."""
+        if self.over:
+            raise StaleMetadata(f"{self.name} was just given up here: try again")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+    def _end(self, error: SeaweedMQError) -> None:
+        _fail(self._waiting, error)
+        for seat in self._seats.values():
+            seat.end(error)
+
+
+def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
+    for waiter in waiting:
+        if not waiter.done():
+            waiter.set_exception(
+                fresh(error) if isinstance(error, SeaweedMQError) else StaleMetadata("the leader changed")
+            )
+
+
+def _check(commit: GroupCommit) -> None:
+    """Raise InvalidArgument for what no member may send."""
+    for position in commit.positions:
+        if len(position.deliveries) > DELIVERIES_KEPT_MAX:
+            raise InvalidArgument(
+                f"commit of segment {position.segment} has {len(position.deliveries)} deliveries: "
+                f"keep {DELIVERIES_KEPT_MAX} at most"
+            )
+        if position.offset < 0 or any(o < position.offset or n < 1 for o, n in position.deliveries.items()):
+            raise InvalidArgument(
+                f"commit of segment {position.segment} at {position.offset}: offsets are from 0, and deliveries are "
+                "counted from 1 for records at or above the offset"
+            )
+    if len({p.segment for p in commit.positions}) < len(commit.positions):
+        raise InvalidArgument("a commit names each segment once")

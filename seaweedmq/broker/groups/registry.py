@@ -1,0 +1,319 @@
+"""Consumer groups on the leader: which there are, and a coordinator for each that somebody uses.
+
+Everything here belongs to one stay as leader and ends with it: the next leader reads etcd.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.store import GroupName, GroupStore
+from seaweedmq.broker.groups.watermarks import Watermarks
+from seaweedmq.broker.leader.metadata import Conflict
+from seaweedmq.codec import keys
+from seaweedmq.codec.group_metadata import group_from_json
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.group.events import Changed, Limits, Reset
+from seaweedmq.core.group.machine import Group
+from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, ResourceExhausted, StaleMetadata, Unsupported
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.group_record import Committed, GroupRecord
+from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
+from seaweedmq.model.protocol import Start, StartKind
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import BrokerApi, MetaStore
+from seaweedmq.runtime.closing import closing
+
+log = logging.getLogger(__name__)
+
+CREATE_ATTEMPTS = 5
+FORGET_PAUSE_S = 0.02
+
+
+class Groups:
+    """All groups, during one stay as leader."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        election: Election,
+        meta: MetaStore,
+        dial: Callable[[str], BrokerApi],
+        catch_up: Callable[[TopicName, int], Awaitable[None]],
+        config: BrokerConfig,
+        wall_us: Callable[[], int],
+        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
+    ) -> None:
+        self._view = view
+        self._election = election
+        self._meta = meta
+        self._catch_up = catch_up
+        self._config = config
+        self._wall_us = wall_us
+        self._spawn = spawn
+        self._watermarks = Watermarks(view, dial)
+        self._limits = Limits(
+            session_timeout_s=config.group_session_timeout_s,
+            revoke_timeout_s=config.group_revoke_timeout_s,
+            rebalance_delay_s=config.group_rebalance_delay_s,
+            members_max=config.group_members_max,
+        )
+        self._coordinators: dict[GroupName, Coordinator] = {}
+        self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()
+        """One at a time reads, or creates, a group; others wait for it."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._over = False
+        self._known: dict[GroupName, GroupRecord] | None = None
+        """Every group as last written; None until somebody asks. Only the leader writes them."""
+        self._seen: dict[GroupName, tuple[int, int]] = {}
+        """What each coordinator knows of its topic: its revision, and how many segments it has."""
+
+    async def run(self) -> None:
+        """Tell coordinators what changes in the metadata, until cancelled; then all streams end."""
+        try:
+            while True:
+                seen = self._view.changes
+                for name, coordinator in list(self._coordinators.items()):
+                    self._follow(name, coordinator)
+                await self._view.wait_change(seen)
+        finally:
+            self._over = True
+            for task in self._running:
+                task.cancel()
+            if self._running:
+                await asyncio.wait(set(self._running))
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    async def join(self, opening: GroupOpen, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        """Serve a member's stream whose first message was taken already.
+
+        Raises:
+            NotFound: no such topic, or not the one that the member means.
+            Fenced: another subscriber took the member's id, or the group was deleted.
+            StaleMetadata, Unavailable: come back.
+        """
+        await self._catch_up(opening.topic, opening.topic_uid)
+        coordinator = await self._coordinator(GroupName(opening.topic, opening.group), opening.start)
+        if opening.topic_uid not in (0, coordinator.group.topic_uid):
+            raise StaleMetadata(f"{coordinator.name} of an earlier topic of this name is just ending: open it again")
+        seat = await coordinator.open(opening)
+        reading = asyncio.create_task(coordinator.read(seat, requests), name=f"{opening.member} of {coordinator.name}")
+        try:
+            async with closing(seat.replies(reading)) as replies:
+                async for reply in replies:
+                    yield reply
+        finally:
+            coordinator.close(seat)
+
+    # --- administration -----------------------------------------------------------------------------------------------
+
+    async def summaries(self) -> tuple[GroupSummary, ...]:
+        """See ``ports.BrokerApi.list_groups``."""
+        known = await self._all()
+        return tuple(
+            GroupSummary(group=name.group, topic=name.topic, members=len(record.members), generation=record.generation)
+            for name, record in sorted(known.items(), key=lambda item: (item[0].group, item[0].topic))
+        )
+
+    async def describe(self, group: str) -> GroupDescription:
+        """See ``ports.BrokerApi.describe_group``."""
+        topics = []
+        for name in await self._names(group):
+            coordinator = await self._coordinator(name, None)
+            marks = await self._watermarks.all_open(name.topic, self._config.rpc_timeout_s)
+            topics.append(coordinator.describe(marks))
+        return GroupDescription(group=group, topics=tuple(topics))
+
+    async def reset(self, group: str, topic: TopicName, start: Start, force: bool) -> GroupDescription:
+        """See ``ports.BrokerApi.reset_group``."""
+        name = GroupName(topic, group)
+        if name not in await self._names(group):
+            raise NotFound(f"group {group} does not read {topic}: see `seaweedmq group describe {group}`")
+        coordinator = await self._coordinator(name, None)
+        _check_idle(coordinator, "reset", force)
+        offsets = await self._now(topic) if start.kind is StartKind.LATEST else {}
+        _check_idle(coordinator, "reset", force)
+        horizon = self._topic(topic).next_segment
+        await coordinator.apply(Reset(start=start, horizon=horizon, offsets=offsets, at_us=self._wall_us()))
+        return await self.describe(group)
+
+    async def delete(self, group: str, force: bool) -> None:
+        """See ``ports.BrokerApi.delete_group``."""
+        coordinators = [await self._coordinator(name, None) for name in await self._names(group)]
+        for coordinator in coordinators:
+            _check_idle(coordinator, "delete", force)
+        for coordinator in coordinators:
+            await coordinator.delete(Fenced(f"{coordinator.name} was deleted"))
+            self._forget(coordinator.name)
+
+    async def forget_pruned(self, topic: TopicName) -> None:
+        """Have every group of the topic forget what it committed of segments that are not there any more: each does so
+        when it reads the metadata. One after the other, with a pause, since there may be thousands."""
+        for name in [known for known in await self._all() if known.topic == topic]:
+            try:
+                await self._coordinator(name, None)
+            except NotFound:
+                continue  # deleted meanwhile
+            await asyncio.sleep(FORGET_PAUSE_S)
+
+    async def _names(self, group: str) -> list[GroupName]:
+        found = sorted((n for n in await self._all() if n.group == group), key=lambda n: n.topic)
+        if not found:
+            raise NotFound(f"there is no group {group}: see `seaweedmq group list`")
+        return found
+
+    async def _all(self) -> dict[GroupName, GroupRecord]:
+        """Every group there is, by name."""
+        if self._known is None:
+            found = {}
+            for entry in (await self._meta.list(keys.GROUPS)).entries:
+                try:
+                    topic, group = keys.parse_group_key(entry.key)
+                    found[GroupName(topic, group)] = group_from_json(entry.value)
+                except (Corrupt, Unsupported) as error:
+                    log.error("etcd key %r is left out, its value can not be read: %s", entry.key, error)
+            if self._known is None:  # nobody else was faster
+                self._known = found | {name: c.group.record for name, c in self._coordinators.items()}
+        for name in [n for n, record in self._known.items() if self._uid(n.topic) != record.topic_uid]:
+            del self._known[name]  # went with its topic
+        return self._known
+
+    # --- coordinators -------------------------------------------------------------------------------------------------
+
+    async def _coordinator(self, name: GroupName, start: Start | None) -> Coordinator:
+        """The coordinator of a group; of a new group, if there is none and ``start`` says where it should begin."""
+        lock = self._loading.setdefault(name, asyncio.Lock())
+        async with lock:
+            coordinator = self._coordinators.get(name)
+            if coordinator is None or coordinator.over:
+                coordinator = await self._load(name, start)
+            return coordinator
+
+    async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
+        await self._catch_up(name.topic, 0)
+        topic = self._topic(name.topic)
+        store = GroupStore(self._meta, self._election, name)
+        stored = await store.load()
+        if stored is not None and stored[0].topic_uid != topic.uid:
+            await store.delete()  # of an earlier topic of the same name
+            stored = None
+        if stored is None:
+            if start is None:
+                raise NotFound(f"there is no {name}: see `seaweedmq group list`")
+            stored = await self._create(store, name, start)
+        record, committed = stored
+        coordinator = Coordinator(
+            name,
+            Group(record, committed, self._limits, asyncio.get_running_loop().time()),
+            store=store,
+            watermarks=self._watermarks,
+            config=self._config,
+            wall_us=self._wall_us,
+            written=partial(self._note, name),
+        )
+        if self._over:
+            raise StaleMetadata("the leader changed: the group goes on at the new one")
+        self._note(name, record)
+        self._coordinators[name] = coordinator
+        self._follow(name, coordinator)
+        task = self._spawn(self._serve(coordinator), str(name))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return coordinator
+
+    async def _serve(self, coordinator: Coordinator) -> None:
+        try:
+            await coordinator.run()
+        finally:
+            if self._coordinators.get(coordinator.name) is coordinator:
+                del self._coordinators[coordinator.name]
+                self._seen.pop(coordinator.name, None)
+
+    async def _create(
+        self, store: GroupStore, name: GroupName, start: Start
+    ) -> tuple[GroupRecord, dict[int, Committed]]:
+        if len(await self._all()) >= self._config.groups_max:
+            raise ResourceExhausted(
+                f"there are {self._config.groups_max} groups, no more are allowed: delete some "
+                "(`seaweedmq group delete`), or raise groups_max"
+            )
+        creating = AsyncRetrying(
+            retry=retry_if_exception_type(Conflict),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            stop=stop_after_attempt(CREATE_ATTEMPTS),
+            reraise=True,
+        )
+        async for attempt in creating:
+            with attempt:
+                # Where the latest is now counts for good: a member may die before it has committed anything.
+                offsets = await self._now(name.topic) if start.kind is StartKind.LATEST else {}
+                topic = self._topic(name.topic)
+                record = GroupRecord(
+                    topic_uid=topic.uid,
+                    start=start,
+                    horizon=topic.next_segment,
+                    generation=0,
+                    members={},
+                    owners={},
+                    crashes={},
+                )
+                now_us = self._wall_us()
+                committed = {s: Committed(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
+                await store.create(record, committed, self._view.topic_revision(name.topic))
+        return record, committed
+
+    async def _now(self, topic: TopicName) -> dict[int, int]:
+        """Where every segment ends now: sealed ones for good, open ones at what is committed."""
+        marks = await self._watermarks.all_open(topic, self._config.rpc_timeout_s)
+        return {
+            number: marks[number] if segment.end_offset is None else segment.end_offset
+            for number, segment in self._watermarks.segments(topic).items()
+        }
+
+    def _follow(self, name: GroupName, coordinator: Coordinator) -> None:
+        """Tell a coordinator what is new in its topic."""
+        topic = self._view.topics.get(name.topic)
+        if topic is None or topic.uid != coordinator.group.topic_uid:
+            coordinator.abandon(NotFound(f"topic {name.topic} was deleted"))
+            return
+        segments = self._watermarks.segments(name.topic)
+        now = self._view.topic_revision(name.topic), len(segments)
+        if self._seen.get(name) != now:
+            self._seen[name] = now
+            coordinator.handle(Changed(dict(segments), topic.next_segment))
+
+    def _note(self, name: GroupName, record: GroupRecord) -> None:
+        if self._known is not None:
+            self._known[name] = record
+
+    def _forget(self, name: GroupName) -> None:
+        if self._known is not None:
+            self._known.pop(name, None)
+
+    def _uid(self, name: TopicName) -> int | None:
+        topic = self._view.topics.get(name)
+        return topic.uid if topic else None
+
+    def _topic(self, name: TopicName) -> Topic:
+        topic = self._view.topics.get(name)
+        if topic is None:
+            raise NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
+        return topic
+
+
+def _check_idle(coordinator: Coordinator, what: str, force: bool) -> None:
+    members = sorted(coordinator.group.members)
+    if members and not force:
+        more = f" and {len(members) - 3} more" if len(members) > 3 else ""
+        raise InvalidArgument(
+            f"{coordinator.name} has members ({', '.join(members[:3])}{more}): stop them first, or force the {what}"
+        )

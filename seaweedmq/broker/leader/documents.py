@@ -1,0 +1,143 @@
+"""What the leader keeps in the storage for readers without etcd, and the deletion of what deleted topics left there."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.codec import keys
+from seaweedmq.codec.documents import lineage_document, lineage_line, topic_document
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import Delete, SegmentStore
+from seaweedmq.runtime.log_once import Complaints
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.1
+"""Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
+WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
+"""Of the time that is spent on writing: documents that are long or take long are written less often."""
+LINES_AT_ONCE = 200
+"""Segments that are encoded before other tasks get a turn."""
+RETRY_S = 0.5
+
+
+class Documents:
+    """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted ones."""
+
+    def __init__(self, metadata: Metadata, store: SegmentStore) -> None:
+        self._metadata = metadata
+        self._store = store
+        self._writing = asyncio.Lock()
+        """One at a time changes documents and folders: an older document must not overtake a newer one."""
+        self._due: set[TopicName] = set()
+        """Topics whose documents are not known to be up to date."""
+        self._expected = asyncio.Event()
+        self._lines: dict[TopicName, _Lines] = {}
+        self._complaints = Complaints(log)
+
+    async def run(self) -> None:
+        """Write and delete what is due, until cancelled."""
+        loop = asyncio.get_running_loop()
+        pause_s = GATHER_S
+        try:
+            while True:
+                await self._expected.wait()
+                self._expected.clear()
+                await asyncio.sleep(pause_s)
+                began = loop.time()
+                if not (await self.write_due() and await self.delete_due()):
+                    self._expected.set()
+                    await asyncio.sleep(RETRY_S)
+                pause_s = min(max(GATHER_S, (loop.time() - began) / WRITING_SHARE_MAX), PAUSE_S_MAX)
+        finally:
+            self._lines.clear()
+
+    def expect(self, names: Iterable[TopicName]) -> None:
+        """These topics changed; :meth:`write_due` sees to them."""
+        self._due.update(names)
+        self._expected.set()
+
+    async def write_due(self) -> bool:
+        """Write what changed. Whether all is written; what failed stays due, and is logged."""
+        async with self._writing:
+            for name in sorted(self._due):
+                if not self._metadata.leading:
+                    return False
+                self._due.discard(name)
+                try:
+                    await self._write(name)
+                except SeaweedMQError as error:
+                    self._due.add(name)
+                    self._complaints.add(f"writing the documents of {name}", error)
+                    return False
+                except BaseException:  # a caller that goes away leaves it to ``run``
+                    self.expect([name])
+                    raise
+        return True
+
+    async def _write(self, name: TopicName) -> None:
+        topic = self._metadata.view.topics.get(name)
+        if topic is None:
+            self._lines.pop(name, None)
+            return
+        segments = tuple(self._metadata.view.segments.get(name, {}).values())
+        await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
+        lines = self._lines.setdefault(name, _Lines())
+        await lines.learn(segments)
+        document = await asyncio.to_thread(lineage_document, name, segments, lines.of)
+        await self._store.put_document(name, LINEAGE_DOCUMENT, document)
+
+    async def delete(self, name: TopicName) -> None:
+        """Delete what a deleted topic of this name left in the storage, if anything.
+
+        Raises:
+            StorageFailed: it stays to be done.
+            SeaweedMQError: it is done, but will be done again: etcd does not know.
+        """
+        async with self._writing:
+            deletion = self._metadata.view.deletions.get(name)
+            if deletion is None:
+                return
+            await self._store.delete_topic(name, deletion.uid)
+            key = keys.deletion_key(name)
+            revision = await self._metadata.transact([], [Delete(key)])
+            await self._metadata.view.wait_revision(revision or 0)
+
+    async def delete_due(self) -> bool:
+        """Delete what deleted topics left. Whether nothing is left; what failed stays due, and is logged."""
+        for name in sorted(self._metadata.view.deletions):
+            try:
+                await self.delete(name)
+            except SeaweedMQError as error:
+                self._complaints.add(f"deleting the files of {name}", error)
+                return False
+        return True
+
+
+class _Lines:
+    """Lines of one ``lineage.json``, kept while their segments are as they were: few change at a time."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[Segment, bytes]] = {}
+
+    async def learn(self, segments: Sequence[Segment]) -> None:
+        """Encode what is new, with turns for others, and forget what is gone."""
+        lines: dict[int, tuple[Segment, bytes]] = {}
+        encoded = 0
+        for segment in segments:
+            known = self._lines.get(segment.id)
+            if known is None or known[0] is not segment:
+                known = segment, lineage_line(segment)
+                encoded += 1
+                if encoded % LINES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            lines[segment.id] = known
+        self._lines = lines
+
+    def of(self, segment: Segment) -> bytes:
+        """Of one that was learned."""
+        return self._lines[segment.id][1]

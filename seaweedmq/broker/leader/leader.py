@@ -1,0 +1,190 @@
+"""What the leader does. It keeps nothing: metadata is in etcd, loads come in from brokers, a successor starts anew."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from seaweedmq.broker.groups.leadership import GroupLeadership
+from seaweedmq.broker.leader.adoption import Adoption
+from seaweedmq.broker.leader.balancing import Balancing
+from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.ghosts import Ghosts
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.pruning import Pruning
+from seaweedmq.broker.leader.repair import Orphans
+from seaweedmq.broker.leader.reshaping import Reshaping
+from seaweedmq.broker.leader.sealer import Sealer
+from seaweedmq.broker.leader.succession import Changes
+from seaweedmq.broker.leader.topics import Administration
+from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
+from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import SegmentStats
+from seaweedmq.model.replication import Suspicion
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BrokerApi, SegmentStore
+
+log = logging.getLogger(__name__)
+
+
+class Leader:
+    """The leader's duties, on every broker; they act only while ``election`` says that this one leads."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        election: Election,
+        store: SegmentStore,
+        rng: random.Random,
+        wall_us: Callable[[], int],
+        dial: Callable[[str], BrokerApi],
+        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+        config: BrokerConfig,
+        groups: GroupLeadership,
+        is_leaving: Callable[[], bool],
+    ) -> None:
+        """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
+        self.groups = groups
+        self._is_leaving = is_leaving
+        self._view = view
+        self._election = election
+        self.metadata = Metadata(view, election)
+        self.placement = Placement(
+            view, rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
+        )
+        self._documents = Documents(self.metadata, store)
+        self._ghosts = Ghosts(self.metadata)
+        self._orphans = Orphans(metadata=self.metadata, placement=self.placement)
+        self.changes = Changes(
+            metadata=self.metadata,
+            documents=self._documents,
+            placement=self.placement,
+            sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
+            wall_us=wall_us,
+            orphaned=self._orphans.add,
+        )
+        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
+        self.balancing = Balancing(
+            metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
+        )
+        self._adoption = Adoption(self.metadata, dial)
+        self.pruning = Pruning(
+            metadata=self.metadata,
+            documents=self._documents,
+            config=config,
+            wall_us=wall_us,
+            forget_offsets=self._forget_offsets,
+        )
+        self.administration = Administration(
+            metadata=self.metadata,
+            adoption=self._adoption,
+            documents=self._documents,
+            placement=self.placement,
+            store=store,
+            rng=rng,
+            wall_us=wall_us,
+            stats=stats,
+            dial=dial,
+        )
+
+    @property
+    def broker_id(self) -> str:
+        """Of the broker whose candidacy this is."""
+        return self._election.broker_id
+
+    @property
+    def leading(self) -> bool:
+        """Whether this broker surely leads now."""
+        return self.metadata.leading
+
+    async def run(self) -> None:
+        """Lead whenever elected, until cancelled."""
+        while True:
+            await self._election.wait_leading()
+            log.info("leading")
+            duties = asyncio.create_task(self._lead(), name="lead")
+            deposed = asyncio.create_task(self._election.wait_not_leading(), name="deposed")
+            try:
+                await asyncio.wait({duties, deposed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (duties, deposed):
+                    task.cancel()
+                try:
+                    await asyncio.wait({duties, deposed})
+                finally:  # also when the term ends in the meantime, which cancels this once more
+                    self.placement.forget()
+                    await self.changes.stop()
+            if not duties.cancelled():
+                duties.result()
+            log.info("no longer leading")
+
+    async def _lead(self) -> None:
+        self._documents.expect(self._view.topics)
+        async with asyncio.TaskGroup() as duties:
+            duties.create_task(self._orphans.run(self.changes), name="orphans")
+            duties.create_task(self.administration.sweep(), name="sweep")
+            duties.create_task(self._ghosts.run(), name="ghosts")
+            duties.create_task(self._adoption.run(), name="adoption")
+            duties.create_task(self._documents.run(), name="documents")
+            duties.create_task(self.balancing.run(), name="balancing")
+            duties.create_task(self.pruning.run(), name="pruning")
+
+    async def _forget_offsets(self, name: TopicName) -> None:
+        groups = self.groups.groups
+        if groups is None:
+            raise Unavailable("the groups are not read yet")
+        await groups.forget_pruned(name)
+
+    async def suspect(self, suspicion: Suspicion) -> None:
+        """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
+        ref = suspicion.ref
+        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+        if found is None or not found[1].is_open or found[1].epoch != ref.epoch:
+            raise Fenced(f"{ref}: epoch {ref.epoch} is over already")
+        _, segment = found
+        if suspicion.suspect and suspicion.suspect not in segment.replicas:
+            raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
+        if self.changes.concerns(segment):
+            return
+        suspect, level = suspicion.suspect or "nobody", self._severity(suspicion.suspect)
+        log.log(level, "%s: %s is suspected: %s", segment, suspect, suspicion.reason)
+        if suspicion.suspect:
+            self.placement.suspect(suspicion.suspect)
+        self._orphans.add(segment)
+
+    def _severity(self, broker: str) -> int:
+        """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""
+        return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        """See ``ports.BrokerApi``."""
+        async for load in reports:
+            if not self.leading:
+                raise StaleMetadata("this broker does not lead: report to the leader")
+            self.placement.report(load)
+
+    def status(self) -> ClusterStatus:
+        """The cluster as the leader sees it."""
+        counts = self.placement.open_segments()
+        return ClusterStatus(
+            leader=self._view.leader or "",
+            brokers=tuple(
+                BrokerStatus(
+                    info=info,
+                    load=self.placement.loads.get(info.id),
+                    open_segments=counts.get(info.id, 0),
+                    is_leader=info.id == self._view.leader,
+                )
+                for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
+            ),
+            topics=len(self._view.topics),
+            open_segments=sum(map(len, self._view.open_segments.values())),
+            decisions=tuple(
+                sorted([*self.changes.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us)
+            ),
+        )

@@ -1,0 +1,135 @@
+"""Open segments that lost a replica, or lack one, and their replacement."""
+
+import asyncio
+import logging
+from functools import partial
+
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.core.segment.sealing import must_move
+from seaweedmq.errors import Corrupt, SeaweedMQError
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.log_once import Complaints
+
+log = logging.getLogger(__name__)
+
+REPLACEMENTS_AT_ONCE = 8
+"""Of one primary's segments, and of those that only files are left of. One broker that hangs holds up only its own."""
+LOOK_S = 0.02
+"""Least time between two looks at all segments: many changes at a time are looked at once."""
+RETRY_S = 0.5
+RETRY_DAMAGED_S = 15.0
+"""How soon a segment whose files are damaged is tried again: somebody has to mend them, and reading them costs."""
+
+
+class Orphans:
+    """Finds them in the view and by what replicas say of each other; each is replaced by a task of its own."""
+
+    def __init__(self, *, metadata: Metadata, placement: Placement) -> None:
+        self._metadata = metadata
+        self._placement = placement
+        self._broken: set[tuple[TopicName, int]] = set()
+        """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
+        self._not_before: dict[tuple[TopicName, int], float] = {}
+        """Segments whose replacement failed -> loop time of the next attempt."""
+        self._replacing: set[tuple[TopicName, int]] = set()
+        self._limits: dict[str, asyncio.Semaphore] = {}
+        """By primary; "" for primaries that are gone."""
+        self._look_again = asyncio.Event()
+        self._complaints = Complaints(log)
+
+    def add(self, segment: Segment) -> None:
+        """The replicas of an open segment lost each other, or it was sealed and has no successor."""
+        if self._metadata.view.segments.get(segment.topic, {}).get(segment.id) == segment:
+            self._broken.add((segment.topic, segment.id))
+            self._look_again.set()
+
+    async def run(self, changes: Changes) -> None:
+        """Replace them, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                seen = self._metadata.view.changes
+                self._look_again.clear()
+                for segment, why in self._due():
+                    key = segment.topic, segment.id
+                    task = tasks.create_task(self._replace(changes, segment, why), name=f"replace {segment}")
+                    self._replacing.add(key)
+                    task.add_done_callback(partial(self._ended, key))
+                await asyncio.sleep(LOOK_S)
+                await self._something_to_do(seen)
+
+    def _due(self) -> list[tuple[Segment, str]]:
+        """Orphans that nobody replaces yet, and what made them so."""
+        self._placement.forget_the_old()
+        segments = self._metadata.open_segments()
+        known = {(s.topic, s.id) for s in segments}
+        now = asyncio.get_running_loop().time()
+        self._broken &= known
+        self._not_before = {key: at for key, at in self._not_before.items() if key in known and at > now}
+        self._limits = {b: limit for b, limit in self._limits.items() if not b or b in self._metadata.view.brokers}
+        if not self._placement.somebody_is_free:
+            return []  # the last brokers leave: what they had stays theirs until one comes
+        orphans = self._orphans(segments)
+        if not orphans and not self._replacing:
+            # One repair at a time: the others stay readable and writable meanwhile.
+            orphans = [(segment, "a replica was missing") for segment in self._thin(segments)[:1]]
+        busy = self._not_before.keys() | self._replacing
+        return [(segment, why) for segment, why in orphans if (segment.topic, segment.id) not in busy]
+
+    def _orphans(self, segments: list[Segment]) -> list[tuple[Segment, str]]:
+        live, draining = self._metadata.view.brokers, self._placement.draining
+        found = []
+        for segment in segments:
+            if must_move(segment, live, draining):
+                gone = next((r for r in segment.replicas if r not in live), None)
+                leaving = next((r for r in segment.replicas if r in draining), None)
+                found.append((segment, f"broker {gone} is gone" if gone else f"broker {leaving} is being drained"))
+            elif (segment.topic, segment.id) in self._broken:
+                found.append((segment, "its replicas lost each other, or it was sealed without a successor"))
+        return found
+
+    def _thin(self, segments: list[Segment]) -> list[Segment]:
+        """Open segments that were opened when brokers were missing, and could have more replicas now."""
+        available = len(self._metadata.view.brokers.keys() - self._placement.shunned)
+        topics = self._metadata.view.topics
+        return [s for s in segments if len(s.replicas) < min(topics[s.topic].replicas, available)]
+
+    async def _replace(self, changes: Changes, segment: Segment, why: str) -> None:
+        key = segment.topic, segment.id
+        primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
+        async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):
+            if not self._metadata.is_open(segment):
+                return
+            try:
+                step = Step(kind="move", parents=(segment,), ranges=(segment.slots,), reason=why, timeout_s=None)
+                await changes.carry_out(step)
+            except SeaweedMQError as error:
+                if self._placement.somebody_is_free:
+                    self._complaints.add(f"replacing {segment}", error)
+                else:  # the last brokers leave, which is no failure
+                    log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
+                wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
+                self._not_before[key] = asyncio.get_running_loop().time() + wait_s
+
+    def _ended(self, key: tuple[TopicName, int], _: "asyncio.Task[None]") -> None:
+        self._replacing.discard(key)
+        self._look_again.set()
+
+    async def _something_to_do(self, seen: int) -> None:
+        """Until the metadata has changed, a segment is broken, a task has ended, an attempt is due, or somebody is
+        suspected no longer and may take replicas again."""
+        now = asyncio.get_running_loop().time()
+        times = [*self._not_before.values(), *self._placement.suspects.values()]
+        timeout_s = min((at - now for at in times), default=None)
+        waiting = {
+            asyncio.create_task(self._metadata.view.wait_change(seen), name="orphans wait for a change"),
+            asyncio.create_task(self._look_again.wait(), name="orphans wait for more"),
+        }
+        try:
+            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)

@@ -1,0 +1,110 @@
+"""Segments by hand: the leader splits, merges, seals and moves them."""
+
+from collections.abc import Sequence
+
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.core.balance.splitting import split_slot
+from seaweedmq.core.lineage.reshaping import check_targets, check_width, halves, neighbours
+from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
+from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+
+BY_HAND = "by hand"
+
+
+class Reshaping:
+    """The leader's answers to the calls about segments; see ``ports.BrokerApi``. What is refused changes nothing."""
+
+    def __init__(self, *, metadata: Metadata, placement: Placement, changes: Changes) -> None:
+        self._metadata = metadata
+        self._placement = placement
+        self._changes = changes
+
+    async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
+        """See ``ports.BrokerApi.split_segment``."""
+        parent = self._open(name, segment)
+        if at is None:
+            at = self._halving_slot(parent)
+        ranges = halves(parent, at)
+        count = len(self._metadata.view.open_segments.get(name, ()))
+        if count >= SEGMENTS_PER_TOPIC_MAX:
+            raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
+        full = self._placement.no_room_to_split(self._metadata.topic(name), parent)
+        if full:
+            raise InvalidArgument(f"no room for the halves of {parent}: {full}")
+        return await self._carry_out("split", (parent,), ranges)
+
+    def _halving_slot(self, segment: Segment) -> int:
+        """Where its load halves; the middle if it had none."""
+        traffic = self._placement.traffic(segment)
+        at = split_slot(segment.slots.lo, segment.slots.hi, traffic.histogram if traffic else ())
+        if at is None:
+            check_width(segment)
+            raise InvalidArgument(f"{segment} has all its load at one slot, no cut halves it: name a slot to cut it at")
+        return at
+
+    async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
+        """See ``ports.BrokerApi.merge_segments``."""
+        lower, upper = neighbours(self._open(name, first), self._open(name, second))
+        return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
+
+    async def seal(self, name: TopicName, segment: int) -> TopicDescription:
+        """See ``ports.BrokerApi.seal_segment``."""
+        parent = self._open(name, segment)
+        return await self._carry_out("move", (parent,), (parent.slots,))
+
+    async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
+        """See ``ports.BrokerApi.move_segment``. Nothing is done if they are its first replicas and none is missing."""
+        parent = self._open(name, segment)
+        topic = self._metadata.topic(name)
+        targets = tuple(self._broker(broker) for broker in brokers)
+        check_targets(topic, targets)
+        if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
+            return self._metadata.description(name)
+        full = [target for target in targets if not self._placement.has_room(target, parent)]
+        if full:
+            raise InvalidArgument(
+                f"broker {full[0]} has as many open segments as it may (open_segments_max): choose another one"
+            )
+        return await self._carry_out("move", (parent,), (parent.slots,), (targets,))
+
+    async def _carry_out(
+        self,
+        kind: str,
+        parents: tuple[Segment, ...],
+        ranges: tuple[KeyRange, ...],
+        wishes: tuple[tuple[str, ...], ...] = (),
+    ) -> TopicDescription:
+        step = Step(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=BY_HAND)
+        await self._changes.carry_out(step)
+        return self._metadata.description(step.topic)
+
+    def _open(self, name: TopicName, number: int) -> Segment:
+        self._metadata.topic(name)
+        segment = self._metadata.view.segments.get(name, {}).get(number)
+        if segment is None:
+            raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
+        if not segment.is_open:
+            raise StaleMetadata(f"{segment} is sealed: go on with {_listed(segment.successors)}, which came after it")
+        return segment
+
+    def _broker(self, named: str) -> str:
+        """Its id, by id or address."""
+        found = [b for b in self._metadata.view.brokers.values() if named in (b.id, b.address)]
+        if not found:
+            known = ", ".join(sorted(b.address for b in self._metadata.view.brokers.values()))
+            raise NotFound(f"there is no broker {named}: the cluster has {known}")
+        if found[0].draining:
+            raise InvalidArgument(f"broker {named} is being drained and gets no segments: choose another one")
+        if found[0].id in self._placement.suspects:
+            raise Unavailable(f"broker {named} did not answer another one a moment ago: try again in some seconds")
+        return found[0].id
+
+
+def _listed(segments: Sequence[int]) -> str:
+    return ("segment " if len(segments) == 1 else "segments ") + ", ".join(map(str, segments))

@@ -1,0 +1,112 @@
+"""Carries out ``core.segment.sealing``: ask the primary, else fence the followers, else believe the files."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.replication import SealedLog, SegmentRef
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import BrokerApi, FileKind, SegmentStore
+from seaweedmq.storage.read.recovery import recover_segment
+
+log = logging.getLogger(__name__)
+
+SEAL_TIMEOUT_S = 5.0
+SUSPECT_SEAL_TIMEOUT_S = 0.3
+"""A suspected primary is asked all the same: it may be well, and only its connection to a follower broken."""
+FENCE_TIMEOUT_S = 1.0
+WRITE_OUT_TIMEOUT_S = 10.0
+
+
+class Sealer:
+    """Brings the log of an open segment to its end, whoever is left to do it. Every step may be done twice."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        store: SegmentStore,
+        dial: Callable[[str], BrokerApi],
+        outlive_others: Callable[[], Awaitable[None]],
+        severity: Callable[[str], int],
+    ) -> None:
+        """``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks;
+        ``severity`` is the level at which it is logged that a broker does not answer."""
+        self._view = view
+        self._store = store
+        self._dial = dial
+        self._outlive_others = outlive_others
+        self._severity = severity
+
+    async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
+        """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
+
+        Raises:
+            SeaweedMQError: the storage failed, or the files are damaged.
+        """
+        whom = whom_to_ask(segment, self._view.brokers)
+        if whom.files:
+            # From here on no primary that is alive after all commits what the reading below may not see.
+            await self._store.fence(topic.name, topic.uid, segment.id)
+            if segment.primary not in self._view.left:
+                await self._outlive_others()  # until then it may commit without a look at the fence
+            # Its writers may have died before they fsynced what is counted now, and their machines may follow at any
+            # moment. Again afterwards, for what one wrote between the two that is alive after all.
+            await self._sync_logs(topic, segment)
+            recovered = await recover_segment(self._store, topic, segment)
+            await self._sync_logs(topic, segment)
+            return segment.epoch, SealedLog(
+                end_offset=recovered.end_offset,
+                sequences=tuple(p.sequence for p in recovered.producers),
+                sequences_complete=recovered.producers_complete,
+            )
+        if whom.primary is not None:
+            timeout_s = SUSPECT_SEAL_TIMEOUT_S if whom.primary in suspects else SEAL_TIMEOUT_S
+            sealed = await self._by_primary(topic, segment, whom.primary, timeout_s)
+            if sealed is not None:
+                return segment.epoch, sealed
+        if whom.followers:
+            sealed = await self._by_followers(topic, segment, whom.followers)
+            if sealed is not None:
+                return segment.epoch + 1, sealed
+        return None
+
+    async def _sync_logs(self, topic: Topic, segment: Segment) -> None:
+        files = await self._store.list_files(topic.name, segment.id)
+        await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
+
+    async def _by_primary(self, topic: Topic, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
+        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._dial(primary).seal(ref)
+        except (SeaweedMQError, TimeoutError) as error:
+            log.info("%s: its primary %s does not seal it: %s", segment, primary, error or "no answer in time")
+            return None
+
+    async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
+        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch + 1)
+        answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
+        ends = {follower: end for follower, (fenced, end) in zip(followers, answers, strict=True) if fenced}
+        for follower, end in longest_first(ends):
+            if end is None:
+                return SealedLog(end_offset=segment.start_offset, sequences=())
+            try:
+                async with asyncio.timeout(WRITE_OUT_TIMEOUT_S):
+                    return await self._dial(follower).write_out(ref, end)
+            except (SeaweedMQError, TimeoutError) as error:
+                text = "%s: follower %s did not write it out: %s"
+                log.log(self._severity(follower), text, segment, follower, error or "no answer in time")
+        return None
+
+    async def _fence(self, follower: str, ref: SegmentRef) -> tuple[bool, int | None]:
+        try:
+            async with asyncio.timeout(FENCE_TIMEOUT_S):
+                return True, (await self._dial(follower).fence(ref)).end_offset
+        except (SeaweedMQError, TimeoutError) as error:
+            text = "%s: follower %s is not fenced: %s"
+            log.log(self._severity(follower), text, ref, follower, error or "no answer")
+            return False, None

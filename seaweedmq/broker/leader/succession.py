@@ -1,0 +1,197 @@
+"""Changes of segments: seal what is open, and open successors, for whatever reason."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.broker.leader.sealer import Sealer
+from seaweedmq.core.lineage.topology import Sealing, succeed
+from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.model.broker import Decision
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+log = logging.getLogger(__name__)
+
+DECISIONS_KEPT = 100
+STEP_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is to become of one or more open neighbours of a topic."""
+
+    kind: str
+    """``split``, ``merge`` or ``move``: see ``model.broker.Decision``."""
+    parents: tuple[Segment, ...]
+    """In the order of the ring."""
+    ranges: tuple[KeyRange, ...]
+    """One for each successor; together the parents' slots."""
+    wishes: tuple[tuple[str, ...], ...] = ()
+    """Replicas for each successor, the primary first. What is missing, or can take nothing, is chosen by load."""
+    reason: str
+    """In words, for people."""
+    timeout_s: float | None = STEP_TIMEOUT_S
+    """None: however long the recovery from files takes."""
+
+    @property
+    def topic(self) -> TopicName:
+        """Of the parents."""
+        return self.parents[0].topic
+
+
+class Changes:
+    """Carries steps out, each in one transaction. What one leader leaves half done, any leader finishes by replacing
+    what was sealed."""
+
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        documents: Documents,
+        placement: Placement,
+        sealer: Sealer,
+        wall_us: Callable[[], int],
+        orphaned: Callable[[Segment], None],
+    ) -> None:
+        """``orphaned`` is told of segments that were sealed and did not get their successor."""
+        self._metadata = metadata
+        self._documents = documents
+        self._placement = placement
+        self._sealer = sealer
+        self._wall_us = wall_us
+        self._orphaned = orphaned
+        self._under_way: dict[tuple[TopicName, int], asyncio.Task[Decision]] = {}
+        self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        """What was done, and what could not be done, the newest last."""
+
+    @property
+    def under_way(self) -> Collection[tuple[TopicName, int]]:
+        """Segments that are being changed at present."""
+        return self._under_way.keys()
+
+    def concerns(self, segment: Segment) -> bool:
+        """Whether the segment is being sealed. Its primary ends its replicate streams, which is no reason to suspect
+        it."""
+        return (segment.topic, segment.id) in self._under_way
+
+    async def carry_out(self, step: Step) -> Decision:
+        """Seal the parents, then open their successors. A caller that goes away does not stop it half-way.
+
+        Raises:
+            Unavailable: somebody else changes a parent, nobody can take the successors, or a replica lives and does not
+                answer. What was sealed is replaced by plain successors.
+            SeaweedMQError: the storage failed, or the files are damaged.
+        """
+        busy = [str(parent) for parent in step.parents if self.concerns(parent)]
+        if busy:
+            raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
+        task = asyncio.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
+        known = {(parent.topic, parent.id): task for parent in step.parents}
+        self._under_way |= known
+        task.add_done_callback(partial(self._ended, known))
+        return await asyncio.shield(task)
+
+    def _ended(self, known: Iterable[tuple[TopicName, int]], task: "asyncio.Task[Decision]") -> None:
+        for key in known:
+            del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # known to the caller, unless that is gone
+
+    async def stop(self) -> None:
+        """No longer leading: what is half done is finished by the next leader."""
+        tasks = set(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _carry_out(self, step: Step) -> Decision:
+        topic = self._metadata.topic(step.topic)
+        gone = [parent for parent in step.parents if not self._metadata.is_open(parent)]
+        if gone:
+            raise Unavailable(f"{gone[0]} was changed, or deleted with its topic, at this moment: look again")
+        self._placement.check_somebody_is_free()
+        try:
+            async with asyncio.timeout(step.timeout_s):
+                await self._succeed(step, topic.uid, await self._seal(topic, step.parents))
+        except TimeoutError:
+            for parent in step.parents:
+                self._orphaned(parent)
+            raise Unavailable(
+                f"{step.parents[0]} was not sealed within {step.timeout_s} s: it goes on, later"
+            ) from None
+        decision = Decision(
+            at_us=self._wall_us(),
+            topic=step.topic,
+            segments=tuple(parent.id for parent in step.parents),
+            kind=step.kind,
+            reason=step.reason,
+        )
+        self.decisions.append(decision)
+        return decision
+
+    async def _seal(self, topic: Topic, parents: Sequence[Segment]) -> list[Sealing]:
+        """All of them, at the same time."""
+        results = await asyncio.gather(*(self._seal_one(topic, parent) for parent in parents), return_exceptions=True)
+        sealings = [result for result in results if isinstance(result, Sealing)]
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            for sealing in sealings:
+                self._orphaned(sealing.segment)
+            raise failures[0]
+        return sealings
+
+    async def _seal_one(self, topic: Topic, segment: Segment) -> Sealing:
+        found = await self._sealer.seal(topic, segment, self._placement.suspects)
+        if found is None:
+            raise Unavailable(f"{segment}: a replica lives but does not answer, so it can not be sealed yet")
+        epoch, sealed = found
+        return Sealing(
+            segment=segment,
+            end_offset=sealed.end_offset,
+            epoch=epoch,
+            sequences=tuple(reversed(sealed.sequences)),
+            sequences_complete=sealed.sequences_complete,
+        )
+
+    async def _succeed(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
+        try:
+            async for attempt in self._metadata.on_conflict():
+                with attempt:
+                    await self._write(step, uid, sealings)
+        except SeaweedMQError:
+            for sealing in sealings:
+                self._orphaned(sealing.segment)
+            raise
+        self._documents.expect([step.topic])  # written once all segments are served again
+        for sealing in sealings:
+            log.info("%s: sealed %s at offset %d: %s", step.kind, sealing.segment, sealing.end_offset, step.reason)
+
+    async def _write(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
+        view = self._metadata.view
+        topic = self._metadata.topic(step.topic)
+        segments = view.segments.get(step.topic, {})
+        opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
+        if topic.uid != uid:
+            raise NotFound(f"{step.topic} was deleted meanwhile: there is another topic of that name now")
+        if not opened:
+            return  # an attempt whose outcome was unclear had worked
+        if len(opened) < len(sealings):
+            raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
+        change = succeed(
+            topic,
+            sealings,
+            ranges=step.ranges,
+            placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
+            now_us=self._wall_us(),
+        )
+        unchanged = [self._metadata.unchanged(parent) for parent in step.parents]
+        await view.wait_revision(await self._metadata.write(change, unchanged))

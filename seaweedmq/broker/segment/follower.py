@@ -1,0 +1,313 @@
+"""The follower's side: hold what primaries send, refuse them once fenced, write it out when the leader says so."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import closing, suppress
+from typing import Any, TypeAlias
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.serve.intake import Intake
+from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
+from seaweedmq.core.segment.replica import Replica
+from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
+from seaweedmq.errors import Fenced as FencedError
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import FrameHead, Frames
+from seaweedmq.model.replication import (
+    FenceReply,
+    Progress,
+    ReplicateFrames,
+    ReplicateHeld,
+    ReplicateOpen,
+    ReplicateReply,
+    ReplicateRequest,
+    SealedLog,
+    SegmentRef,
+    Suspicion,
+)
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentStore
+
+log = logging.getLogger(__name__)
+
+VIEW_LAG_S = 2.0
+CLOSE_WRITE_OUT_S = 2.0
+"""How long what is about to be dropped may take to be written out."""
+WRITE_OUTS_AT_ONCE = 16
+
+Key: TypeAlias = tuple[int, int]
+"""Topic uid and segment id: a topic of the same name, deleted before, has segments of the same ids."""
+
+
+class FollowerService:
+    """Every replica this broker follows."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        view: ClusterView,
+        store: SegmentStore,
+        budget: MemoryBudget,
+        producers: ProducerPool,
+        intake: MemoryBudget,
+        broker_id: str,
+        suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+    ) -> None:
+        self._config = config
+        self._view = view
+        self._store = store
+        self._budget = budget
+        self._producers = producers
+        self._intake = intake
+        self._broker_id = broker_id
+        self._suspect = suspect
+        self._spawn = spawn
+        self._replicas: dict[Key, Replica] = {}
+        self._write_outs: dict[Key, WriteOut] = {}
+        """Of each replica, by the same keys."""
+        self._closed = False
+
+    async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        """Follow one segment until the primary ends the stream or is fenced. See ``model.replication``."""
+        opening = await anext(requests, None)
+        if not isinstance(opening, ReplicateOpen):
+            raise InvalidArgument("a replicate stream begins with ReplicateOpen: send that first")
+        topic, segment = await self._assigned(opening)
+        ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
+        replica = self._begin(topic, segment, ref)
+        try:
+            with closing(Intake(self._intake)) as intake:
+                yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
+                async for request in requests:
+                    if isinstance(request, ReplicateFrames):
+                        intake.check(request.data)
+                        for frame in split_frames(request.data):
+                            await self._make_room(replica, frame.header.frame_bytes)
+                            self._hold(replica, ref, frame)
+                    elif isinstance(request, FrameHead):
+                        await self._hold_large(replica, ref, request, requests, intake)
+                    else:
+                        raise InvalidArgument(f"{replica.name}: a replicate stream is opened once")
+                    yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
+        finally:
+            self._after_stream(replica, ref, opening.primary)
+
+    async def progress(self, progress: Progress) -> None:
+        """Forget what the primary has flushed; see ``ports.BrokerApi``."""
+        ref = progress.ref
+        replica = self._replicas.get(_key(ref))
+        if replica is None:
+            raise NotFound(f"{ref}: this broker holds no replica of it")
+        self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
+
+    async def fence(self, ref: SegmentRef) -> FenceReply:
+        """Take nothing of an epoch below ``ref.epoch`` any more; see ``ports.BrokerApi``."""
+        replica = self._replicas.get(_key(ref))
+        if replica is None:
+            # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
+            # back as somebody else at the same address, may have dropped what was acknowledged.
+            found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+            if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
+                raise NotFound(f"{ref}: broker {self._broker_id} is none of its followers")
+            self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
+            return FenceReply(end_offset=None)
+        return FenceReply(end_offset=replica.fence(ref.epoch))
+
+    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
+        """Write what the fenced replica holds to a log file of this broker and fsync it. Again is no error, and neither
+        is asking while it is being written."""
+        replica, writing = self._replicas.get(_key(ref)), self._write_outs.get(_key(ref))
+        if replica is None or writing is None:
+            raise NotFound(f"{ref}: this broker holds no replica of it")
+        if not replica.fenced or replica.epoch != ref.epoch:
+            raise FencedError(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
+        if end_offset != replica.end:
+            raise InvalidArgument(
+                f"{replica.name}: asked for offsets up to {end_offset}, the replica ends at {replica.end}"
+            )
+        await writing.run()
+        now = asyncio.get_running_loop().time()
+        return SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
+
+    def forget_sealed(self) -> None:
+        """Drop replicas of segments that the metadata no longer has open, or not with this broker."""
+        for key, writing in list(self._write_outs.items()):
+            found = self._view.find(writing.topic.name, writing.topic.uid, writing.segment.id)
+            if found is None or not found[1].is_open or self._broker_id not in found[1].replicas:
+                self._drop(key)
+
+    async def close(self, within_s: float = CLOSE_WRITE_OUT_S) -> None:
+        """Take nothing more, and drop everything, because this broker is somebody else from now on, or nobody.
+
+        What primaries may not have fsynced is written out before, as far as the storage takes it in time: with the
+        leases of all replicas gone the files are all there is, and the primary's machine may be gone, too. Nothing can
+        be damaged by it: it is a file of this broker's own, and what is in it is what the primary sent; where others
+        have recorded an end meanwhile, what lies beyond is ignored. A leader that asks for the same at the same time is
+        answered all the while.
+        """
+        self._closed = True
+        limit = asyncio.Semaphore(WRITE_OUTS_AT_ONCE)
+        forgetting = asyncio.create_task(self._forget_on_change(), name="forget what is sealed")
+        saving = [
+            asyncio.create_task(self._save(replica, self._write_outs[key], limit), name=f"save {replica.name}")
+            for key, replica in self._replicas.items()
+        ]
+        try:
+            if saving:
+                # No longer: a storage that hangs must not keep the broker in, or out of, the cluster.
+                await asyncio.wait(saving, timeout=within_s)
+        finally:
+            for task in (forgetting, *saving):
+                task.cancel()
+            await asyncio.wait({forgetting, *saving})
+        unsaved = [
+            replica.name
+            for key, replica in self._replicas.items()
+            if replica.unflushed() and not self._write_outs[key].is_done
+        ]
+        if unsaved:
+            log.error(
+                "broker %s drops its replicas of %s, which could not be written out in %.0f s: what they hold is lost "
+                "if their primaries are lost, too",
+                self._broker_id,
+                ", ".join(unsaved),
+                within_s,
+            )
+        for key in list(self._replicas):
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        self._write_outs.pop(key).drop()
+        self._budget.give(self._replicas.pop(key).release_all())
+
+    async def _forget_on_change(self) -> None:
+        while True:
+            seen = self._view.changes
+            self.forget_sealed()
+            await self._view.wait_change(seen)
+
+    async def _save(self, replica: Replica, writing: WriteOut, limit: asyncio.Semaphore) -> None:
+        """Until it is written out, or dropped."""
+
+        def complain(state: RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome is not None:
+                log.warning("%s: not written out yet, trying on: %s", replica.name, state.outcome.exception())
+
+        trying = AsyncRetrying(
+            retry=retry_if_exception_type(StorageFailed),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            before_sleep=complain,
+            reraise=True,
+        )
+        async with limit:
+            with suppress(NotFound):  # sealed meanwhile
+                await trying(writing.run)
+
+    async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
+        """The segment, if the metadata has the caller as its primary and this broker as a follower."""
+        name = f"{opening.topic}#{opening.segment}"
+        try:
+            async with asyncio.timeout(VIEW_LAG_S):
+                while (found := self._view.find(opening.topic, opening.topic_uid, opening.segment)) is None:
+                    await self._view.wait_change(self._view.changes)
+        except TimeoutError:
+            raise NotFound(f"{name}: there is no such segment, or its topic was deleted") from None
+        topic, segment = found
+        if not segment.is_open or segment.epoch != opening.epoch:
+            raise FencedError(f"{name}: epoch {opening.epoch} is over, the segment is {segment.state}: stop")
+        if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
+            raise InvalidArgument(
+                f"{name}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
+                f"{', '.join(segment.replicas)}: a broker speaks for itself, to its followers"
+            )
+        return topic, segment
+
+    def _begin(self, topic: Topic, segment: Segment, ref: SegmentRef) -> Replica:
+        known = self._replicas.get(_key(ref))
+        if known is not None:
+            known.check_epoch(ref.epoch)
+            raise InvalidArgument(f"{known.name}: the primary has a replicate stream already, and never resumes one")
+        if self._closed:
+            raise NotFound(f"{segment}: broker {self._broker_id} has left the cluster")
+        return self._new_replica(topic, segment, epoch=ref.epoch)
+
+    def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
+        replica = self._replicas[topic.uid, segment.id] = Replica(
+            name=str(segment),
+            start_offset=segment.start_offset,
+            epoch=epoch,
+            limits=ProducerLimits.of(self._config),
+            pool=self._producers,
+        )
+        self._write_outs[topic.uid, segment.id] = WriteOut(self._store, topic, segment, replica, self._broker_id)
+        return replica
+
+    async def _hold_large(
+        self,
+        replica: Replica,
+        ref: SegmentRef,
+        head: FrameHead,
+        requests: AsyncIterator[ReplicateRequest],
+        intake: Intake,
+    ) -> None:
+        size = intake.header(head).frame_bytes
+        await self._make_room(replica, size)
+        try:
+            frame = await intake.frame(head, requests, _frames_of)
+            self._check_following(replica)
+        except BaseException:
+            self._budget.give(size + ENTRY_OVERHEAD_BYTES)
+            raise
+        self._hold(replica, ref, frame)
+
+    async def _make_room(self, replica: Replica, size_bytes: int) -> None:
+        """Take the memory of a frame."""
+        await self._budget.take(size_bytes + ENTRY_OVERHEAD_BYTES)
+        try:
+            self._check_following(replica)
+        except Unavailable:
+            self._budget.give(size_bytes + ENTRY_OVERHEAD_BYTES)
+            raise
+
+    def _check_following(self, replica: Replica) -> None:
+        if self._closed:
+            raise Unavailable(f"{replica.name}: broker {self._broker_id} left the cluster and follows no more")
+
+    def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
+        """A frame there is room for."""
+        header = frame.header
+        entry = LogEntry(
+            header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
+        )
+        now = asyncio.get_running_loop().time()
+        try:
+            replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)
+        except SeaweedMQError:
+            self._budget.give(entry.memory_bytes)
+            raise
+
+    def _after_stream(self, replica: Replica, ref: SegmentRef, primary: str) -> None:
+        """The stream is gone, and with it perhaps the primary: have the leader look."""
+        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+        if self._closed or replica.fenced or found is None or not found[1].is_open:
+            return
+        reason = f"{self._broker_id} lost the replicate stream of {primary}"
+        self._spawn(self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason)), f"suspect {primary}")
+
+
+def _key(ref: SegmentRef) -> Key:
+    return ref.topic_uid, ref.segment
+
+
+def _frames_of(request: ReplicateRequest | None) -> Frames | None:
+    return request.data if isinstance(request, ReplicateFrames) else None

@@ -1,0 +1,101 @@
+"""Which segments this broker owns: what the metadata assigns to it, and nothing else."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Container
+
+from seaweedmq.broker.segment.primary import OpenSegment, SegmentContext
+from seaweedmq.broker.term import Term
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+
+log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """The open segments of the present term, by topic and id: ``segments``."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        term: Callable[[], Term | None],
+        context: Callable[[Term], SegmentContext],
+    ) -> None:
+        self.segments: dict[tuple[TopicName, int], OpenSegment] = {}
+        self._view = view
+        self._term = term
+        self._context = context
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Follow the metadata, until cancelled."""
+        while True:
+            seen = self._view.changes
+            await self._reconcile()
+            await self._view.wait_change(seen)
+
+    async def drop(self, reason: SeaweedMQError) -> None:
+        """The lease is lost: serve nothing any more, and finish nothing."""
+        await asyncio.gather(*(segment.close(reason) for segment in self.segments.values()))
+        self.segments.clear()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take nothing more, now and later; store and commit what is there."""
+        self._stopping = True
+        await asyncio.gather(*(segment.drain(timeout_s) for segment in self.segments.values()))
+        self.segments.clear()
+
+    async def _reconcile(self) -> None:
+        term = self._term()
+        if term is None or not self._may_own(term):
+            return
+        term.followers.forget_sealed()
+        ended = self._take_ended(term)
+        self._open_new(term, but=ended)
+        if not ended:
+            return
+        # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
+        await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
+        now = self._term()
+        if now is not None and self._may_own(now):
+            self._open_new(now, but=())
+
+    def _open_new(self, term: Term, but: Container[tuple[TopicName, int]]) -> None:
+        before = len(self.segments)
+        for name, segments in self._view.open_segments.items():
+            topic = self._view.topics.get(name)
+            for segment in segments.values() if topic else ():
+                key = name, segment.id
+                if segment.primary == term.id and key not in self.segments and key not in but:
+                    assert topic is not None
+                    self._own(topic, segment, term)
+        if len(self.segments) > before:
+            self._view.look_again()  # clients may have come before, and wait for what is served here to change
+
+    def _take_ended(self, term: Term) -> dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]]:
+        """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
+        settings as they are now."""
+        ended: dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]] = {}
+        for key, owned in list(self.segments.items()):
+            segment = self._view.segments.get(key[0], {}).get(key[1])
+            topic = self._view.topics.get(key[0])
+            if topic is None or segment is None or topic.uid != owned.topic.uid:
+                ended[key] = self.segments.pop(key), NotFound(f"topic {key[0]} was deleted")
+            elif not segment.is_open or segment.primary != term.id:
+                reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
+                ended[key] = self.segments.pop(key), reason
+            elif owned.topic is not topic:
+                owned.update(topic)
+        return ended
+
+    def _may_own(self, term: Term) -> bool:
+        """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
+        view shows it sealed."""
+        return not self._stopping and not term.is_over
+
+    def _own(self, topic: Topic, segment: Segment, term: Term) -> None:
+        owned = self.segments[segment.topic, segment.id] = OpenSegment(topic, segment, self._context(term))
+        owned.start()

@@ -1,0 +1,102 @@
+"""Who serves a segment: this broker as its primary, any broker because it is sealed, or somebody else."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import NotFound, StaleMetadata
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName, created_again
+
+METADATA_LAG_S = 2.0
+"""A client may have heard of a new segment before this broker has; wait so long before saying there is none."""
+SCHEMAS_MAX = 256
+"""So many are kept decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A segment this broker serves. ``open`` is set for the primary of an open one; otherwise it is sealed."""
+
+    topic: Topic
+    segment: Segment
+    open: OpenSegment | None
+
+
+class Lookup:
+    """Finds segments in the view and among those this broker owns."""
+
+    def __init__(self, view: ClusterView, owned: Mapping[tuple[TopicName, int], OpenSegment]) -> None:
+        self.view = view
+        self._owned = owned
+
+    async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:
+        """The segment, if this broker can serve it. ``uid`` is that of the topic; 0: whichever has the name.
+
+        Raises:
+            NotFound: no such topic or segment.
+            StaleMetadata: another broker is the primary, or this one has lost it.
+        """
+        try:
+            async with asyncio.timeout(METADATA_LAG_S):
+                while True:
+                    seen = self.view.changes
+                    found = self.try_segment(name, number, uid)
+                    if found:
+                        return found
+                    if self._is_pruned(name, number):
+                        break
+                    await self.view.wait_change(seen)
+        except TimeoutError:
+            pass
+        raise self._missing(name, number, uid)
+
+    def _is_pruned(self, name: TopicName, number: int) -> bool:
+        topic = self.view.topics.get(name)
+        return topic is not None and number in topic.pruned
+
+    def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
+        """As :meth:`segment`, without waiting."""
+        topic = self.view.topics.get(name)
+        segment = self.view.segments.get(name, {}).get(number)
+        if topic is None or segment is None or uid not in (0, topic.uid):
+            return None
+        if not segment.is_open:
+            return Found(topic, segment, None)
+        owned = self._owned.get((name, number))
+        # One that is being closed may be of an earlier topic of this name.
+        serves = owned is not None and not owned.closed and owned.topic.uid == topic.uid
+        return Found(topic, segment, owned) if serves else None
+
+    def schema(self, topic: Topic) -> pa.Schema | None:
+        """The topic's Arrow schema."""
+        return None if topic.schema is None else _decoded(topic.schema)
+
+    def _missing(self, name: TopicName, number: int, uid: int) -> NotFound | StaleMetadata:
+        topic = self.view.topics.get(name)
+        if topic is None:
+            return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
+        if uid not in (0, topic.uid):
+            return created_again(name)
+        segment = self.view.segments.get(name, {}).get(number)
+        if self._is_pruned(name, number):
+            return NotFound(
+                f"segment {number} of {name} was sealed long ago and its records were removed by retention: "
+                "go on with the segments there are, from the earliest"
+            )
+        if segment is None:
+            return NotFound(f"topic {name} has no segment {number}: refresh the metadata")
+        primary = self.view.brokers.get(segment.primary)
+        where = f"broker {primary.id} at {primary.address}" if primary else f"broker {segment.primary}, which is gone"
+        return StaleMetadata(f"segment {segment} is served by {where}, not here: refresh the metadata")
+
+
+@lru_cache(maxsize=SCHEMAS_MAX)
+def _decoded(schema: bytes) -> pa.Schema:
+    return schema_from_bytes(schema)

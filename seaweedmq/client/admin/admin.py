@@ -1,0 +1,279 @@
+"""Topics and the cluster: what the command line does, for programs."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+
+from seaweedmq.client.admin.lag import lag_seconds
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.subscribe.subscriber import StartAt, start_of
+from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.errors import InvalidArgument, StaleMetadata
+from seaweedmq.model.broker import ClusterStatus, Decision
+from seaweedmq.model.groups import GroupDescription, GroupSummary
+from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec, check_name
+from seaweedmq.ports import BrokerApi
+
+DRAIN_TIMEOUT_S = 120.0
+
+
+def topic_name(topic: "str | TopicName") -> TopicName:
+    """``"namespace/name"`` as a name. Raises InvalidArgument."""
+    return topic if isinstance(topic, TopicName) else TopicName.parse(topic)
+
+
+def _durability(value: "str | Durability | None") -> Durability | None:
+    if value is None:
+        return None
+    try:
+        return Durability(value)
+    except ValueError:
+        raise InvalidArgument(f"durability {value!r} is unknown: use replicated or stored") from None
+
+
+def _scaling(value: "str | Scaling") -> Scaling:
+    try:
+        return Scaling(value)
+    except ValueError:
+        raise InvalidArgument(f"scaling {value!r} is unknown: use auto or fixed") from None
+
+
+def _retention_s(value: "float | timedelta | None") -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+class Admin:
+    """Administration over any broker. Every method raises Unavailable when no broker answers in time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def create_topic(
+        self,
+        name: str | TopicName,
+        segments: int = 1,
+        replicas: int = 1,
+        durability: str | Durability | None = None,
+        scaling: str | Scaling = Scaling.AUTO,
+        schema: pa.Schema | None = None,
+        retention: float | timedelta | None = None,
+        retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
+    ) -> TopicDescription:
+        """Create a topic of ``segments`` even key ranges.
+
+        Args:
+            durability: "replicated" or "stored"; by default "stored" with one replica, "replicated" with more.
+            scaling: "auto" lets the cluster split and merge segments, "fixed" does not.
+            schema: real columns in place of ``_value``.
+            retention: seconds or timedelta that records are kept; None for ever.
+            retention_bytes: size beyond which the oldest records go; None for no bound.
+            target_bytes_per_s, target_records_per_s: what one segment should carry; one with twice as much is split.
+                None: as the cluster's settings say.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            InvalidArgument: a name, number or schema is not allowed.
+        """
+        spec = TopicSpec(
+            name=topic_name(name),
+            segments=segments,
+            replicas=replicas,
+            durability=_durability(durability),
+            scaling=_scaling(scaling),
+            schema=None if schema is None else schema_to_bytes(schema),
+            retention_s=_retention_s(retention),
+            retention_bytes=retention_bytes,
+            target_bytes_per_s=target_bytes_per_s,
+            target_records_per_s=target_records_per_s,
+        )
+        created = await self._cluster.call(f"create topic {spec.name}", lambda api: api.create_topic(spec))
+        return await self._cluster.whole(created)
+
+    async def alter_topic(
+        self,
+        name: str | TopicName,
+        *,
+        durability: str | Durability | None = None,
+        scaling: str | Scaling | None = None,
+        retention: float | timedelta | None = None,
+        retention_bytes: int | None = None,
+        target_bytes_per_s: float | None = None,
+        target_records_per_s: float | None = None,
+    ) -> TopicDescription:
+        """Change settings; None leaves one as it is, 0 removes a retention limit or an own target. Raises NotFound."""
+        topic = topic_name(name)
+        change = TopicChange(
+            durability=_durability(durability),
+            scaling=None if scaling is None else _scaling(scaling),
+            retention_s=_retention_s(retention),
+            retention_bytes=retention_bytes,
+            target_bytes_per_s=target_bytes_per_s,
+            target_records_per_s=target_records_per_s,
+        )
+        uid = await self._uid(topic)
+        altered = await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change, uid))
+        return await self._cluster.whole(altered)
+
+    async def delete_topic(self, name: str | TopicName) -> None:
+        """Delete a topic and all its data. Raises NotFound."""
+        topic = topic_name(name)
+        uid = await self._uid(topic)
+        await self._cluster.call(f"delete topic {topic}", lambda api: api.delete_topic(topic, uid))
+
+    async def _uid(self, topic: TopicName) -> int:
+        """An attempt that was given up may still arrive much later: it must not meet another topic of the name."""
+        found = await self._cluster.call(f"find topic {topic}", lambda api: api.alter_topic(topic, TopicChange()))
+        return found.topic.uid
+
+    async def list_topics(self) -> tuple[Topic, ...]:
+        """All topics."""
+        return await self._cluster.call("list topics", lambda api: api.list_topics())
+
+    async def describe_topic(self, name: str | TopicName) -> TopicDescription:
+        """A topic with all its segments. Raises NotFound."""
+        return await self._cluster.describe(topic_name(name))
+
+    async def topic_stats(self, name: str | TopicName) -> tuple[SegmentStats, ...]:
+        """High watermark and rates of every open segment. Raises NotFound."""
+        topic = topic_name(name)
+        return await self._cluster.call(f"read the figures of {topic}", lambda api: api.topic_stats(topic))
+
+    async def cluster_status(self) -> ClusterStatus:
+        """Brokers, leader and load."""
+        return await self._cluster.call("read the cluster's status", lambda api: api.cluster_status())
+
+    async def drain(self, broker: str, timeout: float = DRAIN_TIMEOUT_S) -> None:
+        """Move every segment away from a broker (id or host:port), which gets no new ones, and wait until it is done.
+
+        Raises:
+            NotFound: no such broker.
+            InvalidArgument: it is the last one.
+            Unavailable: not done within ``timeout`` seconds; asking again goes on.
+        """
+        await self._cluster.call(f"drain broker {broker}", lambda api: api.drain_broker(broker), timeout)
+
+    # --- segments by hand ---------------------------------------------------------------------------------------------
+
+    async def split_segment(self, topic: str | TopicName, segment: int, at: int | None = None) -> TopicDescription:
+        """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: ``at`` leaves one side empty, or the segment is one slot wide.
+            StaleMetadata: the segment is sealed; its successors may be split.
+        """
+        name = topic_name(topic)
+        return await self._change(f"split {name}#{segment}", lambda api: api.split_segment(name, segment, at))
+
+    async def merge_segments(self, topic: str | TopicName, first: int, second: int) -> TopicDescription:
+        """Make one segment of two whose ranges are neighbours.
+
+        Raises:
+            NotFound: no such topic or segment.
+            InvalidArgument: they are not neighbours.
+            StaleMetadata: one is sealed.
+        """
+        name = topic_name(topic)
+        what = f"merge {name}#{first} and #{second}"
+        return await self._change(what, lambda api: api.merge_segments(name, first, second))
+
+    async def seal_segment(self, topic: str | TopicName, segment: int) -> TopicDescription:
+        """Close a segment and open a successor of the same range, wherever there is room.
+
+        Raises:
+            NotFound: no such topic or segment.
+            StaleMetadata: it is sealed already.
+        """
+        name = topic_name(topic)
+        return await self._change(f"seal {name}#{segment}", lambda api: api.seal_segment(name, segment))
+
+    async def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
+        """Give a segment's range to these brokers (ids or host:port), the primary first. Where the topic has more
+        replicas the others are chosen by load. Nothing is done if they have it already.
+
+        Raises:
+            NotFound: no such topic, segment or broker.
+            InvalidArgument: more brokers than the topic has replicas, one twice, or one that is being drained.
+            StaleMetadata: the segment is sealed.
+        """
+        name = topic_name(topic)
+        to = (brokers,) if isinstance(brokers, str) else tuple(brokers)
+        if not to:
+            raise InvalidArgument(f"no broker to move {name}#{segment} to: name one at least")
+        return await self._change(f"move {name}#{segment}", lambda api: api.move_segment(name, segment, to))
+
+    async def rebalance(self) -> tuple[Decision, ...]:
+        """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
+        return await self._cluster.call("rebalance", lambda api: api.rebalance(), DRAIN_TIMEOUT_S)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    async def list_groups(self) -> tuple[GroupSummary, ...]:
+        """One entry for each group and topic, by group, then topic."""
+        return await self._cluster.call("list groups", lambda api: api.list_groups())
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """Members, owners, committed offsets and lag in records. Raises NotFound."""
+        check_name("group name", group)
+        return await self._cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+
+    async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
+        """Lag in time: topic -> segment -> age of the first record the group has not committed, 0 if there is none.
+
+        Reads one record of every segment that lags.
+
+        Raises:
+            NotFound: no such group.
+            Unavailable: a segment could not be read in time.
+        """
+        return await lag_seconds(self._cluster, await self.describe_group(group))
+
+    async def reset_group(
+        self, group: str, topic: str | TopicName, to: StartAt, force: bool = False
+    ) -> GroupDescription:
+        """Have a group read a topic from another place.
+
+        Args:
+            to: "earliest", "latest", an offset or a datetime, as ``start`` of a subscriber.
+            force: also while the group has members; they go on from there, too.
+
+        Raises:
+            NotFound: no such group, or it never read the topic.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        name, start = topic_name(topic), start_of(to)
+        check_name("group name", group)
+        return await self._cluster.call(
+            f"reset group {group}", lambda api: api.reset_group(group, name, start, bool(force))
+        )
+
+    async def delete_group(self, group: str, force: bool = False) -> None:
+        """Forget a group and all its offsets.
+
+        Args:
+            force: also while the group has members; they are thrown out.
+
+        Raises:
+            NotFound: no such group.
+            InvalidArgument: it has members and ``force`` is not given.
+        """
+        check_name("group name", group)
+        await self._cluster.call(f"delete group {group}", lambda api: api.delete_group(group, bool(force)))
+
+    async def _change(self, what: str, request: Callable[[BrokerApi], Awaitable[TopicDescription]]) -> TopicDescription:
+        """Stale metadata is an answer here: who names a segment that is gone will not find it again by asking."""
+
+        async def answered(api: BrokerApi) -> TopicDescription | StaleMetadata:
+            try:
+                return await request(api)
+            except StaleMetadata as error:
+                return error
+
+        answer = await self._cluster.call(what, answered)
+        if isinstance(answer, StaleMetadata):
+            raise answer
+        return await self._cluster.whole(answer)

@@ -1,0 +1,139 @@
+"""How far a group lags in time: the age of the first record of each segment that it has not dealt with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
+from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
+from seaweedmq.errors import NotFound, OutOfRange, Unavailable
+from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
+from seaweedmq.model.protocol import (
+    EARLIEST,
+    Start,
+    StartKind,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeRequest,
+    TopicDescription,
+    Which,
+)
+from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.closing import closing
+
+READS_AT_ONCE_MAX = 16
+CREDIT_BYTES = 1
+"""Asks for one message and no more."""
+
+Lags = dict[str, dict[int, float]]
+"""Topic -> segment -> seconds."""
+
+
+async def lag_seconds(cluster: Cluster, group: GroupDescription) -> Lags:
+    """Age of the first record that the group has not committed, of every segment it has not finished; 0 where it has
+    read everything.
+
+    Raises:
+        Unavailable: a segment could not be reached in time.
+    """
+    slots = asyncio.Semaphore(READS_AT_ONCE_MAX)
+    tasks = {
+        (str(topic.topic), lag.segment): asyncio.create_task(_lag_s(cluster, topic, lag, slots))
+        for topic in group.topics
+        for lag in topic.segments
+    }
+    try:
+        if tasks:
+            await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+        lags: Lags = {str(topic.topic): {} for topic in group.topics}
+        for (name, segment), task in tasks.items():
+            if task.done():  # all are, unless one that failed comes later
+                lags[name][segment] = task.result()
+        return lags
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def _lag_s(cluster: Cluster, topic: GroupTopic, lag: SegmentLag, slots: asyncio.Semaphore) -> float:
+    start = topic.start if lag.committed is None else Start(StartKind.OFFSET, lag.committed)
+    begins_later = start.kind is StartKind.OFFSET and start.value >= lag.end_offset
+    if lag.lag_records == 0 or begins_later:
+        return 0.0
+    async with slots:
+        timestamp_us = await _first_timestamp_us(cluster, topic.topic, lag.segment, start)
+    return 0.0 if timestamp_us is None else max(0.0, (cluster.env.wall_us() - timestamp_us) / 1e6)
+
+
+async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, start: Start) -> int | None:
+    """Of the first record from ``start`` on; None if there is none, or retention removed the segment."""
+    which = Which(open=False, sealed_above=None, ids=(segment,))
+    async for attempt in retrying(cluster.config, cluster.env.rng, deadline(cluster.config.admin_timeout_s)):
+        with attempt:
+            try:
+                return await _read(cluster, await cluster.describe(name, which), segment, start)
+            except OutOfRange:  # retention removed what comes next
+                return await _read(cluster, await cluster.describe(name, which), segment, EARLIEST)
+            except NotFound:
+                return None
+    raise AssertionError("retrying ended without a result")
+
+
+async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: Start) -> int | None:
+    segment = next((s for s in topic.segments if s.id == number), None)
+    if segment is None:
+        raise NotFound(f"segment {number} of {topic.topic.name} is gone: retention removed it")
+    address = cluster.address_of(topic, segment)
+    opening = SubscribeOpen(
+        topic=topic.topic.name,
+        segment=number,
+        start=start,
+        credit_bytes=CREDIT_BYTES,
+        topic_uid=topic.topic.uid,
+    )
+    try:
+        with cluster.reaching(address):
+            async with (
+                asyncio.timeout(cluster.config.rpc_timeout_s),
+                closing(cluster.dial(address).subscribe(_only(opening))) as replies,
+            ):
+                return await _read_first(replies, topic)
+    except TimeoutError:
+        raise Unavailable(f"broker {address} does not answer for {segment}") from None
+
+
+async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescription) -> int | None:
+    begin = 0
+    async for reply in replies:
+        match reply:
+            case SubscribeReady(start_offset=begin, high_watermark=end):
+                if begin >= end:
+                    return None
+            case SubscribeFrames():
+                for frame in split_frames(reply.data):
+                    if frame.header.end_offset > begin:
+                        return _timestamp_us(frame, begin, topic)
+            case SubscribeEnd():
+                return None
+    raise Unavailable(f"a broker ended the stream from {topic.topic.name} before the first record: retry")
+
+
+async def _only(opening: SubscribeOpen) -> AsyncIterator[SubscribeRequest]:
+    """One request, and then an open stream, which the reader closes."""
+    yield opening
+    await asyncio.Event().wait()
+
+
+def _timestamp_us(frame: Frame, offset: int, topic: TopicDescription) -> int:
+    """Of the frame's first record at or above ``offset``."""
+    header = frame.header
+    if not header.flags & FLAG_TIMESTAMP:
+        return header.timestamp_min
+    schema = schema_from_bytes(topic.topic.schema) if header.schema_version and topic.topic.schema else None
+    column = decode_frame(frame, schema).column("_timestamp")
+    return int(column[max(0, offset - header.base_offset)].value)

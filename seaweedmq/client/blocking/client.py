@@ -1,0 +1,403 @@
+"""The synchronous face: the same publisher, subscriber and administration for threads."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self, overload
+
+import pyarrow as pa
+
+from seaweedmq.client import client as aio_client
+from seaweedmq.client.blocking.admin import Admin
+from seaweedmq.client.blocking.background import Background
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.group import subscriber as aio_group_subscriber
+from seaweedmq.client.group.subscriber import MAX_UNACKED
+from seaweedmq.client.publish import publisher as aio_publisher
+from seaweedmq.client.publish.buffer import Headers, Timestamp
+from seaweedmq.client.publish.delivery import Sent, SentTable
+from seaweedmq.client.subscribe import subscriber as aio_subscriber
+from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.client.subscribe.subscriber import StartAt
+from seaweedmq.errors import Closed, SeaweedMQError
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import Dialer, Environment
+
+
+class _Context:
+    """``with`` closes."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Publisher(_Context):
+    """Publishes to one topic. Safe for any number of threads.
+
+    Records of one key are kept in the order of the calls. A record is stored once, however often its frame had to be
+    sent. With ``with``, leaving the block delivers everything.
+    """
+
+    def __init__(self, core: aio_publisher.Publisher, background: Background) -> None:
+        self._core = core
+        self._background = background
+        self.send = core.buffer.send  # type: ignore[method-assign]  # one call less a record than the method below
+
+    @property
+    def topic(self) -> str:
+        """``namespace/name``."""
+        return self._core.topic
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        timeout: float | None = None,
+    ) -> Sent:
+        """Take a record in and return the future of its :class:`Receipt`; blocks while ``buffer_bytes_max`` is reached.
+
+        Args:
+            key: records of one key stay in order; without one the record goes anywhere.
+            timestamp: aware datetime or microseconds since 1970; now by default.
+            timeout: seconds to block at most.
+
+        Raises:
+            InvalidArgument: an argument has the wrong type, or the topic has a schema (use ``send_table``).
+            DeadlineExceeded: there was no room within ``timeout``; the record was not sent.
+            Closed: the publisher is closed.
+        """
+        return self._core.buffer.send(value, key=key, headers=headers, timestamp=timestamp, timeout=timeout)
+
+    def send_table(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        key: str | None = None,
+        timestamp: str | None = None,
+        timeout: float | None = None,
+    ) -> SentTable:
+        """Publish every row, without touching one in Python, and return the future of a :class:`TableReceipt`.
+
+        The topic's schema decides which columns the table has. A topic without one takes tables of ``_value`` and,
+        if wanted, ``_key, _timestamp, _headers``; given another table while still empty, it adopts its schema.
+
+        Args:
+            key, timestamp: columns to take them from. Keys are text as UTF-8, bytes, or integers as decimal text.
+                Timestamps without a time zone are UTC.
+            timeout: seconds to block at most while ``buffer_bytes_max`` is reached.
+
+        Raises:
+            InvalidArgument: names the column that does not fit.
+            DeadlineExceeded: there was no room within ``timeout``; nothing was sent.
+        """
+        job = self._background.run(self._core.prepare(table, key, timestamp))
+        while not self._core.buffer.add_table(job):
+            self._core.buffer.wait(job.size, timeout)
+        return job.future
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Return when everything sent so far is acknowledged.
+
+        Raises:
+            DeadlineExceeded: it is not within ``timeout`` seconds.
+            SeaweedMQError: the first failure since the last flush.
+        """
+        self._background.run(self._core.flush(timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
+
+        Args:
+            timeout: seconds; ``close_timeout_s`` by default.
+
+        Raises:
+            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
+                :meth:`flush`, it took too long. The publisher is closed all the same.
+        """
+        if not self._core.is_closed:
+            self._background.run(self._core.close(timeout))
+
+
+class Subscriber(_Context):
+    """Reads one topic. One thread takes from it at a time; any thread may close it, which ends iteration."""
+
+    def __init__(
+        self, core: aio_subscriber.Subscriber | aio_group_subscriber.GroupSubscriber, background: Background
+    ) -> None:
+        self._core = core
+        self._background = background
+        self._pending: Future[bool] | None = None
+
+    @property
+    def topic(self) -> str:
+        """``namespace/name``."""
+        return self._core.topic
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The topic's, as known now; None for a plain topic."""
+        return self._core.schema
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
+
+        Raises:
+            OutOfRange: the next record was removed by retention.
+            Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
+            NotFound: the topic was deleted.
+            Fenced: another member with the same id took over; only with a group.
+        """
+        while self._fetch():
+            yield from self._core.pop_messages()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
+        topic's columns. May be mixed with iterating over messages.
+        """
+        while self._fetch():
+            batch = self._core.pop_batch()
+            if batch is not None:
+                yield batch
+
+    def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
+        """Say that a message, or all rows of a batch, are dealt with. From any thread. Without a group nothing keeps a
+        position, and this does nothing.
+
+        Raises:
+            InvalidArgument: the batch has no columns ``_segment`` and ``_offset``.
+        """
+        self._core.ack(delivered)
+
+    def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
+        """Say that a message, or all rows of a batch, are not dealt with: the group gets them again after ``delay``.
+        From any thread. Without a group this does nothing.
+        """
+        self._core.nack(delivered, delay)
+
+    def close(self) -> None:
+        """End iteration. Idempotent."""
+        if not self._core.is_closed:
+            self._background.run(self._core.close())
+
+    def _fetch(self) -> bool:
+        # An interrupt leaves the call running; the next one waits for the same, so that nothing is lost in between.
+        if self._core.has_rows:
+            return True
+        if self._pending is None:
+            if self._core.is_closed:
+                return False
+            self._pending = self._background.start(self._core.fetch())
+        try:
+            fetched = self._pending.result()
+        except SeaweedMQError:
+            self._pending = None
+            raise
+        self._pending = None
+        return fetched
+
+
+class GroupSubscriber(Subscriber):
+    """A member of a group. One thread takes from it at a time; any thread acknowledges, pauses, or closes it.
+
+    Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is
+    delivered to another. A segment's committed offset is the lowest that is not acknowledged.
+    """
+
+    _core: aio_group_subscriber.GroupSubscriber
+
+    def __init__(self, core: aio_group_subscriber.GroupSubscriber, background: Background) -> None:
+        super().__init__(core, background)
+
+    @property
+    def group(self) -> str:
+        return self._core.group
+
+    @property
+    def member(self) -> str:
+        """Id in the group."""
+        return self._core.member
+
+    def pause(self) -> None:
+        """Hand nothing out until :meth:`resume`. The membership goes on."""
+        self._core.pause()
+
+    def resume(self) -> None:
+        """Hand out again."""
+        self._core.resume()
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Return when what was acknowledged is kept by the cluster; it is soon anyhow.
+
+        Raises:
+            DeadlineExceeded: not within ``timeout`` seconds (``admin_timeout_s`` by default).
+            Fenced: another member with the same id took over.
+        """
+        self._background.run(self._core.commit(timeout))
+
+    def handle(self, handler: Callable[[Message], object], concurrency: int = 1) -> None:
+        """Call ``handler(message)`` in threads for every record, until the subscription ends.
+
+        A record is acknowledged when its handler returns, and delivered again later, with a delay that grows, when it
+        raises. Records of one key are handled one after the other, in order.
+
+        Args:
+            concurrency: handlers that run at the same time.
+        """
+        self._background.run(self._core.handle(handler, concurrency))
+
+    def close(self) -> None:
+        """End iteration, commit what was acknowledged, leave the group. Waits for handlers, unless one of them calls
+        it. Idempotent.
+        """
+        if self._core.is_inside_handler():
+            self._core.end()
+        else:
+            super().close()
+
+
+class Client(_Context):
+    """A connection to a cluster, made by ``seaweedmq.connect``. Safe for any number of threads.
+
+    It is closed by ``with``, by :meth:`close`, and at the end of the interpreter. It can not be used after ``fork``.
+    """
+
+    def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
+        self._background = Background(self.close, self._on_fork)
+        self._publishers: list[Publisher] = []
+        try:
+            self._core = self._background.run(
+                aio_client.Client.connect(bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe)
+            )
+        except BaseException:
+            self._background.stop()
+            raise
+        self._closed = False
+        self.admin = Admin(self._core.admin, self._background)
+
+    def publisher(
+        self,
+        topic: str | TopicName,
+        *,
+        linger_s: float | None = None,
+        batch_bytes: int | None = None,
+        buffer_bytes_max: int | None = None,
+        delivery_timeout_s: float | None = None,
+    ) -> Publisher:
+        """A publisher to one topic; the options are those of :class:`ClientConfig`. Raises NotFound."""
+        opening = self._core.publisher(
+            topic,
+            linger_s=linger_s,
+            batch_bytes=batch_bytes,
+            buffer_bytes_max=buffer_bytes_max,
+            delivery_timeout_s=delivery_timeout_s,
+        )
+        publisher = Publisher(self._background.run(_opened(opening)), self._background)
+        self._publishers = [p for p in self._publishers if not p._core.is_closed] + [publisher]
+        return publisher
+
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: None = None,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Subscriber: ...
+
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str,
+        start: StartAt = "latest",
+        member: str | None = None,
+        auto_ack: bool = False,
+        max_deliveries: int | None = None,
+        dead_letter: str | TopicName | None = None,
+        max_unacked: int = MAX_UNACKED,
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> GroupSubscriber: ...
+
+    @overload
+    def subscriber(
+        self,
+        topic: str | TopicName,
+        *,
+        group: str | None,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Subscriber | GroupSubscriber: ...
+
+    def subscriber(
+        self, topic: str | TopicName, *, group: str | None = None, **options: Any
+    ) -> Subscriber | GroupSubscriber:
+        """A subscriber to one topic.
+
+        Args:
+            group: read as a member of this group, which shares the segments out and remembers what was acknowledged.
+                Without one the subscriber reads everything itself.
+            start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record
+                whose offset is at least that, in every segment. A datetime: in every segment, the first record with
+                at least that timestamp and all that follow it. A group that read the topic before goes on where it was.
+            limit: end after this many records.
+            stop_at: "latest": end when everything committed at the time of opening was delivered; with a group, when
+                all its members have acknowledged that.
+            timeout: end when nothing arrived for this many seconds.
+            columns: of the batches; all by default.
+            member: with a group, a name of one's own; a later member of the same name fences the earlier.
+            auto_ack: with a group, what was handed out is acknowledged when the next is asked for.
+            max_deliveries: with a group, after so many a record goes to ``dead_letter``, by default
+                ``<topic>.<group>.dead-letter``, which is created if it does not exist.
+            max_unacked: with a group, records handed out and not acknowledged, beyond which delivery waits.
+
+        Raises:
+            NotFound: no such topic.
+        """
+        opened = self._background.run(_opened(self._core.subscriber(topic, group=group, **options)))
+        kind = Subscriber if group is None else GroupSubscriber
+        return kind(opened, self._background)
+
+    def close(self) -> None:
+        """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
+
+        Raises:
+            SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._background.run(self._core.close())
+        finally:
+            self._background.stop()
+
+    def _on_fork(self, error: Closed) -> None:
+        self._closed = True
+        for publisher in self._publishers:
+            publisher._core.buffer.after_fork(error)
+
+
+async def _opened(opening: aio_client.Opening[Any]) -> Any:
+    return await opening

@@ -1,0 +1,125 @@
+"""Calls a user's handler for records: several at a time, never two of one key."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeAlias
+
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.group.handout import Handout
+from seaweedmq.client.subscribe.messages import Message
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Message], Any]
+"""A function, which runs in a thread, or a coroutine function, which runs as a task."""
+
+
+class Handling:
+    """One run of ``handle()``."""
+
+    def __init__(
+        self,
+        handout: Handout,
+        fetch: Callable[[], Awaitable[bool]],
+        config: ClientConfig,
+        handler: Handler,
+        concurrency: int,
+    ) -> None:
+        """``fetch`` waits for something to hand out, and says whether there is any."""
+        self._handout = handout
+        self._fetch = fetch
+        self._config = config
+        self._handler = handler
+        self._concurrency = concurrency
+        call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+        self._pool: ThreadPoolExecutor | None = None
+        if not (inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)):
+            self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="seaweedmq-handler")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._done = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        """Handlers at work."""
+        return len(self._tasks)
+
+    def is_inside(self) -> bool:
+        """Whether a handler of this run is the caller."""
+        return _current.get() is self
+
+    async def finished(self, timeout_s: float) -> None:
+        """Return when all handlers have returned, or after ``timeout_s``."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._done.wait()
+        except TimeoutError:
+            log.warning(
+                "%d handlers did not return within %g s: their records are redelivered", self.running, timeout_s
+            )
+
+    async def run(self) -> None:
+        """Until the subscription ends and all handlers have returned. Raises what fetching raises."""
+        slots = asyncio.Semaphore(self._concurrency)
+        try:
+            try:
+                while await self._start_one(slots):
+                    pass
+            finally:
+                if not _is_cancelled():
+                    await asyncio.gather(*self._tasks)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+            self._done.set()
+
+    async def _start_one(self, slots: asyncio.Semaphore) -> bool:
+        await slots.acquire()
+        message = None
+        while message is None:
+            if not await self._fetch():
+                return False
+            message = self._handout.one()
+        task = asyncio.create_task(self._handle(message))
+        self._tasks.add(task)
+
+        def on_done(done: asyncio.Task[None]) -> None:
+            self._tasks.discard(done)
+            slots.release()
+
+        task.add_done_callback(on_done)
+        return True
+
+    async def _handle(self, message: Message) -> None:
+        _current.set(self)
+        try:
+            if self._pool is None:
+                await self._handler(message)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._pool, copy_context().run, self._handler, message)
+        except asyncio.CancelledError:
+            self._handout.on_refused(message[0].owned, message, 0.0, "cancelled")
+            raise
+        except Exception as error:  # whatever the user's code raises
+            delay_s = self._delay_s(message.deliveries)
+            log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
+            self._handout.on_refused(message[0].owned, message, delay_s, f"{type(error).__name__}: {error}")
+        else:
+            self._handout.handled(message)
+
+    def _delay_s(self, deliveries: int) -> float:
+        return float(min(self._config.redelivery_s_max, self._config.redelivery_s_min * 2.0 ** min(deliveries - 1, 60)))
+
+
+_current: ContextVar[Handling | None] = ContextVar("seaweedmq_handling", default=None)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,221 @@
+"""A member's stream to its group's coordinator: join, hear what to read, commit, let go, leave; over any broker.
+
+The stream is the heartbeat: gRPC keeps it alive below Python, so a handler that computes for minutes does not lose the
+membership. When it breaks, the next one goes on under the same incarnation; what was not answered is sent again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.retry import is_retryable, retrying
+from seaweedmq.core.member.commits import CommitQueue
+from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
+from seaweedmq.model.groups import (
+    GroupAssignment,
+    GroupCommitted,
+    GroupLeave,
+    GroupOpen,
+    GroupReleased,
+    GroupRequest,
+)
+from seaweedmq.runtime.closing import closing
+
+STEADY_S = 1.0
+"""A stream that lasted so long was no failure to connect: the next is tried without waiting first."""
+
+
+class MemberOwner(Protocol):
+    """The subscriber, as its membership sees it."""
+
+    def held(self) -> Mapping[int, int]:
+        """Segment -> generation of what it reads, or has not committed for the last time."""
+
+    def on_assignment(self, assignment: GroupAssignment) -> None: ...
+
+    def on_committed(self, committed: GroupCommitted) -> None: ...
+
+    def on_failed(self, error: SeaweedMQError) -> None:
+        """The membership is over: Fenced, or the coordinator was out of reach for too long."""
+
+
+class Member:
+    """One membership. ``commits`` says what to commit; :meth:`wake` has it sent."""
+
+    def __init__(self, cluster: Cluster, opening: GroupOpen, owner: MemberOwner, contact: Contact) -> None:
+        self._cluster = cluster
+        self._contact = contact
+        self._opening = opening
+        self._owner = owner
+        self.commits = CommitQueue()
+        self._released: dict[int, int] = {}
+        self._leaving = False
+        self._work = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._stall: asyncio.Timeout | None = None
+        self._reached_at = 0.0
+        self._stood_still = False
+        """Why the stream is being given up."""
+        self._failed: SeaweedMQError | None = None
+
+    def wake(self) -> None:
+        """``commits`` has something new."""
+        self._work.set()
+
+    def release(self, segment: int, generation: int) -> None:
+        """Tell that a segment is not read any more. Its last commit was answered."""
+        self._released[segment] = generation
+        self._work.set()
+
+    async def run(self) -> None:
+        """Until :meth:`leave`, or an error, which the owner is told. Cancel to stop."""
+        loop = asyncio.get_running_loop()
+        config = self._cluster.config
+        self._reached_at = loop.time()
+        try:
+            while not self._leaving:
+                async for attempt in retrying(
+                    config,
+                    self._cluster.env.rng,
+                    lambda: self._leaving or loop.time() > self._reached_at + config.read_retry_timeout_s,
+                ):
+                    with attempt:
+                        await self._session()
+        except SeaweedMQError as error:
+            if not self._leaving:
+                self.fail(error)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Return when all of ``commits`` was answered.
+
+        Raises:
+            DeadlineExceeded: not in time; it is still being tried.
+            SeaweedMQError: the membership is over.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.commits.is_empty:
+                    if self._failed is not None:
+                        raise fresh(self._failed)
+                    self._answered.clear()
+                    self._work.set()
+                    await self._answered.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the coordinator of {self._what()} did not take a commit within {timeout_s:g} s; it is tried again"
+            ) from None
+
+    def leave(self) -> None:
+        """Once ``commits`` are answered, tell the coordinator that everything is free, and end."""
+        self._leaving = True
+        self._work.set()
+
+    def _what(self) -> str:
+        return f"group {self._opening.group} of {self._opening.topic}"
+
+    def fail(self, error: SeaweedMQError) -> None:
+        """The membership is over."""
+        self._failed = error
+        self._answered.set()
+        self._owner.on_failed(error)
+
+    async def _session(self) -> None:
+        """One stream. Returns when it was left, or broke after a steady while.
+
+        Raises:
+            SeaweedMQError: it broke early; repeated with back-off if it may succeed later.
+        """
+        loop = asyncio.get_running_loop()
+        address = self._cluster.addresses()[0]
+        began = loop.time()
+        try:
+            with self._cluster.reaching(address):
+                await self._stream(address)
+        except SeaweedMQError as error:
+            if not (is_retryable(error) and loop.time() > began + STEADY_S):
+                raise
+        finally:
+            self.commits.lost()
+
+    async def _stream(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        work = self._work = asyncio.Event()
+        work.set()
+        joined = self._stood_still = False
+        beating: asyncio.Task[None] | None = None
+        opened_at = self._contact.clock()
+        try:
+            async with (
+                closing(self._cluster.dial(address).join_group(self._requests(work))) as replies,
+                asyncio.timeout(self._cluster.answer_timeout_s(address)) as self._stall,
+            ):
+                async for reply in replies:
+                    joined = True
+                    if isinstance(reply, GroupAssignment):
+                        self._owner.on_assignment(reply)
+                        if beating is None:  # not before what was lost is withdrawn
+                            self._contact.opened(opened_at, reply)
+                            beating = asyncio.create_task(self._beat(), name=f"contact of {self._opening.member}")
+                    else:
+                        self.commits.answered(reply)
+                        self._owner.on_committed(reply)
+                        self._answered.set()
+                        work.set()
+                    self._expect_answer()
+        except TimeoutError:
+            if self._stood_still:
+                raise StaleMetadata(f"this process stood still: asking anew what {self._what()} has for it") from None
+            raise Unavailable(f"broker {address} does not answer for {self._what()}") from None
+        finally:
+            self._stall = None
+            if beating is not None:
+                beating.cancel()
+            if joined:
+                self._reached_at = loop.time()
+        if not self._leaving:
+            raise Unavailable(f"broker {address} ended the stream for {self._what()}")
+
+    async def _beat(self) -> None:
+        """While a stream is open; it is given up if this process stood still."""
+        while True:
+            await asyncio.sleep(self._contact.beat_s)
+            if not self._contact.beat():
+                break
+        if self._stall is not None and not self._stall.expired():
+            self._stood_still = True
+            self._stall.reschedule(asyncio.get_running_loop().time())
+
+    def _expect_answer(self) -> None:
+        if self._stall is not None and not self._stood_still:
+            timeout_s = self._cluster.config.stall_timeout_s
+            waiting = self.commits.is_under_way
+            self._stall.reschedule(asyncio.get_running_loop().time() + timeout_s if waiting else None)
+
+    async def _requests(self, work: asyncio.Event) -> AsyncIterator[GroupRequest]:
+        yield replace(self._opening, held=dict(self._owner.held()))
+        while work is self._work:
+            await work.wait()
+            work.clear()
+            commit = self.commits.next()
+            if commit is not None:
+                yield commit
+                self._expect_answer()
+            if self._released:
+                released, self._released = self._released, {}
+                yield GroupReleased(released)
+            if self._leaving and self.commits.is_empty:
+                yield GroupLeave()
+                return
+
+
+async def ended(task: "asyncio.Task[None]", timeout_s: float) -> None:
+    """Wait for a task, and cancel it when it takes too long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await asyncio.shield(task)
+    task.cancel()
+    await asyncio.wait({task})

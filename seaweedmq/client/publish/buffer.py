@@ -1,0 +1,391 @@
+"""Where ``send`` puts records, and where it waits when there are too many. Filled by any thread, drained by the loop.
+
+``send`` must cost well under a microsecond, so it appends to lists under a plain lock and nothing else; a whole batch
+is handed to the loop at once. Two bounds make it wait: the bytes that are not acknowledged, and the batches the loop
+has not encoded yet. The second is for the GIL: a thread that never waits would keep it for 5 ms at every turn of the
+loop, while one that waits for the loop hands it over at once.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from seaweedmq.client.publish.delivery import Batch, Sent
+from seaweedmq.client.publish.tables import TableJob
+from seaweedmq.codec.frame import HEADER_BYTES
+from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
+
+RECORD_OVERHEAD_BYTES = 32
+"""Counted for every record beside its bytes, so that a million empty ones count too."""
+FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
+"""More than a frame with one record takes beside the record's bytes."""
+BACKLOG_MAX = 2
+"""Batches and tables handed over and not yet encoded."""
+
+Headers: TypeAlias = Mapping[str, bytes]
+Timestamp: TypeAlias = datetime | int
+Work: TypeAlias = Batch | TableJob
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_new_sent = Sent.__new__
+_NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
+
+
+class NoRoom(DeadlineExceeded):
+    """A callback of a future sent a record when there was no room, and may not wait: it runs in the client's thread."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("there is no room to send now, and a callback may not wait for it: send from another thread")
+        self.size = size
+        """Bytes that room is needed for."""
+
+
+class RecordBuffer:
+    """Open batch and finished work of one publisher.
+
+    Args:
+        post: runs a function in the loop soon, from any thread.
+        clock: the loop's time, seconds. wall_us: microseconds since 1970.
+        on_open: called in the loop when a batch got its first record. on_work: when work is waiting.
+        on_settled: called with work that has its whole outcome.
+        on_refused: called, in the sender's thread, with a batch of one record, which is too long.
+    """
+
+    def __init__(
+        self,
+        *,
+        post: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float],
+        wall_us: Callable[[], int],
+        batch_bytes: int,
+        bytes_max: int,
+        delivery_timeout_s: float,
+        frame_bytes_max: int,
+        on_open: Callable[[], None],
+        on_work: Callable[[], None],
+        on_settled: Callable[[Work], None],
+        on_refused: Callable[[Batch], None],
+    ) -> None:
+        self._post = post
+        self._clock = clock
+        self._wall_us = wall_us
+        self.batch_bytes = batch_bytes
+        self._bytes_max = bytes_max
+        self._delivery_timeout_s = delivery_timeout_s
+        self.frame_bytes_max = frame_bytes_max
+        self._on_open = on_open
+        self._on_work = on_work
+        self._on_settled = on_settled
+        self._on_refused = on_refused
+        self._loop_thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._threads_waiting = 0
+        self._tasks_waiting: list[asyncio.Future[None]] = []
+        self._batch = _NO_BATCH
+        self._reserved = 0
+        self.used = 0
+        """Bytes taken in and not settled; the open batch counts with its limit."""
+        self.work: deque[Work] = deque()
+        self._backlog = 0
+        self.refusal: SeaweedMQError | None = None
+        """Why the topic takes no single records."""
+        self._closed: SeaweedMQError | None = None
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+        timeout: float | None = None,
+    ) -> Sent:
+        """Take a record in, blocking up to ``timeout`` seconds while there is no room.
+
+        Raises:
+            InvalidArgument: an argument has the wrong type.
+            DeadlineExceeded: there was no room in time.
+            NoRoom: there is none now, and this is the loop's thread: a task awaits :meth:`room` and tries again.
+            Closed: the publisher was closed.
+        """
+        if type(value) is not bytes:
+            value = _bytes("value", value)
+        size = len(value) + RECORD_OVERHEAD_BYTES
+        if key is not None:
+            if type(key) is not bytes:
+                key = _bytes("key", key)
+            size += len(key)
+        if headers is not None or timestamp is not None:
+            return self._append_extras(value, key, headers, timestamp, size, timeout)
+        with self._lock:
+            batch = self._batch
+            total = batch.size + size
+            fits = total <= batch.limit
+            if fits:
+                batch.size = total
+                values = batch.values
+                index = len(values)
+                values.append(value)
+                keys = batch.keys
+                if keys is not None:
+                    keys.append(key)
+                elif key is not None:
+                    batch.keys = [*[None] * index, key]
+                if batch.has_extras:
+                    batch.put_extras(index, None, None)
+        if fits:
+            sent = _new_sent(Sent)
+            sent._batch = batch
+            sent._index = index
+            return sent
+        return self._append_first(value, key, None, None, size, timeout)
+
+    def _append_extras(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Headers | None,
+        timestamp: Timestamp | None,
+        size: int,
+        timeout: float | None,
+    ) -> Sent:
+        checked, headers_bytes = _headers(headers)
+        time_us = None if timestamp is None else to_us(timestamp)
+        size += headers_bytes
+        with self._lock:
+            batch = self._batch
+            if batch.size + size <= batch.limit:
+                return _put(batch, value, key, checked, time_us, size)
+        return self._append_first(value, key, checked, time_us, size, timeout)
+
+    def _append_first(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: dict[str, bytes] | None,
+        time_us: int | None,
+        size: int,
+        timeout: float | None,
+    ) -> Sent:
+        if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
+            return self._refused(size - RECORD_OVERHEAD_BYTES)
+        while True:
+            with self._lock:
+                batch = self._batch
+                if batch.size + size > batch.limit:
+                    opened = self._next_batch(size)
+                    if opened is not None:
+                        return _put(opened, value, key, headers, time_us, size)
+                else:
+                    return _put(batch, value, key, headers, time_us, size)
+            self.wait(size, timeout)
+
+    def add_table(self, job: TableJob) -> bool:
+        """Put a table behind the records sent before it; False if there is no room now. A table over the whole bound
+        is let in alone: its memory is the caller's.
+        """
+        with self._lock:
+            if self._closed is not None:
+                raise fresh(self._closed)
+            if not self._has_room(job.size):
+                return False
+            self._cut()
+            job.future.deadline = self._clock() + self._delivery_timeout_s
+            self.used += job.size
+            self._hand_over(job)
+            return True
+
+    def cut(self, batch: Batch | None = None) -> None:
+        """Hand the open batch over; if one is given, only if it is that."""
+        with self._lock:
+            if batch is None or batch is self._batch:
+                self._cut()
+
+    def waiting_work(self) -> list[Work]:
+        """What was handed over and not taken by the loop yet."""
+        with self._lock:
+            return list(self.work)
+
+    @property
+    def open_batch(self) -> Batch | None:
+        return None if self._batch is _NO_BATCH else self._batch
+
+    def encoded(self) -> None:
+        """One piece of work has become frames."""
+        with self._lock:
+            self._backlog -= 1
+        self._wake()
+
+    def release(self, size: int) -> None:
+        """Bytes are settled."""
+        with self._lock:
+            self.used -= size
+        self._wake()
+
+    def close(self, error: SeaweedMQError) -> None:
+        """Whatever is sent from now on raises ``error``; what was sent stays."""
+        with self._lock:
+            self._cut()
+            self._closed = error
+        self._wake()
+
+    def after_fork(self, error: SeaweedMQError) -> None:
+        """In a child process: nothing works, and no lock of the parent may be trusted."""
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._batch = _NO_BATCH
+        self._closed = error
+
+    def wait(self, size: int, timeout_s: float | None) -> None:
+        """Block until a record or table of ``size`` bytes may fit.
+
+        Raises:
+            DeadlineExceeded: it did not within ``timeout_s``; nothing was sent.
+            NoRoom: this is the loop's own thread, which would wait for itself.
+        """
+        if threading.get_ident() == self._loop_thread:
+            raise NoRoom(size)
+        with self._room:
+            self._threads_waiting += 1
+            try:
+                if not self._room.wait_for(lambda: self._may_pass(size), timeout_s):
+                    raise DeadlineExceeded(
+                        f"no room to send within {timeout_s:g} s: {self.used} of {self._bytes_max} bytes wait for "
+                        "their acknowledgement; slow down, or raise buffer_bytes_max"
+                    )
+            finally:
+                self._threads_waiting -= 1
+
+    async def room(self, size: int) -> None:
+        """As :meth:`wait`, for tasks of the loop; bound it with ``asyncio.timeout``."""
+        while not self._may_pass(size):
+            waiting = asyncio.get_running_loop().create_future()
+            self._tasks_waiting.append(waiting)
+            await waiting
+
+    def _may_pass(self, size: int) -> bool:
+        return self._closed is not None or self._has_room(size)
+
+    def _has_room(self, size: int) -> bool:
+        free = self.used + max(self.batch_bytes, size) - self._reserved <= self._bytes_max
+        return self._backlog < BACKLOG_MAX and (free or self.used == self._reserved)
+
+    def _wake(self) -> None:
+        if self._threads_waiting:
+            with self._room:
+                self._room.notify_all()
+        if self._tasks_waiting:
+            waiting, self._tasks_waiting = self._tasks_waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def _next_batch(self, size: int) -> Batch | None:
+        if self._closed is not None:
+            raise fresh(self._closed)
+        if self.refusal is not None:
+            raise fresh(self.refusal)
+        self._cut()
+        if not self._has_room(size):
+            return None
+        limit = max(self.batch_bytes, size)
+        batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._on_settled)
+        self._reserved = limit
+        self.used += limit
+        self._batch = batch
+        self._post(self._on_open)
+        return batch
+
+    def _cut(self) -> None:
+        batch = self._batch
+        if batch is _NO_BATCH:
+            return
+        self._batch = _NO_BATCH
+        self.used += batch.size - self._reserved
+        self._reserved = 0
+        batch.cut()
+        self._hand_over(batch)
+
+    def _hand_over(self, work: Work) -> None:
+        self._backlog += 1
+        self.work.append(work)
+        self._post(self._on_work)
+
+    def _refused(self, size: int) -> Sent:
+        limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
+        error = InvalidArgument(
+            f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
+            "frame_bytes_max on every broker"
+        )
+        batch = Batch(0, 0, 0.0, lambda _: None)
+        batch.values.append(b"")
+        batch.cut()
+        batch.failed(range(1), error)
+        self._on_refused(batch)
+        return Sent(batch, 0)
+
+
+RecordBuffer.send.__qualname__ = "Publisher.send"
+# Python names a function in the errors it raises itself, and the synchronous publisher gives this one out as its own.
+
+
+def _put(
+    batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
+) -> Sent:
+    """Requires the lock."""
+    batch.size += size
+    index = len(batch.values)
+    batch.values.append(value)
+    if batch.keys is not None:
+        batch.keys.append(key)
+    elif key is not None:
+        batch.keys = [*[None] * index, key]
+    if batch.has_extras or headers is not None or time_us is not None:
+        batch.put_extras(index, headers, time_us)
+    return Sent(batch, index)
+
+
+def to_us(timestamp: Timestamp) -> int:
+    """Microseconds since 1970 UTC of an aware datetime or of such a number.
+
+    Raises:
+        InvalidArgument: a naive datetime, or another type.
+    """
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise InvalidArgument(f"timestamp {timestamp.isoformat()} has no time zone: add one, such as tzinfo=UTC")
+        return (timestamp - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(timestamp, int) and TIMESTAMP_MIN_US <= timestamp <= TIMESTAMP_MAX_US:
+        return int(timestamp)
+    raise InvalidArgument(
+        f"timestamp {timestamp!r:.100} is neither a datetime nor microseconds since 1970 of the years 1 to 9999"
+    )
+
+
+def _bytes(what: str, value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise InvalidArgument(f"the {what} is {type(value).__name__}, it must be bytes: encode it, for text with .encode()")
+
+
+def _headers(headers: Headers | None) -> tuple[dict[str, bytes] | None, int]:
+    if headers is None:
+        return None, 0
+    if not isinstance(headers, Mapping):
+        raise InvalidArgument(f"headers are {type(headers).__name__}, they must map str to bytes")
+    size = 0
+    checked: dict[str, bytes] = {}
+    for name, value in headers.items():
+        if not isinstance(name, str):
+            raise InvalidArgument(f"header name {name!r:.100} is {type(name).__name__}, it must be str")
+        checked[name] = _bytes(f"header {name!r:.100}", value)
+        try:
+            size += len(name.encode()) + len(checked[name]) + 8
+        except UnicodeEncodeError:
+            raise InvalidArgument(f"header name {name!r:.100} is not valid Unicode: UTF-8 can not encode it") from None
+    return checked, size

@@ -1,0 +1,264 @@
+"""What arrived, as users see it: messages, or Arrow batches. Columns are turned into Python at once, never by row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
+from seaweedmq.core.member.acks import Offsets, offsets_of
+from seaweedmq.errors import InvalidArgument
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
+_LEADING = [
+    pa.field("_segment", pa.int32(), nullable=False),
+    pa.field("_offset", pa.int64(), nullable=False),
+    pa.field("_timestamp", TIMESTAMP, nullable=False),
+    _KEY,
+    _HEADERS,
+]
+
+
+class Origin:
+    """Shared by messages: where they come from, and who is told what became of them. This one tells nobody."""
+
+    __slots__ = ("segment", "topic")
+
+    def __init__(self, topic: str, segment: int) -> None:
+        self.topic = topic
+        self.segment = segment
+
+    def ack(self, offset: int) -> None:
+        """A record was dealt with."""
+
+    def nack(self, message: "Message", delay_s: float) -> None:
+        """A record was not dealt with and is to be delivered again."""
+
+    def deliveries(self, offset: int) -> int:
+        """How often a record was delivered, this time included."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows of one frame, as stored: the columns that ``flags`` name, then ``_value`` or the topic's columns."""
+
+    origin: Origin
+    batch: pa.RecordBatch
+    flags: int
+    first_offset: int
+    timestamp: int
+    """Microseconds, of every row if there is no ``_timestamp`` column."""
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def cut(self, count: int) -> "tuple[Arrived, Arrived | None]":
+        """The first ``count`` rows and the rest, if there is one."""
+        left = len(self) - count
+        return (self, None) if left <= 0 else (self.slice(0, count), self.slice(count, left))
+
+    def slice(self, at: int, count: int) -> "Arrived":
+        """Rows ``[at, at + count)``, zero-copy."""
+        part = self.batch.slice(at, count)
+        return Arrived(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
+
+
+class Message(tuple):  # type: ignore[type-arg]
+    """One record as delivered.
+
+    A tuple underneath, because making one costs a fifth of making an object with ``__init__``.
+    """
+
+    __slots__ = ()
+
+    @property
+    def topic(self) -> str:
+        """``namespace/name``."""
+        return str(self[0].topic)
+
+    @property
+    def segment(self) -> int:
+        return int(self[0].segment)
+
+    @property
+    def offset(self) -> int:
+        """Position in the segment's lineage; rises along it."""
+        return self[1]  # type: ignore[no-any-return]
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the record was published, or what its publisher said; UTC."""
+        return _EPOCH + timedelta(microseconds=self[2])
+
+    @property
+    def timestamp_us(self) -> int:
+        """The same in microseconds since 1970."""
+        return self[2]  # type: ignore[no-any-return]
+
+    @property
+    def key(self) -> bytes | None:
+        return self[3]  # type: ignore[no-any-return]
+
+    @property
+    def value(self) -> Any:
+        """Bytes; for a topic with a schema a dict of the row's columns."""
+        return self[4]
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Empty if there are none."""
+        return dict(self[5]) if self[5] else {}
+
+    @property
+    def deliveries(self) -> int:
+        """How often the record was delivered to the group, this time included; 1 without a group."""
+        return int(self[0].deliveries(self[1]))
+
+    def ack(self) -> None:
+        """Say that the record is dealt with. That moves the position of a group; without a group nothing keeps one,
+        and this does nothing. From any thread.
+        """
+        self[0].ack(self[1])
+
+    def nack(self, delay: "float | timedelta" = 0.0) -> None:
+        """Say that the record is not dealt with: the group gets it again, here or at another member, after ``delay``
+        (seconds or timedelta). Later records of its key wait for that. Without a group this does nothing. From any
+        thread. Raises InvalidArgument: a negative delay.
+        """
+        self[0].nack(self, delay_s(delay))
+
+    def __repr__(self) -> str:
+        return (
+            f"Message(topic={self.topic!r}, segment={self.segment}, offset={self.offset}, "
+            f"timestamp={self.timestamp.isoformat()}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
+        )
+
+
+_make = partial(tuple.__new__, Message)
+
+
+def delay_s(delay: "float | timedelta") -> float:
+    """Seconds. Raises InvalidArgument: not a number or timedelta from 0 up."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise InvalidArgument(f"delay={delay!r:.100} is not allowed: give seconds from 0 up, or a timedelta")
+    return float(seconds)
+
+
+def messages_of(arrived: Arrived) -> list[Message]:
+    """All rows as messages."""
+    batch, flags = arrived.batch, arrived.flags
+    count = batch.num_rows
+    at = 0
+    keys: Any = repeat(None)
+    timestamps: Any = repeat(arrived.timestamp)
+    headers: Any = repeat(None)
+    if flags & FLAG_KEY:
+        keys = batch.column(at).to_pylist()
+        at += 1
+    if flags & FLAG_TIMESTAMP:
+        timestamps = batch.column(at).view(pa.int64()).to_pylist()
+        at += 1
+    if flags & FLAG_HEADERS:
+        headers = batch.column(at).to_pylist()
+        at += 1
+    if flags >> 8:
+        names = batch.schema.names[at:]
+        columns = [batch.column(i).to_pylist() for i in range(at, batch.num_columns)]
+        values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    else:
+        values = batch.column(at).to_pylist()
+    offsets = range(arrived.first_offset, arrived.first_offset + count)
+    return list(map(_make, zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)))
+
+
+def columns_of(schema: pa.Schema | None) -> list[str]:
+    """Names of the columns of :func:`record_batch_of` for a topic with this schema (None: plain)."""
+    return [f.name for f in _LEADING] + (["_value"] if schema is None else list(schema.names))
+
+
+def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None) -> None:
+    """Raises InvalidArgument if a name is not a column of the topic."""
+    known = columns_of(schema)
+    for name in columns or ():
+        if name not in known:
+            raise InvalidArgument(f"the topic has no column {name!r}: choose from {', '.join(known)}")
+
+
+def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns.
+
+    The stored columns are not copied. A chosen column that is not there is null: plain records may be in a topic that
+    has a schema.
+    """
+    batch, flags = arrived.batch, arrived.flags
+    count = batch.num_rows
+    first = arrived.first_offset
+    at = 0
+    segment = pa.array(np.full(count, arrived.origin.segment, dtype=np.int32))
+    offset = pa.array(np.arange(first, first + count, dtype=np.int64))
+    key = _nulls(_KEY.type, count)
+    headers = _nulls(_HEADERS.type, count)
+    timestamp: pa.Array | None = None
+    if flags & FLAG_KEY:
+        key = batch.column(at)
+        at += 1
+    if flags & FLAG_TIMESTAMP:
+        timestamp = batch.column(at)
+        at += 1
+    if flags & FLAG_HEADERS:
+        headers = batch.column(at)
+        at += 1
+    if timestamp is None:
+        timestamp = pa.array(np.full(count, arrived.timestamp, dtype=np.int64)).view(TIMESTAMP)
+    arrays = [segment, offset, timestamp, key, headers, *batch.columns[at:]]
+    full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at))
+    if columns is None:
+        return full
+    present = [name for name in columns if name in full.schema.names]
+    if len(present) == len(columns):
+        return full.select(present)
+    arrays = [full.column(name) if name in present else pa.nulls(count) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def rows_of(batch: pa.RecordBatch | pa.Table) -> list[tuple[int, Offsets]]:
+    """Segments of a delivered batch, or of any rows of it, with the offsets.
+
+    Raises:
+        InvalidArgument: it has no columns ``_segment`` and ``_offset``.
+    """
+    if not isinstance(batch, pa.RecordBatch | pa.Table) or not {"_segment", "_offset"} <= set(batch.schema.names):
+        raise InvalidArgument(
+            "ack and nack take a message or a delivered batch with its columns _segment and _offset: "
+            "name these two in columns="
+        )
+    segments, offsets = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("_segment", "_offset"))
+    if len(segments) and (segments == segments[0]).all():
+        return [(int(segments[0]), offsets_of(offsets))]
+    return [(int(segment), offsets_of(offsets[segments == segment])) for segment in np.unique(segments)]
+
+
+_NULLS = 65_536
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    return pa.nulls(count, kind) if count > _NULLS else _many_nulls(kind).slice(0, count)
+
+
+@lru_cache(maxsize=8)
+def _many_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(_NULLS, kind)
+
+
+@lru_cache(maxsize=256)
+def _schema(stored: pa.Schema, leading: int) -> pa.Schema:
+    return pa.schema([*_LEADING, *(stored.field(i) for i in range(leading, len(stored)))])

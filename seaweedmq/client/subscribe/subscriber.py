@@ -1,0 +1,207 @@
+"""The subscriber: all segments of a topic, each key's records in order, within a bounded buffer."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from operator import length_hint
+from typing import Literal, TypeAlias
+
+import pyarrow as pa
+
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publish.buffer import to_us
+from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
+from seaweedmq.client.subscribe.reader import SegmentReader
+from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
+from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
+from seaweedmq.errors import InvalidArgument, Unavailable, fresh
+from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+
+StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
+
+
+def start_of(start: StartAt) -> Start:
+    """Raises InvalidArgument: not "earliest", "latest", an offset or a datetime with a time zone."""
+    if start == "earliest":
+        return EARLIEST
+    if start == "latest":
+        return LATEST
+    if isinstance(start, datetime):
+        return Start(StartKind.TIME, to_us(start))
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return Start(StartKind.OFFSET, start)
+    raise InvalidArgument(f'start={start!r:.100} is not "earliest", "latest", an offset from 0 up, or a datetime')
+
+
+class Subscriber(Intake):
+    """Reads one topic. One task takes from it at a time.
+
+    Args:
+        start: "earliest": what retention kept. "latest": what is committed from now on. An int: every record whose
+            offset is at least that, in every segment, as far as retention kept them. A datetime: in every segment, the
+            first record with at least that timestamp and all that follow it.
+        limit: end after this many records.
+        stop_at: "latest": end when everything committed at the time of opening was delivered.
+        timeout: end when nothing arrived for this many seconds.
+        columns: of the batches; all by default.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: TopicName,
+        config: ClientConfig,
+        on_close: Callable[["Subscriber"], None],
+        *,
+        start: StartAt = "latest",
+        limit: int | None = None,
+        stop_at: Literal["latest"] | None = None,
+        timeout: float | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            cluster, topic, config, on_close, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
+        )
+        self._start = start_of(start)
+        self._left = limit
+        self._walk = LineageWalk(())
+        self._from_start: set[int] = set()
+        self._rest: Arrived | None = None
+        self._part: Arrived | None = None
+        self._messages: Iterator[Message] = iter(())
+
+    async def open(self) -> None:
+        """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
+        latest = self._start.kind is StartKind.LATEST
+        description = await (self.description(True) if latest else self._view.whole())
+        check_columns(self._columns, self.schema)
+        segments = {s.id: s for s in description.segments}
+        skipped: set[int] = set()
+        if latest:
+            skipped = before_open(description.segments)
+        elif self._start.kind is StartKind.OFFSET:
+            skipped = below_offset(description.segments, self._start.value)
+        if self._stop_at_latest:
+            self._stops = await self._stop_offsets(segments, skipped)
+        self._from_start = {s.id for s in description.segments}
+        self._walk = LineageWalk(segments.values(), skipped, description.topic.next_segment)
+        await self._learn(())
+        self._open_due()
+
+    async def close(self) -> None:
+        """End iteration, here and in whoever waits. Idempotent."""
+        self._closed = True
+        self._end()
+        await self._stop_readers()
+        self._on_close(self)
+
+    def ack(self, delivered: Message | pa.RecordBatch | pa.Table) -> None:
+        """Without a group nothing keeps a position, and this does nothing."""
+
+    def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
+        """Without a group nothing is delivered again, and this does nothing."""
+
+    # --- for the synchronous face ----------------------------------------------------------------------------------
+
+    @property
+    def has_rows(self) -> bool:
+        return not self._closed and (self._rest is not None or length_hint(self._messages) > 0)
+
+    async def fetch(self) -> bool:
+        if not self.has_rows and not self._closed:
+            self._rest = await self._take()
+        return self.has_rows
+
+    def pop_messages(self) -> Iterator[Message]:
+        if not length_hint(self._messages) and self._rest is not None:
+            self._part, self._rest = self._rest.cut(MESSAGES_AT_ONCE)
+            self._messages = iter(messages_of(self._part))
+        return self._messages
+
+    def pop_batch(self) -> pa.RecordBatch:
+        left = length_hint(self._messages)
+        if left and self._part is not None:
+            self._messages = iter(())
+            return record_batch_of(self._part.slice(len(self._part) - left, left), self._columns)
+        if self._rest is None:
+            raise AssertionError("fetch() comes first")
+        rest, self._rest = self._rest, None
+        return record_batch_of(rest, self._columns)
+
+    async def _take(self) -> Arrived | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                arrived = await self._next()
+        except TimeoutError:
+            self._end()
+            return None
+        if arrived is not None and self._left is not None:
+            arrived = arrived if len(arrived) <= self._left else arrived.slice(0, self._left)
+            self._left -= len(arrived)
+        return arrived
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    async def _next(self) -> Arrived | None:
+        while not self._ended:
+            if self._left == 0 or (self._stops is not None and not self._readers and not self._open_due()):
+                self._end()
+                break
+            pulled = self._pull()
+            if pulled is None:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            reader, arrived = pulled
+            if arrived is not None:
+                return arrived
+            try:
+                if reader.error is not None:
+                    raise fresh(reader.error)
+                await self._finish(reader)
+            except BaseException:
+                self.on_arrived(reader)
+                raise
+        return None
+
+    async def _finish(self, reader: SegmentReader) -> None:
+        """A segment was delivered to the end: go on to successors that waited for it."""
+        if self._stops is None:
+            await self._learn(reader.successors)
+        self._walk.finish(reader.segment.id)
+        del self._readers[reader.segment.id]
+        self._tasks.pop(reader.segment.id, None)
+        self._open_due()
+
+    async def _learn(self, successors: Iterable[int]) -> None:
+        """Have the walk know these, and all that comes before them."""
+        async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
+            with attempt:
+                while unknown := self._walk.unknown(successors) | self._walk.missing():
+                    description = await self.description(False, unknown)
+                    found = {s.id: s for s in description.segments}
+                    if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
+                        await self.description(True)
+                        raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet")
+                    self._walk.learn(found[number] for number in unknown & found.keys())
+                    if unknown - found.keys():
+                        self._walk.pruned(unknown - found.keys())
+                        self._walk.learn(s for s in description.segments if s.is_open)
+
+    def _open_due(self) -> bool:
+        due: list[Segment] = self._walk.due()
+        for segment in due:
+            if self._stops is not None and segment.id not in self._stops:
+                continue
+            start = self._start
+            if start.kind is StartKind.LATEST and segment.id not in self._from_start:
+                start = EARLIEST
+            if start.kind is StartKind.OFFSET and start.value <= segment.start_offset:
+                start = EARLIEST
+            stop = None if self._stops is None else self._stops[segment.id]
+            self._start_reader(segment, start, stop)
+        return bool(due)

@@ -1,0 +1,38 @@
+"""When segments should be split, merged or moved: a pure function of the cluster, its loads and the time.
+
+It keeps nothing between calls: cool-downs are ages of segments, hysteresis is the distance between thresholds and
+between the short and the long averages. Whoever calls it may be a leader that was elected a second ago.
+"""
+
+from seaweedmq.core.balance.actions import Action, Hold, Merge, Move, Split
+from seaweedmq.core.balance.input import BalancerSettings, Cluster, Loads
+from seaweedmq.core.balance.merging import plan_merges
+from seaweedmq.core.balance.moving import Evening
+from seaweedmq.core.balance.plan import Plan, healthy
+from seaweedmq.core.balance.splitting import plan_splits, pressure_of
+from seaweedmq.core.lineage.repair import plan_repairs
+
+__all__ = ["Action", "BalancerSettings", "Cluster", "Hold", "Loads", "Merge", "Move", "Split", "decide"]
+
+
+def decide(
+    cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool = False
+) -> list[Action]:
+    """What to do now, the most urgent first: urgent moves, splits, moves for balance, merges, and what is held.
+
+    Args:
+        now_us: wall clock, as the segments' ``opened_us``.
+        at_once: without cool-downs and without a limit on the pace, for a rebalance that somebody asked for.
+    """
+    if not cluster.usable.any():
+        return []  # nowhere to go: everything stays where it is until a broker comes
+    plan = Plan(cluster, loads, now_us, settings, at_once=at_once)
+    well = healthy(cluster)
+    known = loads.reported[cluster.primary] & (cluster.primary >= 0)
+    plan_repairs(plan, well)
+    repairs = len(plan.actions)
+    held = plan_splits(plan, well & known, pressure_of(cluster, loads))
+    if not repairs and bool(loads.reported[cluster.usable].all()):
+        Evening(plan, well).plan_moves()
+        plan_merges(plan, well)
+    return [*plan.actions, *held]

@@ -1,0 +1,173 @@
+"""Brokers that carry much more, or much less, than the mean are evened out with few moves."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from seaweedmq.core.balance.actions import Move
+from seaweedmq.core.balance.input import Bools, Floats, Ints
+from seaweedmq.core.balance.plan import FOLLOWER_COST, Plan
+
+UNEVEN_SHARE = 0.15
+"""Of the mean: a broker that is farther from it, by the short and by the long average, takes part in moves ..."""
+
+EVEN_SHARE = 0.05
+"""... which bring it to within so much of the mean, so that noise does not call for the next move."""
+
+GAIN_MIN_SHARE = 0.05
+"""Of the mean, by which the larger of the two brokers' loads must fall where no segment fits into the gap."""
+
+GAIN_MIN_PART = 0.25
+"""Of what is moved, by which the larger of the two must fall: else noise would move it back."""
+
+UNEVEN_COST_MIN = 0.05
+"""In segments at their target: smaller differences are not worth a move."""
+
+PARTNERS_MAX = 8
+"""Brokers at the other end that are tried for one that is uneven."""
+
+PER_BROKER_MAX = 4
+"""Moves of one decision that a broker takes part in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Relief:
+    """A way to shift ``cost`` from one broker to another."""
+
+    row: int
+    cost: float
+    replicas: tuple[int, ...]
+
+
+class Evening:
+    """The moves for balance of one decision."""
+
+    def __init__(self, plan: Plan, healthy: Bools) -> None:
+        self._plan = plan
+        self._fit = healthy & plan.may_move
+        cluster = plan.cluster
+        unsure = cluster.replicas[(plan.young | cluster.changing) & ~np.bool_(plan.at_once)]
+        calm = cluster.usable.copy()
+        calm[unsure[unsure >= 0]] = False
+        self._calm = calm
+        """(B,) brokers whose load is known: none of their segments is new or on its way."""
+        self._moves_of: Counter[int] = Counter()
+        self._rows_on: dict[int, Ints] = {}
+        short, long = plan.costs_of(plan.short), plan.costs_of(plan.long)
+        self._mean = float(long[cluster.usable].mean())
+        self._costs: Floats = long + plan.costs - plan.costs_of(plan.weight)
+        """(B,) by the long averages, which noise hardly moves, with what is planned already."""
+        self._heavy = calm & _beyond(short, cluster.usable, 1) & _beyond(long, cluster.usable, 1)
+        self._light = calm & _beyond(short, cluster.usable, -1) & _beyond(long, cluster.usable, -1)
+
+    def plan_moves(self) -> None:
+        """Plan moves until every broker is near the mean, nothing more fits, or the pace allows no more."""
+        while self._plan.budget > 0:
+            uneven = self._most_uneven()
+            if uneven is None:
+                return
+            if not (self._relieve(uneven) if self._heavy[uneven] else self._fill(uneven)):
+                self._heavy[uneven] = self._light[uneven] = False
+
+    def _most_uneven(self) -> int | None:
+        off = self._costs - self._mean
+        worth = max(EVEN_SHARE * self._mean, UNEVEN_COST_MIN)
+        off = np.where((self._heavy & (off > worth)) | (self._light & (-off > worth)), np.abs(off), 0.0)
+        most = int(np.argmax(off))
+        return most if off[most] > 0 else None
+
+    def _relieve(self, source: int) -> bool:
+        """Shift something from ``source`` to one of the cheapest brokers, if there is something."""
+        return any(self._shift(source, target) for target in self._partners(source, self._costs))
+
+    def _fill(self, target: int) -> bool:
+        """Shift something to ``target`` from one of the most expensive brokers."""
+        return any(self._shift(source, target) for source in self._partners(target, -self._costs))
+
+    def _partners(self, broker: int, order: Floats) -> list[int]:
+        if self._spent(broker):
+            return []
+        calm = np.flatnonzero(self._calm)
+        ordered = calm[np.argsort(order[calm], kind="stable")].tolist()
+        return [b for b in ordered[: PARTNERS_MAX + 1] if b != broker and not self._spent(b)][:PARTNERS_MAX]
+
+    def _spent(self, broker: int) -> bool:
+        return not self._plan.at_once and self._moves_of[broker] >= PER_BROKER_MAX
+
+    def _shift(self, source: int, target: int) -> bool:
+        relief = self._best_relief(source, target)
+        if relief is None:
+            return False
+        plan, cluster = self._plan, self._plan.cluster
+        times = self._costs / max(self._mean, UNEVEN_COST_MIN)
+        number = int(cluster.id[relief.row])
+        role = "segment" if relief.replicas[0] == target else "a replica of segment"
+        there, here = cluster.brokers[source], cluster.brokers[target]
+        reason = (
+            f"{there} carries {times[source]:.2f} times the mean, {here} {times[target]:.2f} times: "
+            f"{role} {number} goes over"
+        )
+        plan.add(plan.replicas_of(relief.row), -float(plan.weight[relief.row]))
+        plan.add(relief.replicas, float(plan.weight[relief.row]))
+        self._costs[source] -= relief.cost
+        self._costs[target] += relief.cost
+        self._moves_of.update((source, target))
+        topic = cluster.topics[cluster.topic[relief.row]]
+        plan.begin(relief.row, Move(topic, number, cluster.ids(relief.replicas), reason, urgent=False))
+        return True
+
+    def _best_relief(self, source: int, target: int) -> _Relief | None:
+        """The largest that brings both to the mean or near it; without one, the smallest that helps."""
+        plan = self._plan
+        rows = self._movable(source)
+        if not len(rows):
+            return None
+        costs = plan.long[rows] * _factor(plan.cluster.replicas[rows], source, target)
+        higher, lower, mean = float(self._costs[source]), float(self._costs[target]), self._mean
+        room = min(higher - (1 - EVEN_SHARE) * mean, (1 + EVEN_SHARE) * mean - lower)
+        if room <= 0 and higher - lower < 2 * UNEVEN_SHARE * mean:
+            return None
+        gain = np.minimum(costs, higher - lower - costs)
+        enough = max(GAIN_MIN_SHARE * mean, UNEVEN_COST_MIN / 2)
+        worth = (costs > 0) & (gain >= GAIN_MIN_PART * costs)
+        fits = worth & (costs <= room)
+        if costs[fits].sum() >= enough:
+            best = int(np.argmax(np.where(fits, costs, -1.0)))
+        else:
+            best = int(np.argmax(np.where(worth, gain, -1.0)))
+            if not worth[best] or gain[best] < enough:
+                return None
+        row = int(rows[best])
+        return _Relief(row, float(costs[best]), _exchanged(plan.replicas_of(row), source, target))
+
+    def _movable(self, broker: int) -> Ints:
+        if broker not in self._rows_on:
+            on = (self._plan.cluster.replicas == broker).any(axis=1)
+            self._rows_on[broker] = np.flatnonzero(on & self._fit)
+        rows = self._rows_on[broker]
+        plan = self._plan
+        free: Ints = rows[~plan.taken[rows] & (plan.left[plan.cluster.topic[rows]] > 0)]
+        return free
+
+
+def _beyond(costs: Floats, usable: Bools, sign: int) -> Bools:
+    """(B,) usable brokers that are farther above (``sign`` 1) or below (-1) the mean than is even."""
+    mean = float(costs[usable].mean())
+    far: Bools = usable & (sign * (costs - mean) > max(UNEVEN_SHARE * mean, UNEVEN_COST_MIN))
+    return far
+
+
+def _factor(replicas: Ints, source: int, target: int) -> Floats:
+    """(N,) what of a segment's weight goes from ``source`` to ``target`` when they change places; 0: nothing."""
+    leads = replicas[:, 0] == source
+    factor = np.where(leads, 1.0, FOLLOWER_COST)
+    both = (replicas == target).any(axis=1)
+    factor[both] = np.where(leads[both], 1.0 - FOLLOWER_COST, 0.0)
+    return factor
+
+
+def _exchanged(replicas: list[int], source: int, target: int) -> tuple[int, ...]:
+    """``target`` in the place of ``source``; if both are replicas, they swap roles."""
+    swap = {source: target, target: source}
+    return tuple(swap.get(broker, broker) for broker in replicas)

@@ -1,0 +1,146 @@
+"""What brokers carry, and the working state of one decision: what the actions chosen so far change about it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seaweedmq.core.balance.actions import Action
+from seaweedmq.core.balance.input import BalancerSettings, Bools, Cluster, Floats, Ints, Loads
+
+FOLLOWER_COST = 0.5
+"""What a follower costs its broker, where the primary costs 1: it takes frames in and holds them, and serves nobody."""
+
+IDLE_COST = 0.002
+"""What a segment without traffic costs, where one at its target costs 1: it spreads idle segments, and never counts
+beside real load."""
+
+UNKNOWN_SHARE = 0.5
+"""Of its target, what a segment is taken to carry that nobody knows, nor its siblings."""
+
+CHANGES_AT_ONCE_MAX = 10_000
+"""Changes of one decision that somebody asked for, which is not held back."""
+
+
+class Plan:
+    """One decision in the making, for a cluster with a usable broker at least.
+
+    Costs are in units of a segment at the cluster's target.
+    """
+
+    def __init__(
+        self, cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
+    ) -> None:
+        self.cluster = cluster
+        self.loads = loads
+        self.settings = settings
+        self.actions: list[Action] = []
+        self.at_once = at_once
+        age_s = (now_us - cluster.opened_us) / 1e6
+        age_s[age_s < -settings.merge_after_s] = np.inf  # another leader's clock was wrong: no reason to wait for it
+        self.young: Bools = age_s < settings.split_after_s
+        """(S,) Its averages are not its own yet."""
+        self.may_split: Bools = ~self.young | at_once
+        self.may_move: Bools = (age_s >= max(settings.merge_after_s, settings.split_after_s)) | at_once
+        """(S,) Old enough to be merged, or moved for balance."""
+        self.taken: Bools = cluster.changing.copy()
+        """(S,) Segments that nothing more may be planned for."""
+        self.short: Floats = _cost(loads.bytes_per_s, loads.records_per_s, settings)
+        self.long: Floats = _cost(loads.long_bytes_per_s, loads.long_records_per_s, settings)
+        untold = ~loads.reported[cluster.primary] | (cluster.primary < 0)
+        unknown = self.young | (untold & (loads.bytes_per_s == 0))
+        if unknown.any():
+            expected = self._expected_of(unknown)
+            self.short[unknown] = np.maximum(self.short[unknown], expected)
+            self.long[unknown] = np.maximum(self.long[unknown], expected)
+        self.weight: Floats = (self.short + self.long) / 2
+        """(S,) what the primary costs its broker."""
+        self.costs: Floats = self.costs_of(self.weight)
+        """(B,) what each broker will carry once the actions are done."""
+        self.budget = (
+            CHANGES_AT_ONCE_MAX if at_once else max(0, settings.changes_at_once_max - int(cluster.changing.sum()))
+        )
+        """Changes that may still be begun, urgent ones not counted."""
+        of_topic = self.budget if at_once else max(1, settings.changes_at_once_max // 2)
+        self.left: Ints = of_topic - np.bincount(cluster.topic[cluster.changing], minlength=len(cluster.topics))
+        """(T,) changes of each topic that may still be begun."""
+        self.usable_count = int(cluster.usable.sum())
+        self.mean = float(self.costs[cluster.usable].mean())
+
+    def costs_of(self, weight: Floats) -> Floats:
+        """(B,) the sum of what replicas cost their brokers, for one weight a segment."""
+        total = np.zeros(len(self.cluster.brokers), np.float64)
+        for place, replica in enumerate(self.cluster.replicas.T):
+            there = replica >= 0
+            share = weight[there] * (FOLLOWER_COST if place else 1.0)
+            total += np.bincount(replica[there], share, minlength=len(total))
+        return total
+
+    def _expected_of(self, unknown: Bools) -> Floats:
+        """(unknown,) the mean of the topic's other segments: no broker looks empty because its load came just now."""
+        cluster, old = self.cluster, ~unknown
+        topics = len(cluster.topics)
+        count = np.bincount(cluster.topic[old], minlength=topics)
+        total = np.bincount(cluster.topic[old], self.short[old], minlength=topics)
+        alone = UNKNOWN_SHARE * np.minimum(
+            cluster.topic_target_bytes_per_s / self.settings.segment_target_bytes_per_s,
+            cluster.topic_target_records_per_s / self.settings.segment_target_records_per_s,
+        )
+        expected: Floats = np.where(count > 0, total / np.maximum(count, 1), alone)[cluster.topic[unknown]]
+        return expected
+
+    def replicas_of(self, row: int) -> list[int]:
+        """Broker indices of the replicas whose brokers live."""
+        return [int(b) for b in self.cluster.replicas[row] if b >= 0]
+
+    def wanted(self, row: int) -> int:
+        """Replicas a successor of the segment gets: what its topic wants, or as many as there are brokers for."""
+        return min(int(self.cluster.topic_replicas[self.cluster.topic[row]]), self.usable_count)
+
+    def may_begin(self, row: int) -> bool:
+        """Whether the pace allows one more change of the segment's topic."""
+        return self.budget > 0 and bool(self.left[self.cluster.topic[row]] > 0)
+
+    def begin(self, row: int, action: Action) -> None:
+        """Plan a change that counts against the pace."""
+        self.budget -= 1
+        self.left[self.cluster.topic[row]] -= 1
+        self.taken[row] = True
+        self.actions.append(action)
+
+    def add(self, replicas: Sequence[int], weight: float) -> None:
+        """Count a segment of ``weight`` on ``replicas``, the primary first; a negative weight takes it away."""
+        for place, broker in enumerate(replicas):
+            self.costs[broker] += weight * (FOLLOWER_COST if place else 1.0)
+
+    def cheapest(self, count: int, kept: Sequence[int] = ()) -> list[int]:
+        """``kept``, and as many of the other usable brokers as make it ``count``, the cheapest first."""
+        free = np.where(self.cluster.usable, self.costs, np.inf)
+        chosen = list(kept[:count])
+        free[chosen] = np.inf
+        while len(chosen) < count:
+            best = int(np.argmin(free))
+            if free[best] == np.inf:
+                break
+            free[best] = np.inf
+            chosen.append(best)
+        return chosen
+
+
+def healthy(cluster: Cluster) -> Bools:
+    """(S,) whether every recorded replica lives, is usable, and hears the others."""
+    good = ((cluster.replicas >= 0) & cluster.usable[cluster.replicas]).sum(axis=1)
+    result: Bools = (good == cluster.replica_count) & ~cluster.broken
+    return result
+
+
+def heaviest_first(rows: Ints, weight: Floats) -> Ints:
+    """Rows in descending order of their weight (shape of ``rows``), equal ones in the order given."""
+    ordered: Ints = rows[np.argsort(-weight, kind="stable")]
+    return ordered
+
+
+def _cost(bytes_per_s: Floats, records_per_s: Floats, settings: BalancerSettings) -> Floats:
+    cost: Floats = np.maximum(
+        bytes_per_s / settings.segment_target_bytes_per_s, records_per_s / settings.segment_target_records_per_s
+    )
+    return cost + IDLE_COST

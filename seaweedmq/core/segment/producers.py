@@ -1,0 +1,266 @@
+"""Duplicate detection: what each producer has stored in one segment, within a bound.
+
+Sequences count a producer's records in one segment, from 0. The rule is Kafka's (KIP-98): a frame is new if it begins
+where the last one ended, a repeat if it was stored before, and anything else is a gap that is refused.
+
+Nobody takes a producer that is not here for one that has stored nothing: it begins where it says that it repeats
+nothing below. So one may be forgotten as soon as it can not repeat anything any more: its stream has ended, and longer
+ago than a client goes on delivering (``idle_s``).
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
+from seaweedmq.core.segment.recent_frames import RecentFrames
+from seaweedmq.errors import Fenced, InvalidArgument
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.segment import ProducerSequence
+
+SNAPSHOT_FRAMES_MAX = 16_384
+"""Frames that a snapshot names, the same number of each producer. They only give lost acknowledgements their offsets
+back; how far a producer got is known without them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """One producer's stream in one segment. ``recent`` are its last frames, oldest first, contiguous, up to
+    ``next_sequence``."""
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+    recent: tuple[FrameAck, ...] = ()
+
+    @property
+    def sequence(self) -> ProducerSequence:
+        """The part that is kept in the metadata of a sealed segment."""
+        return ProducerSequence(
+            producer_id=self.producer_id, producer_epoch=self.producer_epoch, next_sequence=self.next_sequence
+        )
+
+
+class _Producer:
+    """As the table keeps it. Invariant: no frames means that nothing was stored since it is known."""
+
+    __slots__ = ("epoch", "frames", "next_sequence", "streams")
+
+    def __init__(self, epoch: int, next_sequence: int) -> None:
+        self.streams = 0
+        self.begin(epoch, next_sequence)
+
+    def begin(self, epoch: int, next_sequence: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = next_sequence
+        self.frames = RecentFrames()
+
+
+class ProducerTable:
+    """Every producer of one segment that may still repeat something. Times are seconds of one clock, any."""
+
+    def __init__(
+        self,
+        limits: ProducerLimits | None = None,
+        pool: ProducerPool | None = None,
+        states: Iterable[ProducerState] = (),
+    ) -> None:
+        """Without limits nobody is forgotten."""
+        self._limits = limits or ProducerLimits.none()
+        self._pool = pool
+        self.floor = 0
+        """Offset below which frames are fsynced. Frames at or above it are remembered however many they are, since a
+        snapshot for a file that begins there must be able to leave them out."""
+        self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        """The longest idle first."""
+        self._idle: OrderedDict[int, float] = OrderedDict()
+        """Those without a stream -> since when, the longest first."""
+        if pool is not None:
+            pool.join(self)
+        for state in states:
+            self._restore(state)
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # --- the primary's side -------------------------------------------------------------------------------------------
+
+    def open(self, producer_id: int, producer_epoch: int, first_sequence: int, now: float) -> int:
+        """A stream of the producer, which repeats nothing below ``first_sequence``, begins; return the sequence it goes
+        on from. It is not forgotten before :meth:`close`.
+
+        Raises:
+            Fenced: a newer epoch of the producer was here.
+            ResourceExhausted: it is new, and the broker remembers as many as it may.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            known = self._admit(producer_id, producer_epoch, first_sequence, now)
+        self._check_epoch(known, producer_id, producer_epoch)
+        if known.epoch < producer_epoch:
+            known.begin(producer_epoch, first_sequence)
+        known.streams += 1
+        self._idle.pop(producer_id, None)
+        return known.next_sequence
+
+    def close(self, producer_id: int, now: float) -> None:
+        """A stream of the producer has ended, however it ended: it may come back and repeat what it sent."""
+        known = self._producers.get(producer_id)
+        if known is None:
+            return  # the table was released in between
+        known.streams -= 1
+        if known.streams:
+            return
+        if not len(known.frames):
+            self._forget(producer_id)
+            return
+        known.frames.trim(self._limits.frames, self.floor)
+        self._idle[producer_id] = now
+
+    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
+        """The earlier acknowledgement if the frame was stored before, None if it is the next one.
+
+        Raises:
+            Fenced: a newer epoch of the producer was here.
+            InvalidArgument: the producer has no stream; or the frame leaves a gap, or overlaps stored frames without
+                being one of them.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            raise InvalidArgument(f"producer {producer_id} has no stream here: open one before frames are sent")
+        self._check_epoch(known, producer_id, producer_epoch)
+        if first_sequence == known.next_sequence and known.epoch == producer_epoch:
+            return None
+        ack = known.frames.find(first_sequence, known.next_sequence) if known.epoch == producer_epoch else None
+        if ack is None or ack.record_count != count:
+            raise InvalidArgument(
+                f"producer {producer_id} sent sequences {first_sequence}..{first_sequence + count - 1}, "
+                f"but {known.next_sequence} is next and no stored frame matches: resend from {known.next_sequence}"
+            )
+        return ack
+
+    def record(self, producer_id: int, producer_epoch: int, ack: FrameAck) -> None:
+        """Remember a frame that was appended. Requires that ``find_repeat`` said it is the next one."""
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch != producer_epoch or ack.first_sequence != known.next_sequence:
+            raise AssertionError(f"{ack} of producer {producer_id} recorded out of order")
+        self._append(producer_id, known, ack)
+
+    # --- the side of a follower, and of whoever reads a log -----------------------------------------------------------
+
+    def follow(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
+        """Remember a frame that a primary accepted, whatever this table would have said of it: the primary may have
+        forgotten the producer earlier, or begun with it where it said it was."""
+        known = self._producers.get(producer_id)
+        if known is None:
+            self._forget_idle(now, keep=self._limits.producers - 1)
+            known = self._add(producer_id, producer_epoch, ack.first_sequence)
+        elif known.epoch != producer_epoch or known.next_sequence != ack.first_sequence:
+            known.begin(producer_epoch, ack.first_sequence)
+        self._append(producer_id, known, ack)
+        if not known.streams:
+            self._idle[producer_id] = now
+            self._idle.move_to_end(producer_id)
+
+    # --- looking in ---------------------------------------------------------------------------------------------------
+
+    def state(self, producer_id: int) -> ProducerState | None:
+        """What is known of the producer; None if it is not known."""
+        known = self._producers.get(producer_id)
+        if known is None:
+            return None
+        recent = known.frames.last(self._limits.frames, known.next_sequence)
+        return _state(producer_id, known, known.next_sequence, recent)
+
+    def snapshot(self, below: int | None = None) -> tuple[ProducerState, ...]:
+        """All states, the longest idle first: feeding them to a new table restores this one.
+
+        With ``below``, the states as they were when the log ended at that offset: a frame that is not written yet must
+        not count as stored in the file that begins there, or a crash would lose it silently.
+        """
+        share = min(self._limits.frames, SNAPSHOT_FRAMES_MAX // max(1, len(self._producers)))
+        states: list[ProducerState] = []
+        for producer_id, known in self._producers.items():
+            next_sequence = known.next_sequence if below is None else known.frames.end_below(below, known.next_sequence)
+            states.append(_state(producer_id, known, next_sequence, known.frames.last(share, next_sequence)))
+        return tuple(states)
+
+    def unsettled(self, now: float) -> tuple[ProducerSequence, ...]:
+        """Every producer that stored something and may not have heard of all of it yet, the longest idle first."""
+        return tuple(
+            ProducerSequence(producer_id=number, producer_epoch=known.epoch, next_sequence=known.next_sequence)
+            for number, known in self._producers.items()
+            if len(known.frames) and not self._is_settled(number, now)
+        )
+
+    def forget_settled(self, now: float) -> int:
+        """Forget everybody who can not repeat anything any more; return how many."""
+        return self._forget_idle(now, keep=0)
+
+    def release(self) -> None:
+        """The segment is no longer served: forget everybody."""
+        if self._pool is not None:
+            self._pool.leave(self, len(self._producers))
+            self._pool = None
+        self._producers.clear()
+        self._idle.clear()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check_epoch(known: _Producer, producer_id: int, producer_epoch: int) -> None:
+        if known.epoch > producer_epoch:
+            raise Fenced(
+                f"producer {producer_id} epoch {producer_epoch} is fenced by epoch {known.epoch}: "
+                "another instance took its identity over; stop this one"
+            )
+
+    def _append(self, producer_id: int, known: _Producer, ack: FrameAck) -> None:
+        known.frames.append(ack.first_sequence, ack.base_offset)
+        known.frames.trim(self._limits.frames, self.floor)
+        known.next_sequence = ack.first_sequence + ack.record_count
+        self._producers.move_to_end(producer_id)
+
+    def _admit(self, producer_id: int, producer_epoch: int, next_sequence: int, now: float) -> _Producer:
+        self._forget_idle(now, keep=self._limits.producers - 1)
+        if self._pool is not None:
+            self._pool.check_room(now)
+        return self._add(producer_id, producer_epoch, next_sequence)
+
+    def _add(self, producer_id: int, producer_epoch: int, next_sequence: int) -> _Producer:
+        known = self._producers[producer_id] = _Producer(producer_epoch, next_sequence)
+        if self._pool is not None:
+            self._pool.used += 1
+        return known
+
+    def _restore(self, state: ProducerState) -> None:
+        known = self._add(state.producer_id, state.producer_epoch, state.next_sequence)
+        for ack in state.recent:
+            known.frames.append(ack.first_sequence, ack.base_offset)
+
+    def _is_settled(self, producer_id: int, now: float) -> bool:
+        since = self._idle.get(producer_id)
+        return since is not None and now - since > self._limits.idle_s
+
+    def _forget_idle(self, now: float, *, keep: int) -> int:
+        """Forget those who are settled, the longest idle first, while there are more than ``keep``."""
+        forgotten = 0
+        while len(self._producers) > keep and self._idle:
+            producer_id = next(iter(self._idle))
+            if not self._is_settled(producer_id, now):
+                break
+            self._forget(producer_id)
+            forgotten += 1
+        return forgotten
+
+    def _forget(self, producer_id: int) -> None:
+        del self._producers[producer_id]
+        self._idle.pop(producer_id, None)
+        if self._pool is not None:
+            self._pool.used -= 1
+
+
+def _state(producer_id: int, known: _Producer, next_sequence: int, recent: tuple[FrameAck, ...]) -> ProducerState:
+    return ProducerState(
+        producer_id=producer_id, producer_epoch=known.epoch, next_sequence=next_sequence, recent=recent
+    )

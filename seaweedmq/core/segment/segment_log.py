@@ -1,0 +1,232 @@
+"""The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
+
+A frame goes through ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it),
+``on_written`` (in the log file), ``on_synced`` (fsynced) and ``on_committed`` (visible and acknowledged). It is written
+only once all followers hold it, so that whatever the file has survives with any of them. The shell does
+the work between and reports it here.
+
+Invariants, checked at every step::
+
+    cache_start <= flushed, committed <= written <= replicated <= end
+    entries are contiguous from cache_start to end      nothing above committed is ever read
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.topic import Durability
+
+ENTRY_OVERHEAD_BYTES = 768
+"""What Python adds to a frame in memory: measured 727, with numbers, views and list entries. Without it a flood of
+frames of one record each would take three times the memory it is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A stamped frame in memory."""
+
+    base_offset: int
+    end_offset: int
+    timestamp_max_us: int
+    header: bytes
+    payload: bytes | memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header) + len(self.payload)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes in memory."""
+        return self.size_bytes + ENTRY_OVERHEAD_BYTES
+
+
+_EVICTED = LogEntry(0, 0, 0, b"", b"")
+
+
+class SegmentLog:
+    """State of one open segment. Sizes in bytes, positions as offsets; not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        start_offset: int,
+        durability: Durability,
+        producers: ProducerTable,
+        followers: bool = False,
+        thin: bool = False,
+    ) -> None:
+        self.durability = durability
+        self.thin = thin
+        """Its topic asks for replicas that are missing, or were lost: the page cache of one machine is no second copy,
+        so that nothing counts before it is fsynced."""
+        self._followers = followers
+        self.producers = producers
+        self.producers.floor = start_offset
+        self.end = start_offset
+        """Next offset to assign."""
+        self._replicated = start_offset
+        self.written = start_offset
+        self.flushed = start_offset
+        self.committed = start_offset
+        """The high watermark."""
+        self.unwritten_bytes = 0
+        self.cached_bytes = 0
+        """``memory_bytes`` of every entry in memory, unwritten ones included."""
+        self._entries: list[LogEntry] = []
+        self._bases: list[int] = []
+        self._first = 0
+        """Index of the oldest entry still held; the lists are compacted now and then."""
+        self._unwritten = 0
+        """Index of the first entry not handed out by ``take_unwritten``."""
+
+    @property
+    def cache_start(self) -> int:
+        """Lowest offset still in memory; ``end`` if nothing is."""
+        return self._bases[self._first] if self._first < len(self._bases) else self.end
+
+    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
+        """The acknowledgement of an earlier copy, or None for a new frame; raises as ProducerTable.find_repeat."""
+        return self.producers.find_repeat(producer_id, producer_epoch, first_sequence, count)
+
+    @property
+    def replicated(self) -> int:
+        """Every follower holds what is below."""
+        return self._replicated if self._followers else self.end
+
+    def on_replicated(self, end_offset: int) -> None:
+        """Every follower holds what is below ``end_offset``."""
+        assert self._followers
+        assert self._replicated <= end_offset <= self.end, f"replicated {self._replicated} -> {end_offset}"
+        self._replicated = end_offset
+
+    def without_followers(self) -> None:
+        """The segment is being sealed with what the primary holds: followers no longer count."""
+        self._followers = False
+
+    def append(self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry) -> FrameAck:
+        """Hold a new frame whose header was stamped with ``end``."""
+        assert entry.base_offset == self.end, f"frame stamped {entry.base_offset}, expected {self.end}"
+        assert entry.end_offset > entry.base_offset
+        ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
+        self.producers.record(producer_id, producer_epoch, ack)
+        self._entries.append(entry)
+        self._bases.append(entry.base_offset)
+        self.end = entry.end_offset
+        self.unwritten_bytes += entry.size_bytes
+        self.cached_bytes += entry.memory_bytes
+        return ack
+
+    def producers_below(self, offset: int) -> tuple[ProducerState, ...]:
+        """What every producer has stored below ``offset``, at least ``flushed``: for a log file that begins there."""
+        assert self.flushed <= offset <= self.end
+        return self.producers.snapshot(below=offset)
+
+    def entries_from(self, offset: int, bytes_max: int) -> list[LogEntry]:
+        """Entries from the one that begins at ``offset`` on, committed or not, for a follower: at most ``bytes_max``
+        bytes, or one entry if that is larger; empty at the end."""
+        found: list[LogEntry] = []
+        size = 0
+        index = bisect_left(self._bases, offset)
+        while index < len(self._entries) and (not found or size + self._entries[index].size_bytes <= bytes_max):
+            found.append(self._entries[index])
+            size += self._entries[index].size_bytes
+            index += 1
+        assert not found or found[0].base_offset == offset, f"offset {offset} is not held any more"
+        return found
+
+    def written_entries(self, offset: int) -> list[LogEntry]:
+        """Entries in memory from ``offset`` to ``written``, to be written again after a failed fsync."""
+        return [e for e in self._entries[self._first :] if offset <= e.base_offset < self.written]
+
+    def take_unwritten(self, bytes_max: int) -> list[LogEntry]:
+        """The next entries to write, at least one if there is any, at most about ``bytes_max`` bytes."""
+        taken: list[LogEntry] = []
+        size = 0
+        replicated = self.replicated
+        while self._unwritten < len(self._entries) and (not taken or size < bytes_max):
+            entry = self._entries[self._unwritten]
+            if entry.end_offset > replicated:
+                break
+            taken.append(entry)
+            size += entry.size_bytes
+            self._unwritten += 1
+        return taken
+
+    def on_written(self, end_offset: int, size_bytes: int) -> None:
+        """Everything below ``end_offset`` is in the log file."""
+        assert self.written < end_offset <= self.end, f"written {self.written} -> {end_offset}, end {self.end}"
+        self.written = end_offset
+        self.unwritten_bytes -= size_bytes
+        assert self.unwritten_bytes >= 0
+
+    def on_synced(self, end_offset: int) -> None:
+        """Everything below ``end_offset`` survives the machine."""
+        assert end_offset <= self.written, f"synced {end_offset} above written {self.written}"
+        self.flushed = max(self.flushed, end_offset)
+        self.producers.floor = self.flushed
+
+    @property
+    def waits_for_fsync(self) -> bool:
+        """Whether only what is fsynced may be committed."""
+        return self.thin or self.durability is Durability.STORED
+
+    @property
+    def committable(self) -> int:
+        """How far what the topic's durability promises holds now."""
+        return self.flushed if self.waits_for_fsync else self.written
+
+    def on_committed(self, offset: int) -> None:
+        """The shell saw that its lease lives, after the durable step: make everything below ``offset`` visible."""
+        assert self.committed <= offset <= self.committable, f"commit {offset} above {self.committable}"
+        self.committed = offset
+
+    def read(self, offset: int, bytes_max: int) -> list[LogEntry]:
+        """Committed entries from the one that holds ``offset`` on; empty at the high watermark.
+
+        Requires ``offset >= cache_start``. At least one entry if any is committed, else about ``bytes_max`` bytes.
+        """
+        assert offset >= self.cache_start, f"offset {offset} is below the cache, which starts at {self.cache_start}"
+        found: list[LogEntry] = []
+        if offset >= self.committed:
+            return found
+        size = 0
+        for index in range(bisect_right(self._bases, offset) - 1, len(self._entries)):
+            entry = self._entries[index]
+            if entry.end_offset > self.committed or (found and size + entry.size_bytes > bytes_max):
+                break
+            found.append(entry)
+            size += entry.size_bytes
+        return found
+
+    def evict(self, bytes_wanted: int) -> int:
+        """Forget the oldest entries that are committed and fsynced; return the bytes freed.
+
+        One that is not fsynced stays: if its fsync fails, memory is where it is written from again.
+        """
+        freed = 0
+        kept_from = min(self.committed, self.flushed)
+        while freed < bytes_wanted and self._first < len(self._entries):
+            entry = self._entries[self._first]
+            if entry.end_offset > kept_from:
+                break
+            freed += entry.memory_bytes
+            self._entries[self._first] = _EVICTED  # the lists are compacted later, the bytes go now
+            self._first += 1
+        self.cached_bytes -= freed
+        if self._first and self._first * 2 >= len(self._entries):
+            del self._entries[: self._first]
+            del self._bases[: self._first]
+            self._unwritten -= self._first
+            self._first = 0
+        return freed
+
+    def release_all(self) -> int:
+        """Forget every entry when the segment is no longer served; return the bytes freed."""
+        freed, self.cached_bytes = self.cached_bytes, 0
+        self._entries.clear()
+        self._bases.clear()
+        self._first = self._unwritten = 0
+        return freed

@@ -1,0 +1,197 @@
+"""Catch-up: the committed records of a segment as frames, from Parquet tables and log files joined without a seam."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.core.files.cover import Piece, cover, log_at
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile, SegmentStore
+from seaweedmq.storage.read.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.read.clip import clip_frame
+from seaweedmq.storage.read.log_scan import READ_BYTES, LogScanner
+
+logger = logging.getLogger(__name__)
+
+FRUITLESS_LISTINGS_MAX = 6
+"""Listings in a row that brought no record further before the missing offset is an error ..."""
+RELIST_DELAY_S = 0.02
+"""... with twice this delay each time: a network file system may show deleted files, and not new ones, for a while."""
+
+
+class _Unusable(Exception):
+    """A file is damaged; another may hold the same records."""
+
+    def __init__(self, file: SegmentFile, error: Corrupt) -> None:
+        super().__init__(str(error))
+        self.file = file
+        self.error = error
+
+
+async def read_segment(
+    store: SegmentStore, topic: Topic, segment: int, start_offset: int, end_offset: int, *, chunk_bytes: int
+) -> AsyncGenerator[Chunk, None]:
+    """Verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat, each file read once.
+
+    The first frame may begin below ``start_offset`` and the last may end above ``end_offset``: frames are whole. Each
+    chunk has about ``chunk_bytes``; it may be a view of the few MiB that were read at once. Files may be converted or
+    deleted meanwhile. Everything asked for must have been written when the call is made. Whoever may stop early closes
+    the generator (``contextlib.aclosing``).
+
+    Raises:
+        OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
+        Corrupt: damage that no other file makes good; names the file and position.
+        StorageFailed: the storage refused.
+    """
+    position, fruitless = start_offset, 0
+    damaged: dict[str, Corrupt] = {}
+    while position < end_offset:
+        before, vanished = position, False
+        files = await store.list_files(topic.name, segment)
+        sound = [f for f in files if f.path not in damaged]
+        try:
+            for piece in cover(sound, position, end_offset):
+                exact = position > start_offset  # only the first frame given may begin below
+                async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes, exact)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                        position = chunk.end_offset
+                if position < piece.end:
+                    break
+        except NotFound:
+            vanished = True
+        except _Unusable as e:
+            logger.error("%s; looking for another copy", e.error)
+            damaged[e.file.path] = e.error
+            continue
+        if position > before:
+            fruitless = 0
+            continue
+        fruitless += 1
+        if damaged and not vanished:
+            raise next(iter(damaged.values()))
+        if fruitless == FRUITLESS_LISTINGS_MAX:
+            await store.check()  # a storage that is gone shows no files either, and is another error
+            raise _missing(topic, segment, position, files)
+        await asyncio.sleep(RELIST_DELAY_S * 2**fruitless)
+
+
+def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentFile]) -> SeaweedMQError:
+    lowest = min((f.base_offset for f in files), default=None)
+    if lowest is None or position < lowest:
+        kept = "nothing of it is kept" if lowest is None else f"the lowest that is kept is {lowest}"
+        return OutOfRange(
+            f"{topic.name}#{segment}: offset {position} was removed by retention, {kept}: start from the earliest"
+        )
+    return Corrupt(
+        f"{topic.name}#{segment}: offset {position} was committed, but none of its {len(files)} files holds it "
+        f"({', '.join(f.path for f in files[:4])}{' ...' if len(files) > 4 else ''}): restore them from a copy"
+    )
+
+
+async def _read_piece(
+    store: SegmentStore, topic: Topic, piece: Piece, position: int, chunk_bytes: int, exact: bool
+) -> AsyncGenerator[Chunk, None]:
+    """The piece from ``position`` on; ends early where its logs do."""
+    if piece.table is not None:
+        async with aclosing(_read_table(store, topic, piece.table, position, piece.end, chunk_bytes)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        return
+    passed: set[str] = set()
+    while position < piece.end and (log := log_at(piece.logs, position, passed)) is not None:
+        passed.add(log.path)
+        async with aclosing(_read_log(store, topic, log, position, piece.end, chunk_bytes, exact)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+                position, exact = chunk.end_offset, True
+
+
+async def _read_table(
+    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int
+) -> AsyncGenerator[Chunk, None]:
+    # Imported here: a broker that reads no tables does without some 10 MB.
+    from seaweedmq.storage.tables.reader import TableReader
+
+    local_path = await store.local_path(file.path)
+    table = TableReader(local_path, file, topic, start, end, chunk_bytes=chunk_bytes)
+    try:
+        async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
+            async for run in runs:
+                while run:
+                    yield run.pop(0)
+    except Corrupt as e:
+        raise _Unusable(file, e) from e
+    finally:
+        await asyncio.to_thread(table.close)
+
+
+async def _read_log(
+    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
+) -> AsyncGenerator[Chunk, None]:
+    """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
+    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 2 * chunk_bytes))
+    reader = await store.open(file)
+
+    async def read_on() -> list[Chunk] | None:
+        wanted = scanner.wants()
+        if wanted is None:
+            return None
+        data = await reader.read(*wanted)
+        chunks, first = await asyncio.to_thread(_cut, scanner, data, end, chunk_bytes)
+        if exact and first is not None and first.header.base_offset < start:
+            schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+            clipped = clip_frame(first, start, schema)
+            rest = memoryview(chunks[0].data)[first.header.frame_bytes :]
+            chunks[0] = Chunk(chunks[0].end_offset, b"".join((clipped, rest)))
+        return chunks
+
+    try:
+        async with aclosing(_ahead(read_on, chunk_bytes)) as runs:
+            async for run in runs:
+                while run:
+                    yield run.pop(0)
+    except Corrupt as e:
+        raise _Unusable(file, e) from e
+    finally:
+        await reader.close()
+
+
+def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
+    """The verified frames of one read that begin below ``end``, in chunks, as views of what was read; and the first."""
+    run = scanner.feed(data)
+    chunks: list[Chunk] = []
+    first = 0
+    frames = [f for f in run.frames if f.frame.header.base_offset < end]
+    for i, frame in enumerate(frames):
+        if frame.end - frames[first].start >= chunk_bytes or i == len(frames) - 1:
+            chunks.append(Chunk(frame.frame.header.end_offset, run.data[frames[first].start : frame.end]))
+            first = i + 1
+    if scanner.next_offset >= end:
+        scanner.stop()
+    return chunks, frames[0].frame if frames else None
+
+
+async def _ahead(
+    produce: Callable[[], Awaitable[list[Chunk] | None]], chunk_bytes: int
+) -> AsyncGenerator[list[Chunk], None]:
+    """What ``produce`` gives until None, making one item while the one before it is used, unless that one is large."""
+    making = asyncio.ensure_future(produce())
+    try:
+        while (item := await making) is not None:
+            is_large = sum(len(chunk.data) for chunk in item) > 2 * CHUNKS_AT_ONCE * chunk_bytes
+            if not is_large:
+                making = asyncio.ensure_future(produce())
+            yield item
+            if is_large:
+                del item  # before the next one is made
+                making = asyncio.ensure_future(produce())
+    finally:
+        making.cancel()
+        await asyncio.wait((making,))
+        if not making.cancelled():
+            making.exception()  # nobody wants the item any more, nor its error

@@ -1,0 +1,114 @@
+"""A topic as its files show it: no broker and no etcd needed. Blocking; for readers outside the cluster, like Spark.
+
+The order of reading makes it consistent while brokers go on writing: the lineage first, then logs, then tables. A log
+that a listing no longer shows had become a table before, and the table is listed after.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seaweedmq.codec.documents import lineage_from_document, topic_from_document
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
+from seaweedmq.storage.store.directory import scan_logs, scan_tables
+from seaweedmq.storage.store.faults import storage_failed
+
+_NAMES_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSnapshot:
+    """Metadata and file names of a topic at one moment."""
+
+    topic: Topic
+    segments: tuple[Segment, ...]
+    """Open and sealed, by id."""
+    files: tuple[SegmentFile, ...]
+    """Of all segments. Their sizes fix how much of a growing log file belongs to the snapshot."""
+
+    def segment(self, segment_id: int) -> Segment:
+        """Raises InvalidArgument if the topic has no such segment."""
+        for segment in self.segments:
+            if segment.id == segment_id:
+                return segment
+        known = ", ".join(str(s.id) for s in self.segments[:_NAMES_SHOWN_MAX])
+        if segment_id in self.topic.pruned:
+            raise InvalidArgument(
+                f"segment {segment_id} of topic {self.topic.name} was sealed long ago and retention removed its "
+                f"records: leave it out; there are {known}"
+            )
+        raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
+
+    def plan(self, segment_id: int, start: int = 0, end: int | None = None) -> tuple[SnapshotPiece, ...]:
+        """Where offsets ``[start, end)`` of a segment are, as ``snapshot_plan.plan_snapshot`` says."""
+        return plan_snapshot(self.segment(segment_id), self.files, start, end)
+
+
+def read_snapshot(root: Path, name: TopicName) -> TopicSnapshot:
+    """Read ``topic.json`` and ``lineage.json`` below the storage root and list the topic's files.
+
+    Raises:
+        InvalidArgument: there is no such directory.
+        NotFound: no such topic; the message names those that exist.
+        Corrupt: a document is unreadable. StorageFailed: the directory refused.
+    """
+    if not root.is_dir():
+        raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
+    topic = topic_from_document(_document(root, name, TOPIC_DOCUMENT))
+    lineage_of, segments = lineage_from_document(_document(root, name, LINEAGE_DOCUMENT))
+    for found in (topic.name, lineage_of):
+        if found != name:
+            raise Corrupt(f"{root / topic_dir(name)} holds documents of topic {found}: it was renamed or copied")
+    return TopicSnapshot(topic=topic, segments=segments, files=list_files(root, name, [s.id for s in segments]))
+
+
+def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
+    """Log and table files of some segments, in no order.
+
+    Raises:
+        StorageFailed: the directory refused.
+    """
+    wanted = sorted(set(segments))
+    try:
+        logs = [f for segment in wanted for f in scan_logs(root, name, segment)]
+        return (*logs, *scan_tables(root, name, wanted))
+    except OSError as e:
+        raise storage_failed("list files of", str(root / topic_dir(name)), e) from e
+
+
+def list_topics(root: Path) -> list[TopicName]:
+    """Topics that have a ``topic.json`` below the storage root, by name.
+
+    Raises:
+        StorageFailed: the directory refused.
+    """
+    found = []
+    try:
+        for path in (root / TOPICS).glob(f"*/*/{TOPIC_DOCUMENT}"):
+            try:
+                found.append(TopicName(path.parts[-3], path.parts[-2]))
+            except InvalidArgument:
+                continue  # a folder that is being deleted, or not ours
+    except OSError as e:
+        raise storage_failed("list topics in", str(root), e) from e
+    return sorted(found)
+
+
+def _document(root: Path, name: TopicName, document: str) -> bytes:
+    path = root / document_path(name, document)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        topics = list_topics(root)
+        shown = ", ".join(str(t) for t in topics[:_NAMES_SHOWN_MAX])
+        more = f" and {len(topics) - _NAMES_SHOWN_MAX} more" if len(topics) > _NAMES_SHOWN_MAX else ""
+        if name in topics:
+            raise NotFound(f"{path} is missing: the topic is being created or deleted, try again") from None
+        raise NotFound(f"no topic {name} in {root}: {f'it has {shown}{more}' if shown else 'it has none'}") from None
+    except OSError as e:
+        raise storage_failed("read", str(path), e) from e

@@ -1,0 +1,264 @@
+"""Segments as files of a mounted directory: a local disk, NFS, a cluster file system."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from seaweedmq.codec.documents import topic_from_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log_path, topic_dir
+from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter
+
+T = TypeVar("T")
+
+WRITE_THREADS = 4
+SYNC_THREADS = 8
+"""fsync waits for the device, not for a core: more at once let the device merge them."""
+READ_THREADS = 4
+CREATE_ATTEMPTS = 3
+"""A topic's deletion may move the folders away between making them and creating the file in them."""
+DELETED_PREFIX = ".deleted-"
+FENCE_TEXT = b"This segment was sealed from its files: its primary acknowledges nothing more.\n"
+
+
+class FileSegmentStore:
+    """``ports.SegmentStore`` on a directory that exists. Blocking calls run in a few threads of its own."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).absolute()
+        self._writes = ThreadPoolExecutor(WRITE_THREADS, "seaweedmq-write")
+        self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")
+        self._reads = ThreadPoolExecutor(READ_THREADS, "seaweedmq-read")
+
+    @property
+    def uri(self) -> str:
+        """What ``open_store`` takes to open the same store."""
+        return self.root.as_uri()
+
+    async def close(self) -> None:
+        """Wait for running calls and end the threads. Writers and readers are closed by their owners before."""
+        for pool in (self._writes, self._syncs, self._reads):
+            await asyncio.to_thread(pool.shutdown)
+
+    async def check(self) -> None:
+        await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
+
+    async def now_us(self) -> int:
+        return await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> FileLogWriter:
+        relative = log_path(topic, segment, base_offset, writer)
+
+        def create() -> int:
+            fd = self._create_exclusively(relative)
+            try:
+                file_io.write_all(fd, [preamble])
+            except OSError:
+                os.close(fd)
+                # Without a preamble the file says nothing; its name must be free for the next attempt.
+                with contextlib.suppress(OSError):
+                    (self.root / relative).unlink()
+                raise
+            return fd
+
+        try:
+            fd = await self._run(self._writes, "create log file", self.root / relative, create)
+        except FileExistsError:
+            raise AlreadyExists(
+                f"log file {relative} exists: every writer has its own name and begins a file at an offset once"
+            ) from None
+        return FileLogWriter(self.root, relative, fd, len(preamble), writes=self._writes, syncs=self._syncs)
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        files = await self._run(
+            self._reads,
+            "list files of",
+            self.root / topic_dir(topic),
+            lambda: scan_segment(self.root, topic, segment),
+        )
+        return sorted(files, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        files = await self._run(
+            self._reads, "list files of", self.root / topic_dir(topic), lambda: scan_topic(self.root, topic)
+        )
+        return sorted(files, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
+    async def open(self, file: SegmentFile) -> FileLogReader:
+        path = self.root / file.path
+        try:
+            fd = await self._run(self._reads, "open", path, lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            raise NotFound(f"{file.path} is gone: list the segment's files again") from None
+        return FileLogReader(file.path, fd, self._reads)
+
+    async def local_path(self, path: str) -> str:
+        return str(self.root / path)
+
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        def sync_all() -> None:
+            for file in files:
+                file_io.sync_path(self.root / file.path)
+            for directory in {(self.root / file.path).parent for file in files}:
+                with contextlib.suppress(FileNotFoundError):
+                    file_io.sync_directories(self.root, directory)
+
+        if files:
+            await self._run(self._syncs, "fsync", self.root / files[0].path, sync_all)
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        def unlink_all() -> None:
+            for file in files:
+                (self.root / file.path).unlink(missing_ok=True)
+            for folder in {file.path.rpartition("/")[0] for file in files if file.kind is FileKind.LOG}:
+                remove_log_folder(self.root / folder)
+
+        if files:
+            await self._run(self._syncs, "delete", self.root / files[0].path, unlink_all)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        marker = self.root / fence_path(topic, uid, segment)
+
+        def put() -> None:
+            directory = file_io.make_directories(self.root, str(marker.parent.relative_to(self.root)))
+            # Renamed even over one that is there: a change of its own makes a client of a network file system forget
+            # what it knew of the folder, and the listing that follows has to show what others wrote.
+            with file_io.written_aside(directory) as temporary:
+                temporary.write_bytes(FENCE_TEXT)
+                file_io.publish(self.root, temporary, marker)
+
+        try:
+            await self._run(self._syncs, "write", marker, put)
+        except FileNotFoundError as error:  # the folder was empty, and deleted at this moment
+            raise storage_failed("write", str(marker), error) from error
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        marker = self.root / fence_path(topic, uid, segment)
+        document = self.root / document_path(topic, TOPIC_DOCUMENT)
+
+        def look() -> bool:
+            # The topic comes second: as long as it is there, the folder looked into before was its own.
+            with contextlib.suppress(FileNotFoundError):
+                file_io.look_anew(marker.parent)
+                marker.stat()
+                return True
+            found = topic_from_document(document.read_bytes())
+            return found.uid != uid or segment in found.pruned
+
+        try:
+            return await self._run(self._reads, "look for", marker, look)
+        except FileNotFoundError:
+            raise _no_document(document) from None
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        relative = document_path(topic, name)
+
+        def put() -> None:
+            directory = file_io.make_directories(self.root, topic_dir(topic))
+            with file_io.written_aside(directory) as temporary:
+                temporary.write_bytes(content)
+                file_io.publish(self.root, temporary, self.root / relative)
+
+        await self._run(self._syncs, "write", self.root / relative, put)
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        document = self.root / document_path(topic, TOPIC_DOCUMENT)
+
+        def sweep() -> None:
+            found = topic_from_document(document.read_bytes())
+            if found.uid == uid and found.pruned:
+                sweep_pruned(self.root, topic, found.pruned)
+
+        try:
+            await self._run(
+                self._syncs, "delete what is left of pruned segments of", self.root / topic_dir(topic), sweep
+            )
+        except FileNotFoundError:
+            raise _no_document(document) from None
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        def delete() -> None:
+            for folder in (self.root / topic_dir(topic), self.root / "blobs" / topic.namespace / topic.name):
+                prefix = f"{DELETED_PREFIX}{topic.name}-{uid}"
+                if folder.is_dir() and self._belongs(folder, uid):
+                    aside = next(p for n in range(10**6) if not (p := folder.parent / f"{prefix}-{n}").exists())
+                    folder.rename(aside)
+                # Also what an interrupted deletion left.
+                for leftover in folder.parent.glob(f"{prefix}-*"):
+                    shutil.rmtree(leftover, ignore_errors=False)
+
+        await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
+
+    async def _run(self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T]) -> T:
+        """Run a blocking call. A file that exists or is missing is for the caller to judge, while the root is there."""
+
+        def guarded() -> T:
+            try:
+                return call()
+            except (FileExistsError, FileNotFoundError) as e:
+                if self.root.is_dir():
+                    raise
+                raise storage_failed(action, str(path), e) from e
+            except OSError as e:
+                raise storage_failed(action, str(path), e) from e
+
+        return await asyncio.get_running_loop().run_in_executor(pool, guarded)
+
+    def _probe(self) -> int:
+        """When a file was written just now."""
+        if not self.root.is_dir():
+            raise NotADirectoryError(20, "there is no such directory; create it or mount it", str(self.root))
+        with file_io.written_aside(self.root) as probe:
+            probe.write_bytes(b"\0")
+            return probe.stat().st_mtime_ns // 1_000
+
+    def _create_exclusively(self, relative: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        for _ in range(CREATE_ATTEMPTS):
+            file_io.make_directories(self.root, relative.rpartition("/")[0])
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(self.root / relative, flags, 0o644)
+        return os.open(self.root / relative, flags, 0o644)
+
+    def _belongs(self, folder: Path, uid: int) -> bool:
+        """Whether the folder is of the topic with this uid, not of a later one with the same name."""
+        try:
+            found = topic_from_document((folder / TOPIC_DOCUMENT).read_bytes()).uid
+        except (FileNotFoundError, SeaweedMQError):
+            return True
+        return found == uid
+
+
+def _no_document(document: Path) -> StorageFailed:
+    return StorageFailed(f"{document} is missing: the topic was deleted, or is being created")
+
+
+def open_store(uri: str) -> FileSegmentStore:
+    """The store at a plain path or ``file://`` URI. Nothing is touched yet: ``check()`` tells whether it can be used.
+
+    Raises:
+        InvalidArgument: another kind of URI, or a host in it.
+    """
+    if "://" not in uri and not uri.startswith("file:"):
+        if not uri:
+            raise InvalidArgument("the storage URI is empty: give a directory, like /mnt/shared/mq")
+        return FileSegmentStore(Path(uri).expanduser())
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise InvalidArgument(
+            f"storage {uri!r} is not supported: give the path of a mounted directory, or file:///its/absolute/path"
+        )
+    return FileSegmentStore(unquote(parts.path))

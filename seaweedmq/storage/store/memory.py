@@ -1,0 +1,385 @@
+"""Segments in memory, for tests and the simulation: like files, and it can fail the way files fail.
+
+Each file knows how much of it was fsynced, and whether its name was. ``crash`` is the loss of a machine: what its
+processes wrote and did not fsync is gone, or any part of it is.
+"""
+
+import random
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from seaweedmq.codec.documents import topic_from_document
+from seaweedmq.codec.paths import (
+    TOPIC_DOCUMENT,
+    document_path,
+    fence_path,
+    log_dir,
+    log_path,
+    logs_dir,
+    parse_segment_file,
+    table_dir,
+    table_prefix,
+    topic_dir,
+)
+from seaweedmq.core.files.cover import refuse_overlap
+from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+
+
+class StorageOp(StrEnum):
+    """What a fault hook is asked about."""
+
+    CHECK = "check"
+    CREATE = "create"
+    APPEND = "append"
+    SYNC = "sync"
+    LIST = "list"
+    FENCE = "fence"
+    LOOK = "look"
+    """For a fence."""
+    OPEN = "open"
+    READ = "read"
+    PUT = "put"
+    DELETE = "delete"
+
+
+FaultHook = Callable[[StorageOp, str], Awaitable[None]]
+"""Awaited with the operation and the path before anything happens: may sleep (slow storage) or raise StorageFailed."""
+
+
+async def no_faults(op: StorageOp, path: str) -> None:
+    """Storage that works."""
+
+
+@dataclass(slots=True, eq=False)
+class MemoryFile:
+    """Content of one file. Invariant: ``synced_bytes <= len(data)``."""
+
+    data: bytearray
+    modified_us: int
+    writer: str
+    synced_bytes: int = 0
+    named: bool = False
+    """Whether the directory entry is durable: a file never fsynced may vanish whole."""
+    crashed: bool = False
+    """Its machine is gone: the writer's handle is dead."""
+
+
+def _lose_blocks(file: MemoryFile, rng: random.Random) -> None:
+    """Any subset of the blocks behind what is fsynced was written back; the others read as zeros, or end the file. Of
+    the block that is fsynced in part any sectors may be lost behind that. See ``lost_blocks``."""
+    synced, kept = file.synced_bytes, rng.choice((0.2, 0.5, 0.9))
+    end = len(file.data)
+    if rng.random() < 0.5:
+        end = rng.randint(synced, end)
+    del file.data[end:]
+    for block in range(synced - synced % BLOCK_BYTES, end, BLOCK_BYTES):
+        unit = rng.choice((SECTOR_BYTES, BLOCK_BYTES)) if block < synced else BLOCK_BYTES
+        for first in range(block, min(block + BLOCK_BYTES, end), unit):
+            if rng.random() >= kept:
+                lost = slice(max(first, synced), max(min(first + unit, end), synced))
+                file.data[lost] = bytes(lost.stop - lost.start)
+
+
+@dataclass(slots=True)
+class MemorySegmentStore:
+    """``ports.SegmentStore`` as a dictionary. Set ``fault`` to make it slow or failing at any time."""
+
+    wall_us: Callable[[], int]
+    fault: FaultHook = no_faults
+    tear: random.Random | None = None
+    """If set, a failing append leaves a random part of its bytes in the file, a failing creation a part of a file."""
+    files: dict[str, MemoryFile] = field(default_factory=dict)
+    _materialized: tempfile.TemporaryDirectory[str] | None = None
+    _copied: dict[str, MemoryFile] = field(default_factory=dict)
+    """What lies in it, by path: tables, which are replaced and never changed."""
+
+    def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
+        """Lose what is not fsynced of the files of one writer, or of all.
+
+        With ``rng`` a random part survives, of each file without regard to the others: file systems write pages back in
+        any order, and names in another one.
+        """
+        for path, file in list(self.files.items()):
+            if writer is not None and file.writer != writer:
+                continue
+            file.crashed = True
+            if not file.named and (rng is None or rng.random() < 0.5):
+                del self.files[path]
+            elif rng is None:
+                del file.data[file.synced_bytes :]
+            else:
+                _lose_blocks(file, rng)
+
+    async def check(self) -> None:
+        await self.fault(StorageOp.CHECK, "")
+
+    async def now_us(self) -> int:
+        await self.check()
+        return self.wall_us()
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> "MemoryLogWriter":
+        path = log_path(topic, segment, base_offset, writer)
+        try:
+            await self.fault(StorageOp.CREATE, path)
+        except BaseException:
+            if self.tear is not None and path not in self.files and self.tear.random() < 0.5:
+                torn = preamble[: self.tear.randint(0, len(preamble))]
+                self.files[path] = MemoryFile(bytearray(torn), self.wall_us(), writer)
+            raise
+        if path in self.files:
+            raise AlreadyExists(
+                f"log file {path} exists: every writer has its own name and begins a file at an offset once"
+            )
+        file = self.files[path] = MemoryFile(bytearray(preamble), self.wall_us(), writer)
+        return MemoryLogWriter(self, path, file)
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        await self.fault(StorageOp.LIST, topic_dir(topic))
+        found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
+        return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        await self.fault(StorageOp.LIST, topic_dir(topic))
+        found = self._listed(f"{topic_dir(topic)}/")
+        return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
+
+    async def open(self, file: SegmentFile) -> "MemoryLogReader":
+        await self.fault(StorageOp.OPEN, file.path)
+        found = self.files.get(file.path)
+        if found is None:
+            raise NotFound(f"{file.path} is gone: list the segment's files again")
+        return MemoryLogReader(self, file.path, found)
+
+    async def local_path(self, path: str) -> str:
+        """A copy on disk, for Arrow; it goes with the store."""
+        await self.fault(StorageOp.OPEN, path)
+        if self._materialized is None:
+            self._materialized = tempfile.TemporaryDirectory(prefix="seaweedmq-memory-", ignore_cleanup_errors=True)
+        copy = Path(self._materialized.name) / path
+        file = self.files.get(path)
+        if file is None:
+            self._copied.pop(path, None)
+            copy.unlink(missing_ok=True)
+        elif self._copied.get(path) is not file:
+            self._copied[path] = file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.data)
+        return str(copy)
+
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        for file in files:
+            found = self.files.get(file.path)
+            covered = 0 if found is None else len(found.data)
+            await self.fault(StorageOp.SYNC, file.path)
+            if found is not None and self.files.get(file.path) is found:
+                found.synced_bytes = max(found.synced_bytes, min(covered, len(found.data)))
+        for folder in {file.path.rpartition("/")[0] for file in files}:
+            self._sync_names(folder)
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        for file in files:
+            await self.fault(StorageOp.DELETE, file.path)
+            self.files.pop(file.path, None)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        path = fence_path(topic, uid, segment)
+        await self.fault(StorageOp.FENCE, path)
+        self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
+        self._sync_names(path.rpartition("/")[0])
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        path = fence_path(topic, uid, segment)
+        await self.fault(StorageOp.LOOK, path)
+        if path in self.files:
+            return True
+        document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
+        if document is None:
+            raise _no_document(topic)
+        found = topic_from_document(bytes(document.data))
+        return found.uid != uid or segment in found.pruned
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        await self.put_file(document_path(topic, name), content)
+
+    async def put_file(self, path: str, content: bytes, beside: tuple[str, MemoryFile | None] | None = None) -> None:
+        """Replace a whole file atomically and durably. ``beside``: another one, without which there is none, and its
+        path; one of the same path may be of a later topic.
+
+        Raises:
+            NotFound: that one is gone.
+            Unavailable: it is a table of records that another table holds.
+        """
+        await self.fault(StorageOp.PUT, path)
+        if beside is not None:
+            other, file = beside
+            if file is None or self.files.get(other) is not file:
+                raise NotFound(f"{other} is gone: its topic was deleted, or retention removed it")
+        name = parse_segment_file(path)
+        if name is not None and name.end_offset is not None:
+            refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
+        self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
+        self._sync_names(path.rpartition("/")[0])
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        await self.fault(StorageOp.DELETE, topic_dir(topic))
+        document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
+        if document is None:
+            raise _no_document(topic)
+        found = topic_from_document(bytes(document.data))
+        if found.uid != uid or not found.pruned:
+            return
+        logs = f"{logs_dir(topic)}/"
+        for path in [p for p in self.files if p.startswith(f"{topic_dir(topic)}/")]:
+            name = parse_segment_file(path)
+            folder = path.removeprefix(logs).partition("/")[0] if path.startswith(logs) else ""
+            segment = name.segment if name else int(folder) if folder.isdecimal() else None
+            if segment is not None and segment in found.pruned:
+                del self.files[path]
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        folder = topic_dir(topic)
+        await self.fault(StorageOp.DELETE, folder)
+        document = self.files.get(f"{folder}/{TOPIC_DOCUMENT}")
+        if document is not None:
+            try:
+                if topic_from_document(bytes(document.data)).uid != uid:
+                    return  # the name was taken again since
+            except SeaweedMQError:
+                pass  # unreadable: whose it was can not matter any more
+        for path in [p for p in self.files if p.startswith((folder + "/", f"blobs/{topic}/"))]:
+            del self.files[path]
+
+    async def close(self) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the copies on disk."""
+        if self._materialized is not None:
+            self._materialized.cleanup()
+            self._materialized = None
+
+    def _sync_names(self, folder: str) -> None:
+        """The folder was fsynced, and with it the names of all that is in it."""
+        for path, file in self.files.items():
+            if not file.named and path.rpartition("/")[0] == folder:
+                file.named = True
+
+    def _tables(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        return self._listed(f"{table_dir(topic)}/{table_prefix(segment)}")
+
+    def _listed(self, prefix: str) -> list[SegmentFile]:
+        found = [self._described(path, file) for path, file in self.files.items() if path.startswith(prefix)]
+        return [f for f in found if f is not None]
+
+    def _described(self, path: str, file: MemoryFile) -> SegmentFile | None:
+        name = parse_segment_file(path)
+        if name is None:
+            return None
+        return SegmentFile(
+            topic=name.topic,
+            segment=name.segment,
+            kind=FileKind(name.kind),
+            base_offset=name.base_offset,
+            end_offset=name.end_offset,
+            writer=name.writer,
+            size_bytes=len(file.data),
+            path=path,
+            modified_us=file.modified_us,
+        )
+
+
+def _no_document(topic: TopicName) -> StorageFailed:
+    return StorageFailed(f"{topic} has no document: the topic was deleted, or is being created")
+
+
+class MemoryLogWriter:
+    """``ports.LogWriter``; refuses everything after a failure, as ``FileLogWriter`` does."""
+
+    def __init__(self, store: MemorySegmentStore, path: str, file: MemoryFile) -> None:
+        self._store = store
+        self._path = path
+        self._file = file
+        self._size_bytes = len(file.data)
+        self._failure: str | None = None
+        self._closed = False
+        self._appending = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+        self._check()
+        if self._appending:
+            raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
+        self._appending = True
+        data = b"".join(chunks)
+        try:
+            await self._store.fault(StorageOp.APPEND, self._path)
+            self._check()
+        except BaseException as e:
+            self._failure = self._failure or f"an earlier call failed ({e})"
+            if self._store.tear is not None and not self._file.crashed:
+                self._file.data += data[: self._store.tear.randint(0, len(data))]
+            raise
+        finally:
+            self._appending = False
+        self._file.data += data
+        self._file.modified_us = self._store.wall_us()
+        self._size_bytes += len(data)
+
+    async def sync(self) -> None:
+        self._check()
+        covered = len(self._file.data)
+        try:
+            await self._store.fault(StorageOp.SYNC, self._path)
+        except StorageFailed as e:
+            self._failure = f"an earlier call failed ({e})"
+            raise
+        self._check()
+        self._file.synced_bytes = max(self._file.synced_bytes, covered)
+        if not self._file.named:
+            self._store._sync_names(self._path.rpartition("/")[0])
+            self._file.named = True
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"{self._path} was closed by its writer")
+        if self._file.crashed:
+            raise StorageFailed(f"{self._path} lost its machine: go on in another file")
+        if self._failure is not None:
+            raise StorageFailed(f"{self._path} accepts nothing more because {self._failure}: go on in another file")
+
+
+class MemoryLogReader:
+    """``ports.LogReader``; an open file stays readable when its name is deleted."""
+
+    def __init__(self, store: MemorySegmentStore, path: str, file: MemoryFile) -> None:
+        self._store = store
+        self._path = path
+        self._file = file
+        self._closed = False
+
+    async def read(self, position: int, length: int) -> bytes:
+        if self._closed:
+            raise Closed(f"{self._path} was closed by its reader")
+        await self._store.fault(StorageOp.READ, self._path)
+        return bytes(self._file.data[position : position + length])
+
+    async def close(self) -> None:
+        self._closed = True

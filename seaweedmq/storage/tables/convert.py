@@ -1,0 +1,231 @@
+"""From log files to Parquet: frame by frame, in bounded memory, blocking. Runs in a child process (``table_worker``).
+
+The records of a segment are the union of its log files; what a table holds already is left out, so that any set of
+logs can be given, again and again, and no record is ever in two tables.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
+from seaweedmq.core.files.retention import log_end_bound
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.read.log_scan import LogFrame, LogScanner, check_joins
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.format import TableWriter
+
+TABLE_BYTES_MAX = 128 * 1024 * 1024
+"""Logs that follow one another share a table until their sizes add up to more: fewer, larger files read faster."""
+
+Read = Callable[[SegmentFile, int, int], bytes]
+"""File, position, length -> bytes, fewer at the end of the file."""
+
+
+class TableTarget(Protocol):
+    """Where finished tables appear, whole or not at all."""
+
+    def create(self) -> IO[bytes]:
+        """A new, empty sink, open for reading and writing."""
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        """Give a written sink its name."""
+
+    def discard(self, sink: IO[bytes]) -> None: ...
+
+
+class Rows(NamedTuple):
+    """Records ``[start, end)`` of a frame of a log: not yet in a table, and below the end offset asked for."""
+
+    frame: Frame
+    log: SegmentFile
+    position: int
+    """Of the frame in the log, bytes."""
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to convert. ``listed`` are all files of the segment: they show what is there and what is missing."""
+
+    topic: Topic
+    logs: Sequence[SegmentFile]
+    listed: Sequence[SegmentFile]
+    end_offset: int | None
+    """Exclusive; None: everything."""
+    row_group_bytes: int
+
+
+def convert_logs(job: Job, read: Read, target: TableTarget) -> list[SegmentFile]:
+    """Write tables for the logs' records that are in none; return all tables that hold records of the logs.
+
+    Raises:
+        Corrupt: damage in a log that is not a torn tail, or records missing; the message names file and position.
+            The log is left alone and the table it would have gone into is not made.
+    """
+    tables = [f for f in job.listed if f.kind is FileKind.TABLE]
+    made: list[SegmentFile] = []
+    touched: list[tuple[int, int]] = []
+    schema = None if job.topic.schema is None else schema_from_bytes(job.topic.schema)
+    run: _Run | None = None
+    try:
+        for rows in _rows(job, tables, read, touched):
+            if run is not None and not run.takes(rows):
+                closing, run = run, None
+                made.append(closing.finish(target))
+            if run is None:
+                run = _Run(job, target, schema if rows.frame.header.schema_version else None, rows)
+            run.add(rows)
+        if run is not None:
+            closing, run = run, None
+            made.append(closing.finish(target))
+    finally:
+        if run is not None:
+            run.discard(target)
+    held = [t for t in tables if any(t.base_offset < e and s < (t.end_offset or 0) for s, e in touched)]
+    return sorted(held + made, key=lambda t: t.base_offset)
+
+
+class _Run:
+    """One table being written: records without gap, of one schema version, of one or more logs."""
+
+    def __init__(self, job: Job, target: TableTarget, schema: pa.Schema | None, first: Rows) -> None:
+        self._schema = schema
+        self._version = first.frame.header.schema_version
+        self._log = first.log
+        self._log_bytes = first.log.size_bytes
+        self._base = self._end = first.start
+        self._target = target
+        self._sink = target.create()
+        try:
+            self._writer = TableWriter(self._sink, job.topic, first.log.segment, schema, job.row_group_bytes)
+        except BaseException:
+            target.discard(self._sink)
+            raise
+
+    def takes(self, rows: Rows) -> bool:
+        if rows.start != self._end or rows.frame.header.schema_version != self._version:
+            return False
+        return rows.log is self._log or self._log_bytes + rows.log.size_bytes <= TABLE_BYTES_MAX
+
+    def add(self, rows: Rows) -> None:
+        header = rows.frame.header
+        if rows.log is not self._log:
+            self._log = rows.log
+            self._log_bytes += rows.log.size_bytes
+        try:
+            batch = decode_frame(rows.frame, self._schema)
+            batch.validate()
+        except (Corrupt, pa.ArrowInvalid) as e:
+            raise Corrupt(f"{rows.log.path} is damaged at byte {rows.position}: {e}") from e
+        self._writer.add(batch, header, rows.start - header.base_offset, rows.end - rows.start)
+        self._end = rows.end
+
+    def finish(self, target: TableTarget) -> SegmentFile:
+        try:
+            self._writer.close()
+            return target.publish(self._sink, self._base, self._end)
+        except BaseException:
+            target.discard(self._sink)
+            raise
+
+    def discard(self, target: TableTarget) -> None:
+        self._writer.abandon()
+        target.discard(self._sink)
+
+
+def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tuple[int, int]]) -> Iterator[Rows]:
+    """What no table holds, by offset, each record once. Notes in ``touched`` which offsets each log holds."""
+    position = 0
+    damage: tuple[int, Corrupt] | None = None
+    """Offset where a log could not be read on, and why: an error unless another log gets further."""
+    scanned: list[SegmentFile] = []
+    for log in sorted(job.logs, key=lambda f: (f.base_offset, f.writer)):
+        if job.end_offset is not None and log.base_offset >= job.end_offset:
+            break  # what a late writer left is nobody's
+        if damage is not None and log.base_offset > _covered_up_to(tables, position):
+            raise damage[1]
+        position = max(position, log.base_offset)
+        scanner = LogScanner(job.topic, log, skip_below=_covered_up_to(tables, position))
+        try:
+            for found in _frames(scanner, log, read, job.end_offset):
+                header = found.frame.header
+                check_joins(log, found, position)
+                end = header.end_offset if job.end_offset is None else min(header.end_offset, job.end_offset)
+                for start, stop in _uncovered(tables, max(header.base_offset, position), end):
+                    yield Rows(found.frame, log, found.position, start, stop)
+                position = max(position, header.end_offset)
+        except Corrupt as e:
+            if scanner.next_offset >= position:
+                damage = (position, e)
+        if scanner.foreign:
+            continue
+        position = max(position, scanner.next_offset)
+        if scanner.next_offset > log.base_offset:
+            touched.append((log.base_offset, scanner.next_offset))
+        scanned.append(log)
+        if damage is not None and position > damage[0]:
+            damage = None
+        if damage is None:
+            _check_complete(job, tables, scanned, scanner, position)
+    if damage is not None:
+        raise damage[1]
+
+
+def _frames(scanner: LogScanner, log: SegmentFile, read: Read, end_offset: int | None) -> Iterator[LogFrame]:
+    while (wanted := scanner.wants()) is not None:
+        try:
+            data = read(log, *wanted)
+        except OSError as e:
+            raise storage_failed("read", log.path, e) from e
+        yield from scanner.feed(data).frames
+        if end_offset is not None and scanner.next_offset >= end_offset:
+            scanner.stop()
+
+
+def _check_complete(
+    job: Job, tables: Sequence[SegmentFile], scanned: Sequence[SegmentFile], scanner: LogScanner, position: int
+) -> None:
+    """Raise if the log just scanned ends before the next one begins, or the segment ends, and nothing has the rest."""
+    log = scanned[-1]
+    logs = [f for f in job.listed if f.kind is FileKind.LOG]
+    due = min((f.base_offset for f in logs if f.base_offset > log.base_offset), default=job.end_offset)
+    if job.end_offset is not None:
+        due = min(job.end_offset, due if due is not None else job.end_offset)
+    if due is None or _covered_up_to(tables, position) >= due:
+        return
+    done = {f.path for f in scanned}
+    for other in logs:
+        bound = log_end_bound(other, logs)
+        if other.path not in done and other.base_offset <= position and (bound is None or bound > position):
+            return  # another writer's file, still to come or not ours to read now, may have the rest
+    raise Corrupt(
+        f"{log.path} ends with offset {scanner.next_offset}, but records up to {due} were stored"
+        f"{'' if scanner.torn is None else f' ({scanner.torn})'}: it was damaged or cut, restore it from a copy"
+    )
+
+
+def _covered_up_to(tables: Sequence[SegmentFile], position: int) -> int:
+    """End of the stretch from ``position`` on that tables hold without gap; ``position`` if none does."""
+    for table in sorted(tables, key=lambda t: t.base_offset):
+        if table.base_offset <= position < (table.end_offset or 0):
+            position = table.end_offset or 0
+    return position
+
+
+def _uncovered(tables: Sequence[SegmentFile], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of ``[start, end)`` that no table holds."""
+    for table in sorted(tables, key=lambda t: t.base_offset):
+        if table.base_offset >= end:
+            break
+        if start < table.base_offset:
+            yield start, table.base_offset
+        start = max(start, table.end_offset or 0)
+    if start < end:
+        yield start, end

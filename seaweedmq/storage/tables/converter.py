@@ -1,0 +1,152 @@
+"""``ports.TableConverter`` for files: the parent of the child process that converts."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
+
+from seaweedmq.errors import DeadlineExceeded, Unavailable
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.tables.protocol import decode_answer, encode_request
+
+IDLE_S = 30.0
+"""The child holds some 70 MB: it is ended when there was nothing to convert for this long."""
+CONVERT_TIMEOUT_S = 600.0
+"""128 MiB take under a second; a hung file system must not hold up every other topic for ever."""
+EXIT_TIMEOUT_S = 5.0
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+ATTEMPTS = 3
+ROW_GROUP_BYTES = 16 * 1024 * 1024
+"""Uncompressed; ``BrokerConfig.table_row_group_bytes`` says otherwise."""
+
+
+class ProcessTableConverter:
+    """Converts in a child process, one request at a time; starts it when needed or dead, ends it when idle."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        idle_s: float = IDLE_S,
+        timeout_s: float = CONVERT_TIMEOUT_S,
+    ) -> None:
+        self._root = root
+        self._row_group_bytes = row_group_bytes
+        self._idle_s = idle_s
+        self._timeout_s = timeout_s
+        self._turn = asyncio.Lock()
+        self._child: Process | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child, if there is one."""
+        return None if self._child is None else self._child.pid
+
+    async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
+        """As the port says.
+
+        Raises:
+            Corrupt, NotFound, StorageFailed: as ``tables.convert_logs``.
+            Unavailable: the child died, three times.
+            DeadlineExceeded: it did not answer.
+        """
+        request = encode_request(self._root, topic, logs, end_offset, self._row_group_bytes)
+        async with self._turn:
+            self._stop_idle_timer()
+            async for attempt in AsyncRetrying(
+                stop=stop_after_attempt(ATTEMPTS),
+                wait=wait_random(0.1, 0.5),
+                retry=retry_if_exception_type(Unavailable),
+                reraise=True,
+            ):
+                with attempt:
+                    line = await self._ask(request)
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
+            return decode_answer(line)
+
+    async def close(self) -> None:
+        """End the child; a conversion that runs is broken off and leaves nothing but a temporary file."""
+        self._stop_idle_timer()
+        child, self._child = self._child, None
+        if child is not None:
+            await _end(child, now=True)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _ask(self, request: bytes) -> bytes:
+        """One request to the child and its answer. Leaves no child whose next answer would be to this request."""
+        if self._child is None or self._child.returncode is not None:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "seaweedmq.storage.tables.worker",
+                stdin=PIPE,
+                stdout=PIPE,
+                limit=ANSWER_BYTES_MAX,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        child = self._child
+        if child.stdin is None or child.stdout is None:
+            raise AssertionError("the child was started with pipes")
+        answered = False
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                child.stdin.write(request)
+                await child.stdin.drain()
+                line = await child.stdout.readline()
+            answered = line.endswith(b"\n")
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the table worker did not answer within {self._timeout_s:.0f} s: the storage may hang; the log files "
+                "are kept and tried again"
+            ) from None
+        except OSError as e:
+            raise Unavailable(f"the table worker {child.pid} can not be reached ({e}): it is started again") from e
+        finally:
+            if not answered and self._child is child:
+                self._child = None
+                # After EOF it is ending already, and its own exit status tells why.
+                await _end(child, now=not child.stdout.at_eof())
+        if not answered:
+            raise Unavailable(
+                f"the table worker {child.pid} died with status {child.returncode} (its reason is on stderr; by the "
+                "kernel if memory ran out): it is started again, and the log files are kept"
+            )
+        return line
+
+    def _stop_idle_timer(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_idle(self) -> None:
+        if self._turn.locked():
+            return  # a request came in this very moment, and sets the timer anew
+        child, self._child = self._child, None
+        if child is not None:
+            task = asyncio.get_running_loop().create_task(_end(child, now=False))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+async def _end(child: Process, *, now: bool) -> None:
+    """Close the child's stdin, which ends it when it waits for a request; kill it if ``now`` or if it does not end."""
+    if child.stdin is not None:
+        child.stdin.close()
+    if not now:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_TIMEOUT_S):
+                await child.wait()
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()

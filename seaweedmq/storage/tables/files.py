@@ -1,0 +1,228 @@
+"""Conversion between files of a mounted directory. Blocking; used by the child process.
+
+Tables of a segment must not overlap: plain Parquet readers would see records twice. A lock keeps two processes of one
+machine from doing the same work. Where locks do not reach other machines (NFS with ``local_lock``, several mounts),
+claims keep their tables apart: see ``_claimed``.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from seaweedmq.codec.paths import log_dir, table_dir, table_path
+from seaweedmq.core.files.cover import refuse_overlap
+from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.convert import Job, convert_logs
+
+CLAIM_PREFIX = ".claim-"
+"""In the folder of the tables: ``.claim-<segment>-<base>-<end>-<unique>``. There, since a change of its own makes a
+client of a network file system forget what it knew of the folder, and tables are looked for next."""
+CLAIM_AGE_S_MAX = 600.0
+"""A converter publishes within milliseconds of its claim, and is killed when it takes this long for everything."""
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def convert_files(
+    root: Path, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
+) -> list[SegmentFile]:
+    """As ``tables.convert_logs``, for logs of one segment below ``root``.
+
+    Raises:
+        Corrupt: as ``convert_logs``.
+        NotFound: a log was deleted meanwhile.
+        Unavailable: another process converts the segment, or just did.
+        StorageFailed: the directory refused.
+    """
+    if not logs:
+        return []
+    name, segment = logs[0].topic, logs[0].segment
+    try:
+        with _alone(root, name, segment), _kept_open(root, logs[0].path) as beside, _Logs(root) as files:
+            target = DirectoryTarget(root, name, segment, beside=beside)
+            listed = scan_segment(root, name, segment)
+            job = Job(topic=topic, logs=logs, listed=listed, end_offset=end_offset, row_group_bytes=row_group_bytes)
+            return convert_logs(job, files.read, target)
+    except OSError as e:
+        raise storage_failed("convert log files of", str(root / log_dir(name, segment)), e) from e
+
+
+@contextlib.contextmanager
+def _alone(root: Path, topic: TopicName, segment: int) -> Iterator[None]:
+    """Keep others from converting the segment: the worker of a broker that lost it may still be at it, and tables
+    must not overlap. The lock goes with the process, however that ends; its file is removed by who holds it, or with
+    the last log."""
+    path = root / log_dir(topic, segment) / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        raise NotFound(f"{path.parent} is gone: the topic was deleted, or the storage is not mounted") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable(f"{topic}#{segment} is being converted by another process: try again later") from None
+        except OSError as e:
+            # A file system without locks: claims have to do.
+            if e.errno not in _NO_LOCKS:
+                raise
+        if not _is_at(path, fd):
+            raise Unavailable(f"{topic}#{segment} was just converted by another process: try again later")
+        try:
+            yield
+        finally:
+            if _is_at(path, fd):
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _kept_open(root: Path, path: str) -> "Iterator[tuple[Path, int]]":
+    """A log, which stays the file that it is."""
+    try:
+        fd = os.open(root / path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _gone(path) from None
+    try:
+        yield root / path, fd
+    finally:
+        os.close(fd)
+
+
+def _gone(path: str | Path) -> NotFound:
+    return NotFound(f"{path} is gone: its topic was deleted, or retention removed it")
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+class DirectoryTarget:
+    """``TableTarget`` in the table folder of a topic, for one segment."""
+
+    def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
+        """``beside``: an open file of the same topic, without which there is no table."""
+        self._root = root
+        self._beside = beside
+        self._topic = topic
+        self._segment = segment
+        self._directory = file_io.make_directories(root, table_dir(topic))
+        file_io.remove_stale_temporaries(self._directory, time.time())
+
+    def create(self) -> IO[bytes]:
+        sink = file_io.temporary_name(self._directory).open("x+b")
+        # A topic is deleted by moving its folder away. As long as the log is there afterwards, the new file lies in the
+        # log's own topic, not in a later one of the same name, and moves away with it. The very same log: the later
+        # topic has one of the same name, if the same broker is the first to write to it.
+        if self._beside is not None and not _is_at(*self._beside):
+            self.discard(sink)
+            raise _gone(self._beside[0])
+        return sink
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        sink.close()
+        path = table_path(self._topic, self._segment, base, end)
+        final = self._root / path
+        with self._claimed(base, end):
+            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
+            file_io.publish(self._root, Path(sink.name), final)
+        stat = final.stat()
+        return SegmentFile(
+            topic=self._topic,
+            segment=self._segment,
+            kind=FileKind.TABLE,
+            base_offset=base,
+            end_offset=end,
+            writer="",
+            size_bytes=stat.st_size,
+            path=path,
+            modified_us=stat.st_mtime_ns // 1_000,
+        )
+
+    def discard(self, sink: IO[bytes]) -> None:
+        sink.close()
+        Path(sink.name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _claimed(self, base: int, end: int) -> Iterator[None]:
+        """Be the only one, on any machine, that publishes a table of any of these offsets.
+
+        Everybody puts a claim before looking for others' and for tables, in this order, and takes it away only after
+        the table is there. So of two that overlap, the later one to put its claim sees the other's, or the table. If
+        both see each other, both give up, and try again some seconds later. A claim that its process left behind holds
+        others up for ten minutes, and is removed by the next table of the topic; a process that goes on after that may
+        make an overlap, which readers put up with.
+
+        Raises:
+            Unavailable: somebody else is at it.
+        """
+        prefix = f"{CLAIM_PREFIX}{self._segment}-"
+        mine = self._directory / f"{prefix}{base}-{end}-{file_io.unique_suffix()}"
+        mine.touch(exist_ok=False)
+        try:
+            now_s = mine.stat().st_mtime  # by the clock that dates the others, too
+            for other in self._directory.glob(f"{CLAIM_PREFIX}*"):
+                if other == mine or not _is_alive(other, now_s) or not other.name.startswith(prefix):
+                    continue
+                other_base, other_end = other.name.removeprefix(prefix).split("-")[:2]
+                if int(other_base) < end and base < int(other_end):
+                    raise Unavailable(
+                        f"{self._topic}#{self._segment}: another process, perhaps on another machine, is about to "
+                        f"publish offsets [{other_base}, {other_end}): try again later"
+                    )
+            yield
+        finally:
+            mine.unlink(missing_ok=True)
+
+
+def _is_alive(claim: Path, now_s: float) -> bool:
+    """Whether this claim counts. One that is too old is removed."""
+    with contextlib.suppress(FileNotFoundError):
+        if now_s - claim.stat().st_mtime <= CLAIM_AGE_S_MAX:
+            return True
+        claim.unlink()
+    return False
+
+
+class _Logs:
+    """Reads log files, one open at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = ""
+        self._fd = -1
+
+    def read(self, file: SegmentFile, position: int, length: int) -> bytes:
+        if file.path != self._path:
+            self._close()
+            try:
+                self._fd = os.open(self._root / file.path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise NotFound(f"{file.path} is gone: list the segment's files again") from None
+            self._path = file.path
+        return file_io.read_at(self._fd, position, length)
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd, self._path = -1, ""
+
+    def __enter__(self) -> "_Logs":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._close()

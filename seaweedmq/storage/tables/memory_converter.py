@@ -1,0 +1,77 @@
+"""``ports.TableConverter`` within a store in memory, for tests and the simulation."""
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+from seaweedmq.codec.paths import table_path
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.tables.convert import Job, convert_logs
+
+
+class MemoryTableConverter:
+    """Converts within a ``MemorySegmentStore``, at once."""
+
+    def __init__(self, store: MemorySegmentStore, *, row_group_bytes: int) -> None:
+        self._store = store
+        self._row_group_bytes = row_group_bytes
+
+    async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
+        if not logs:
+            return []
+        beside = logs[0].path, self._store.files.get(logs[0].path)
+        contents: dict[str, bytes] = {}
+        for log in logs:
+            reader = await self._store.open(log)
+            contents[log.path] = await reader.read(0, sys.maxsize)
+            await reader.close()
+        job = Job(
+            topic=topic,
+            logs=logs,
+            listed=await self._store.list_files(logs[0].topic, logs[0].segment),
+            end_offset=end_offset,
+            row_group_bytes=self._row_group_bytes,
+        )
+        target = _MemoryTarget(logs[0])
+        tables = convert_logs(job, lambda file, at, length: contents[file.path][at : at + length], target)
+        for path, content in target.written.items():
+            await self._store.put_file(path, content, beside=beside)
+        listed = {f.path: f for f in await self._store.list_files(logs[0].topic, logs[0].segment)}
+        return [listed[t.path] for t in tables if t.path in listed]
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+class _MemoryTarget:
+    """``TableTarget`` that keeps finished tables until they are put into the store."""
+
+    def __init__(self, of: SegmentFile) -> None:
+        self._of = of
+        self.written: dict[str, bytes] = {}
+
+    def create(self) -> IO[bytes]:
+        return io.BytesIO()
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        sink.seek(0)
+        content = sink.read()
+        path = table_path(self._of.topic, self._of.segment, base, end)
+        self.written[path] = content
+        return SegmentFile(
+            topic=self._of.topic,
+            segment=self._of.segment,
+            kind=FileKind.TABLE,
+            base_offset=base,
+            end_offset=end,
+            writer="",
+            size_bytes=len(content),
+            path=path,
+            modified_us=0,
+        )
+
+    def discard(self, sink: IO[bytes]) -> None:
+        sink.close()

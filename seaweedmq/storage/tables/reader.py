@@ -1,0 +1,212 @@
+"""From a Parquet table back to frames: blocking, one small batch at a time, for a thread.
+
+Decoding runs at what pyarrow reaches alone: only the columns that a frame has are read, pages are decompressed as they
+are needed instead of a row group at once, and encoding a frame is one copy and one checksum.
+"""
+
+import errno
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.codec.frame import (
+    ENCODING_ARROW,
+    FLAG_HEADERS,
+    FLAG_KEY,
+    FLAG_TIMESTAMP,
+    SCHEMA_VERSION_SHIFT,
+    FrameHeader,
+    encode_header,
+)
+from seaweedmq.codec.payload.batch import payload_schema, schema_from_bytes
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.read.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.footer import verify_footer
+from seaweedmq.storage.tables.format import OFFSET, SEGMENT, table_schema
+
+PAGE_BUFFER_BYTES = 1024 * 1024
+ROWS_AT_ONCE_MAX = 65_536
+"""Well below the record limit of a frame: columns that repeat take next to nothing in the file."""
+_NOT_COUNTED = (0,) * HISTOGRAM_BUCKETS
+
+
+def open_table(local_path: str, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
+    """Open a table and make sure that it is what its name says.
+
+    Raises:
+        Corrupt: it is not; the message names the file.
+        NotFound: it was deleted.
+        StorageFailed: it can not be read at all.
+    """
+    try:
+        verify_footer(local_path, file.path)
+        table = pq.ParquetFile(local_path, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise table_error(file, e) from e
+    rows = (file.end_offset or 0) - file.base_offset
+    if table.metadata.num_rows != rows:
+        table.close()
+        raise Corrupt(f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}; restore it")
+    schema = table_schema(schema_of(table, topic))
+    if not table.schema_arrow.equals(schema):
+        table.close()
+        raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
+    return table
+
+
+def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
+    """The topic schema whose columns the table has; None if it has plain records."""
+    if topic.schema is None or "_value" in table.schema_arrow.names:
+        return None
+    return schema_from_bytes(topic.schema)
+
+
+def table_error(file: SegmentFile, error: Exception) -> Exception:
+    """What a failure of Arrow to read a table means."""
+    if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno == errno.ESTALE):
+        return NotFound(f"{file.path} is gone: list the segment's files again")
+    if isinstance(error, OSError) and error.errno:
+        return storage_failed("read", file.path, error)
+    return Corrupt(f"{file.path} is damaged: {str(error).splitlines()[0] if str(error) else error!r}")
+
+
+class TableReader:
+    """Frames of the records ``[start, end)`` of one table. ``next`` and ``close`` may be called from any thread."""
+
+    def __init__(
+        self, local_path: str, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
+    ) -> None:
+        self._local_path = local_path
+        self._file = file
+        self._topic = topic
+        self._start = start
+        self._end = end
+        self._chunk_bytes = chunk_bytes
+        self._lock = threading.Lock()
+        self._table: pq.ParquetFile | None = None
+        self._chunks: Iterator[Chunk] | None = None
+
+    def next(self) -> list[Chunk] | None:
+        """The next few frames; None at the end.
+
+        Raises:
+            Corrupt, NotFound, StorageFailed: as :func:`open_table`.
+        """
+        with self._lock:
+            if self._chunks is None:
+                self._table = open_table(self._local_path, self._file, self._topic)
+                self._chunks = self._frames(self._table)
+            chunks: list[Chunk] = []
+            size = 0
+            while size < CHUNKS_AT_ONCE * self._chunk_bytes and (chunk := next(self._chunks, None)) is not None:
+                chunks.append(chunk)
+                size += len(chunk.data)
+                if len(chunks) == CHUNKS_AT_ONCE:
+                    break
+            return chunks or None
+
+    def close(self) -> None:
+        with self._lock:
+            self._chunks = iter(())
+            if self._table is not None:
+                self._table.close()
+
+    def _frames(self, table: pq.ParquetFile) -> Iterator[Chunk]:
+        schema = schema_of(table, self._topic)
+        groups, position = self._row_groups(table.metadata)
+        if not groups:
+            return
+        row_bytes = max(
+            1, *(g.total_byte_size // max(1, g.num_rows) for g in (table.metadata.row_group(i) for i in groups))
+        )
+        columns = [name for name in table.schema_arrow.names if name not in (SEGMENT.name, OFFSET.name)]
+        batches = table.iter_batches(
+            batch_size=min(max(1, self._chunk_bytes // row_bytes), ROWS_AT_ONCE_MAX),
+            row_groups=groups,
+            columns=columns,
+            use_threads=False,
+        )
+        while position < self._end:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as e:
+                raise table_error(self._file, e) from e
+            if batch is None:
+                raise Corrupt(f"{self._file.path} ends with offset {position} before its end; restore it")
+            first = max(0, self._start - position)
+            count = min(batch.num_rows, self._end - position) - first
+            if count > 0:
+                for part in _halves(batch.slice(first, count), 2 * self._chunk_bytes):
+                    base = position + first
+                    first += part.num_rows
+                    yield Chunk(base + part.num_rows, _encode(part, schema, base))
+            position += batch.num_rows
+
+    def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
+        """The row groups that hold ``[start, end)``, and the offset of the first one's first row."""
+        groups: list[int] = []
+        first = position = self._file.base_offset
+        for i in range(metadata.num_row_groups):
+            following = position + metadata.row_group(i).num_rows
+            if following > self._start and position < self._end:
+                if not groups:
+                    first = position
+                groups.append(i)
+            position = following
+        return groups, first
+
+
+def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of at most so many bytes, or of one record: sizes may be uneven within a row group."""
+    if batch.nbytes <= bytes_max or batch.num_rows < 2:
+        yield batch
+    else:
+        middle = batch.num_rows // 2
+        yield from _halves(batch.slice(0, middle), bytes_max)
+        yield from _halves(batch.slice(middle), bytes_max)
+
+
+def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int) -> bytes:
+    """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
+    timestamp, key, headers, *values = batch.columns
+    bounds = pc.min_max(timestamp)
+    lowest, highest = bounds["min"].value, bounds["max"].value
+    flags = (0 if topic_schema is None else 1) << SCHEMA_VERSION_SHIFT
+    columns = []
+    if key.null_count < len(key):
+        flags |= FLAG_KEY
+        columns.append(key)
+    if lowest != highest:
+        flags |= FLAG_TIMESTAMP
+        columns.append(timestamp)
+    if headers.null_count < len(headers):
+        flags |= FLAG_HEADERS
+        columns.append(headers)
+    stored = pa.RecordBatch.from_arrays([*columns, *values], schema=payload_schema(flags, topic_schema))
+    payload = stored.serialize()
+    # As codec.batch.encode_frame, with the base offset from the start: stamping it later would copy the payload again.
+    header = FrameHeader(
+        encoding=ENCODING_ARROW,
+        flags=flags,
+        record_count=batch.num_rows,
+        payload_length=payload.size,
+        payload_checksum=xxh3_64_intdigest(payload),
+        timestamp_min=lowest,
+        timestamp_max=highest,
+        producer_id=0,
+        first_sequence=0,
+        producer_epoch=0,
+        slot_min=0,
+        slot_max=RING_SLOTS - 1,
+        histogram=_NOT_COUNTED,
+        base_offset=base_offset,
+    )
+    return b"".join((encode_header(header), payload))

@@ -1,0 +1,642 @@
+"""Consumer groups on real brokers: members are plain streams, through whichever broker."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.broker.groups.store import GroupStore
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec import keys
+from seaweedmq.codec.group_metadata import group_from_json
+from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
+from seaweedmq.model.group_record import Owner as SegmentOwner
+from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
+from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import Environment
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story
+from tests.broker.joining import GROUP, Joining, settled
+from tests.sim.loop import Owner, OwnerState
+from tests.sim.network import KEEPALIVE_TIMEOUT_S
+
+
+async def filled(bed: Bed, brokers: int, segments: int, records: int = 10) -> list[Host]:
+    """A topic with so many records in each segment."""
+    hosts = await bed.cluster(brokers)
+    await bed.topic(hosts[0], segments=segments)
+    await publish(bed, range(segments), records)
+    return hosts
+
+
+async def publish(bed: Bed, segments: range, records: int) -> None:
+    leader = bed.leader()
+    for number in segments:
+        segment = leader.broker._view.segments[NAME][number]
+        publisher = await (await bed.primary(leader, segment=number)).publisher(segment=number, producer=number + 1)
+        await publisher.store(count=records, slots=(segment.slots.lo, segment.slots.lo))
+
+
+def follower(bed: Bed) -> Host:
+    """A broker that does not lead."""
+    return next(h for h in bed.hosts if h.lives and h is not bed.leader())
+
+
+async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
+    description = await host.api.describe_group(group)
+    return {s.segment: s.committed for s in description.topics[0].segments}
+
+
+# --- members come and go
+
+
+@story
+async def test_members_join_through_any_broker_share_the_segments_and_leave(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=3, segments=6, records=1)
+    one = await Joining(bed, "one").joined(hosts[0])
+    await one.until_owns(*range(6))
+    two, three = await Joining(bed, "two").joined(hosts[1]), await Joining(bed, "three").joined(hosts[2])
+    await settled([one, two, three], 6)
+    assert len(one.let_go) == 4
+    await two.leave()
+    await settled([one, three], 6)
+    assert len(one.let_go) == 4, "nobody who stays loses anything when somebody leaves"
+
+
+@story
+async def test_a_member_that_dies_is_replaced_after_its_time_and_one_that_comes_back_is_not(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=4)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+    await settled([one, two], 4)
+    before = one.owns
+    await one.vanish()
+    await asyncio.sleep(CONFIG.group_session_timeout_s / 2)
+    await one.joined(hosts[1])
+    assert one.owns == before
+    await asyncio.sleep(CONFIG.group_session_timeout_s * 2)
+    assert (one.owns, one.let_go, two.let_go) == (before, [], [])
+    await one.vanish()
+    await two.until_owns(*range(4))
+
+
+@story
+async def test_a_zombie_wakes_up_to_refused_commits_and_gets_its_share_anew(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=1, segments=2)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[0])
+    await settled([one, two], 2)
+    (mine,) = one.owns
+    assert await one.commit({mine: 3}) == {}
+    await one.vanish()
+    await two.until_owns(0, 1)
+    assert two.held[mine].start == Start(StartKind.OFFSET, 3)
+    one.clinging = True
+    await one.joined(hosts[0])
+    refused = await one.commit({mine: 9})
+    assert "does not belong to one any more" in refused[mine]
+    one.clinging = False
+    await settled([one, two], 2)
+    assert (await committed(hosts[0]))[mine] == 3
+
+
+@story
+async def test_the_later_of_two_members_with_one_id_fences_the_earlier_for_good(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    earlier = await Joining(bed, "one").joined(hosts[0])
+    await earlier.until_owns(0, 1)
+    later = await Joining(bed, "one", incarnation=2).joined(hosts[1])
+    assert isinstance(await earlier.failure(), Fenced)
+    await later.until_owns(0, 1)
+    await earlier.join(hosts[0])
+    assert isinstance(await earlier.failure(), Fenced)
+    assert await later.commit({0: 1}) == {}
+
+
+@story
+async def test_a_member_that_hangs_holds_nobody_else_and_loses_a_segment_in_the_end(bed: Bed) -> None:
+    config = replace(CONFIG, group_revoke_timeout_s=30.0)
+    hosts = await bed.cluster(1, config)
+    await bed.topic(hosts[0], segments=6)
+    one = await Joining(bed, "one").joined(hosts[0])
+    await one.until_owns(*range(6))
+    one.clinging = True
+    two = await Joining(bed, "two").joined(hosts[0])
+    three = await Joining(bed, "three").joined(hosts[0])
+    await asyncio.sleep(10)
+    assert two.owns == three.owns == set()
+    await one.release(5, 4)
+    await bed.until(lambda: len(two.owns | three.owns) == 2, patience_s=1)
+    await bed.until(lambda: len(two.owns) == len(three.owns) == 2)
+    assert len(await one.commit(dict.fromkeys(one.held, 0))) == 2, "it holds four, and owns two"
+
+
+@story
+async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_moves(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=500)
+    members = [Joining(bed, f"m-{n:02d}") for n in range(50)]
+    for n, member in enumerate(members):
+        await member.join(hosts[n % 3])
+    await settled(members, 500)
+    assert sum(len(m.let_go) for m in members) == 0, "they came together"
+    for member in members[:5]:
+        await member.leave()
+    await settled(members[5:], 500)
+    assert sum(len(m.let_go) for m in members[5:]) == 0
+    late = [Joining(bed, f"late-{n}") for n in range(5)]
+    for member in late:
+        await member.join(hosts[0])
+    await settled([*members[5:], *late], 500)
+    assert sum(len(m.let_go) for m in members[5:]) == 50
+    assert sum(len(m.let_go) for m in late) == 0
+    summary = await hosts[0].api.list_groups()
+    assert [(s.group, s.topic, s.members) for s in summary] == [(GROUP, NAME, 50)]
+    for host in hosts:
+        host.kill()  # leaving in peace would move 500 segments twice
+
+
+@story
+async def test_more_members_than_segments_wait_for_their_turn(bed: Bed) -> None:
+    hosts = await bed.cluster(1)
+    await bed.topic(hosts[0], segments=2)
+    members = [await Joining(bed, f"m-{n}").joined(hosts[0]) for n in range(5)]
+    await settled(members, 2)
+    await next(m for m in members if m.owns).leave()
+    await bed.until(lambda: sum(len(m.owns) for m in members) == 2)
+
+
+# --- the leader changes, etcd is away
+
+
+@story
+async def test_a_new_leader_goes_on_where_the_old_one_was(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=3, segments=6)
+    members = [await Joining(bed, f"m-{n}").joined(h) for n, h in enumerate(hosts)]
+    await settled(members, 6)
+    before = [m.owns for m in members]
+    mine = min(members[0].owns)
+    assert await members[0].commit({mine: 4}) == {}
+    old = bed.leader()
+    old.kill()
+    for member in members:
+        assert (await member.failure()) is not None
+    await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+    for member in members:
+        await come_back(bed, member)
+    assert [m.owns for m in members] == before
+    assert [m.let_go for m in members] == [[], [], []]
+    assert members[0].held[mine].generation == 1
+    assert (await committed(bed.leader()))[mine] == 4
+
+
+async def come_back(bed: Bed, member: Joining, host: Host | None = None) -> None:
+    """As a client does: again and again until it gets an assignment; what it meets until then is retryable."""
+    async with asyncio.timeout(60):
+        while not await tried(member, host or follower(bed)):  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.2)
+
+
+async def tried(member: Joining, host: Host) -> bool:
+    try:
+        await member.joined(host)
+    except SeaweedMQError as error:
+        if not error.retryable:
+            raise
+        return False
+    return True
+
+
+@story
+async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=3, segments=2)
+    frozen = bed.leader()
+    member = await Joining(bed, "one").joined(follower(bed))
+    await member.until_owns(0, 1)
+    frozen.freeze()
+    error = await member.failure()
+    assert error is not None
+    assert error.retryable
+    await bed.until(lambda: any(h is not frozen and h.broker._leader().leading for h in hosts))
+    await come_back(bed, member, next(h for h in hosts if h is not frozen))
+    assert await member.commit({0: 5}) == {}
+    frozen.thaw()
+    await asyncio.sleep(10)
+    assert await member.commit({0: 6}) == {}
+
+
+@story
+async def test_commits_wait_while_etcd_is_away_for_a_moment(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=1, segments=1)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0)
+    bed.etcd.server.freeze()
+    await member.send_commit({0: 7})
+    await asyncio.sleep(0.5)
+    assert not member.stream.replies
+    bed.etcd.server.thaw()
+    assert await member.commit({0: 8}) == {}
+    assert await committed(hosts[0]) == {0: 8}
+
+
+@story
+async def test_members_come_back_by_themselves_after_etcd_was_away_for_long(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0, 1)
+    assert await member.commit({0: 7}) == {}
+    bed.etcd.server.freeze()
+    await member.send_commit({0: 9})
+    error = await member.failure()
+    assert error is not None
+    assert error.retryable
+    bed.etcd.server.thaw()
+    await come_back(bed, member, hosts[0])
+    assert 0 in member.held
+    assert (await committed(hosts[0]))[0] in (7, 9)
+
+
+@pytest.mark.parametrize("turns", range(10))
+def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_deposed(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It notices one so many turns of the loop after the other: in between, the coordinator is ending already."""
+
+    @story
+    async def tell(bed: Bed) -> None:
+        (host,) = await filled(bed, brokers=1, segments=1)
+        member = await Joining(bed, "one").joined(host)
+        await member.until_owns(0)
+        fails = asyncio.Event()
+
+        async def write(*_: object) -> None:
+            await fails.wait()
+            raise StaleMetadata("the group goes on at another leader")
+
+        monkeypatch.setattr(GroupStore, "write", write)
+        await member.send_commit({0: 1})
+        await asyncio.sleep(1)
+        fails.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        host.broker._term.leader._election._set_held(None)
+        error = await member.failure()
+        assert error is not None
+        assert error.retryable
+
+    tell()
+
+
+# --- where a group begins, and what it has finished
+
+
+@story
+async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_committed(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2, records=10)
+    member = await Joining(bed, "one", start=LATEST).joined(hosts[1])
+    await member.until_owns(0, 1)
+    assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
+    await member.leave()
+    await publish_more(bed, 0, 5)
+    member = await Joining(bed, "one", start=LATEST, incarnation=2).joined(hosts[0])
+    await member.until_owns(0, 1)
+    assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
+    description = await hosts[0].api.describe_group(GROUP)
+    assert [(s.segment, s.lag_records) for s in description.topics[0].segments] == [(0, 5), (1, 0)]
+
+
+async def publish_more(bed: Bed, segment: int, records: int) -> None:
+    lo = bed.leader().broker._view.segments[NAME][segment].slots.lo
+    publisher = await (await bed.primary(bed.leader(), segment=segment)).publisher(segment=segment, producer=99)
+    await publisher.store(count=records, slots=(lo, lo))
+
+
+@story
+async def test_a_successor_comes_once_its_predecessor_is_finished(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=3, segments=1)
+    primary = await bed.primary(hosts[0])
+    host = next(h for h in hosts if h is not primary)
+    member = await Joining(bed, "one").joined(host)
+    await member.until_owns(0)
+    await bed.leader().api.drain_broker(primary.address)
+    await bed.until(lambda: 1 in host.broker._view.segments[NAME])
+    await asyncio.sleep(2)
+    if member.stream.ended:  # the drained broker led
+        await come_back(bed, member)
+    assert member.owns == {0}
+    assert await member.commit({0: 10}) == {}
+    await member.until_owns(1)
+    assert member.held[1].start == EARLIEST
+    description = await host.api.describe_group(GROUP)
+    assert description.topics[0].finished == (0,)
+
+
+@story
+async def test_a_commit_beyond_the_end_is_refused_and_the_rest_is_kept(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0, 1)
+    refused = await member.commit({0: 11, 1: 10})
+    assert set(refused) == {0}
+    assert "beyond the end" in refused[0]
+    assert await committed(hosts[0]) == {0: None, 1: 10}
+    await publish_more(bed, 0, 1)
+    assert await member.commit({0: 11}) == {}
+
+
+@story
+async def test_commits_of_many_members_are_written_together(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=1, segments=20, records=1)
+    members = [await Joining(bed, f"m-{n}").join(hosts[0]) for n in range(20)]
+    await settled(members, 20)
+    before = bed.etcd.server.revision
+    for member in members:
+        await member.send_commit(dict.fromkeys(member.held, 1))
+    await bed.until(lambda: all(m.stream.replies for m in members))
+    assert set((await committed(hosts[0])).values()) == {1}
+    assert bed.etcd.server.revision - before <= 3
+
+
+# --- administration
+
+
+@story
+async def test_a_group_is_reset_only_without_members_unless_forced(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0, 1)
+    assert await member.commit({0: 10, 1: 4}) == {}
+    with pytest.raises(InvalidArgument, match="has members \\(one\\): stop them first, or force"):
+        await hosts[1].api.reset_group(GROUP, NAME, EARLIEST, False)
+    description = await hosts[1].api.reset_group(GROUP, NAME, EARLIEST, True)
+    assert [s.lag_records for s in description.topics[0].segments] == [10, 10]
+    await member.until(lambda: len(member.let_go) == 2 and len(member.held) == 2)
+    assert {o.start for o in member.held.values()} == {EARLIEST}
+    await member.leave()
+    description = await hosts[1].api.reset_group(GROUP, NAME, LATEST, False)
+    assert [(s.committed, s.lag_records) for s in description.topics[0].segments] == [(10, 0), (10, 0)]
+    description = await hosts[1].api.reset_group(GROUP, NAME, Start(StartKind.OFFSET, 7), False)
+    assert description.topics[0].start == Start(StartKind.OFFSET, 7)
+    await member.joined(hosts[0])
+    await member.until_owns(0, 1)
+    assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 7)}
+
+
+@story
+async def test_a_group_is_deleted_with_all_its_offsets(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0, 1)
+    assert await member.commit({0: 10}) == {}
+    with pytest.raises(InvalidArgument, match="has members"):
+        await hosts[1].api.delete_group(GROUP, False)
+    await hosts[1].api.delete_group(GROUP, True)
+    assert isinstance(await member.failure(), Fenced)
+    assert await hosts[0].api.list_groups() == ()
+    assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
+    with pytest.raises(NotFound, match="there is no group billing: see `seaweedmq group list`"):
+        await hosts[0].api.describe_group(GROUP)
+    again = await Joining(bed, "one", incarnation=2).joined(hosts[0])
+    await again.until_owns(0, 1)
+    assert again.held[0].start == EARLIEST
+
+
+@story
+async def test_a_topic_takes_its_groups_along(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    member = await Joining(bed, "one").joined(hosts[1])
+    await member.until_owns(0, 1)
+    assert await member.commit({0: 10}) == {}
+    await hosts[0].api.delete_topic(NAME)
+    assert isinstance(await member.failure(), NotFound)
+    assert await hosts[0].api.list_groups() == ()
+    assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
+    await bed.topic(hosts[0], segments=1)
+    again = await Joining(bed, "one").joined(hosts[0])
+    await again.until_owns(0)
+    assert again.held[0].start == EARLIEST
+
+
+@story
+async def test_a_group_reads_several_topics(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    other = TopicName("test", "other")
+    await bed.topic(hosts[0], other, segments=1)
+    one = await Joining(bed, "one").joined(hosts[0])
+    two = await Joining(bed, "two", name=other).joined(hosts[0])
+    await one.until_owns(0, 1)
+    await two.until_owns(0)
+    description = await hosts[1].api.describe_group(GROUP)
+    assert [(t.topic, [m.id for m in t.members]) for t in description.topics] == [(other, ["two"]), (NAME, ["one"])]
+    assert description.topics[1].members[0].segments == (0, 1)
+    assert description.topics[1].members[0].connected
+
+
+@story
+async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=1, segments=1)
+    api = hosts[0].api
+    for call in (
+        api.describe_group("nobody"),
+        api.reset_group("nobody", NAME, EARLIEST, False),
+        api.delete_group("nobody", False),
+    ):
+        with pytest.raises(NotFound, match="there is no group nobody"):
+            await call
+    with pytest.raises(InvalidArgument, match=r"group '\.\./x' is not allowed"):
+        await api.describe_group("../x")
+    for bad in (Joining(bed, "a b"), Joining(bed, "one", start=Start(StartKind.TIME, -1))):
+        await bad.join(hosts[0])
+        assert isinstance(await bad.failure(), InvalidArgument)
+    stranger = await Joining(bed, "one", name=TopicName("test", "nothing")).join(hosts[0])
+    assert isinstance(await stranger.failure(), NotFound)
+    one = await Joining(bed, "one").joined(hosts[0])
+    with pytest.raises(NotFound, match="does not read test/nothing"):
+        await api.reset_group(GROUP, TopicName("test", "nothing"), EARLIEST, False)
+    await one.until_owns(0)
+    one._number = -1
+    await one.send_commit({0: 1})
+    assert isinstance(await one.failure(), InvalidArgument)
+
+
+@story
+async def test_there_is_room_for_so_many_groups_and_members(bed: Bed) -> None:
+    hosts = await bed.cluster(1, replace(CONFIG, groups_max=2, group_members_max=2))
+    await bed.topic(hosts[0])
+    await Joining(bed, "one").joined(hosts[0], "g-1")
+    await Joining(bed, "two").joined(hosts[0], "g-1")
+    third = await Joining(bed, "three").join(hosts[0], "g-1")
+    assert isinstance(await third.failure(), ResourceExhausted)
+    await Joining(bed, "one").joined(hosts[0], "g-2")
+    third = await Joining(bed, "one").join(hosts[0], "g-3")
+    assert isinstance(await third.failure(), ResourceExhausted)
+    await hosts[0].api.delete_group("g-2", True)
+    await Joining(bed, "one").joined(hosts[0], "g-3")
+
+
+@story
+async def test_offsets_rise_and_nobody_is_lost_while_etcd_loses_requests_and_answers(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=4, records=200)
+    members = [await Joining(bed, f"m-{n}").joined(hosts[n % 2]) for n in range(2)]
+    await settled(members, 4)
+    bed.etcd.lost_share = 0.2
+    kept: dict[int, int] = {}
+    for offset in range(1, 60):
+        for member in members:
+            if member.stream.ended:
+                await come_back(bed, member)
+            try:
+                refused = await member.commit(dict.fromkeys(member.owns, offset))
+            except SeaweedMQError as error:
+                refused = dict.fromkeys(member.held, str(error))
+            kept |= {s: offset for s in member.held if s not in refused}
+    bed.etcd.lost_share = 0
+    for member in members:
+        await come_back(bed, member)
+    now = await committed(hosts[0])
+    assert len(kept) == 4
+    assert all((now[s] or 0) >= offset > 20 for s, offset in kept.items())
+
+
+# --- segments split and merge
+
+
+@story
+async def test_both_halves_of_a_split_segment_come_once_it_is_finished(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=1)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+    await settled([one, two], 1)
+    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    await asyncio.sleep(2)
+    assert one.owns | two.owns == {0}
+    reader = one if one.owns else two
+    assert await reader.commit({0: 10}) == {}
+    await settled([one, two], 2)
+    assert one.owns | two.owns == {1, 2}
+    assert {o.start for m in (one, two) for o in m.held.values()} == {EARLIEST}
+
+
+@story
+async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=2)
+    one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
+    await settled([one, two], 2)
+    await hosts[0].api.merge_segments(NAME, 0, 1)
+    assert await one.commit(dict.fromkeys(one.held, 10)) == {}
+    await asyncio.sleep(2)
+    assert one.owns == set()
+    assert await two.commit(dict.fromkeys(two.held, 10)) == {}
+    await settled([one, two], 1)
+    assert one.owns | two.owns == {2}
+    description = await hosts[0].api.describe_group(GROUP)
+    assert description.topics[0].finished == (0, 1)
+
+
+@story
+async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
+    hosts = await filled(bed, brokers=2, segments=1)
+    member = await Joining(bed, "one").joined(hosts[0])
+    await member.until_owns(0)
+    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    assert await member.commit({0: 10}) == {}
+    await member.until_owns(1, 2)
+    await hosts[0].api.reset_group(GROUP, NAME, EARLIEST, True)
+    await member.until_owns(0)
+    assert member.held[0].start == EARLIEST
+    assert await member.commit({0: 10}) == {}
+    await member.until_owns(1, 2)
+
+
+# --- members that stand still -----------------------------------------------------------------------------------------
+
+
+class Reading:
+    """A member that is a real client in a process of its own, and takes a record every 0.2 s."""
+
+    def __init__(self, bed: Bed, name: str) -> None:
+        self.bed = bed
+        self.name = name
+        self.owner = Owner(name)
+        self.got: list[tuple[float, int]] = []
+        """When, and which offset."""
+        self._task = bed.network.spawn(self.owner, self._run())
+
+    async def _run(self) -> None:
+        client = await aio.connect(
+            ",".join(host.address for host in self.bed.hosts),
+            dialer=self.bed.network.dialer(self.owner),
+            env=Environment(self.bed.wall_us, random.Random(self.name)),
+            config=ClientConfig(),
+        )
+        async with client, client.subscriber(str(NAME), group=GROUP, start="earliest", member=self.name) as subscriber:
+            async for message in subscriber:
+                self.got.append((self.bed.loop.time(), message.offset))
+                await asyncio.sleep(0.2)
+                message.ack()
+
+    def offsets(self, since_s: float = 0.0) -> list[int]:
+        return [offset for at_s, offset in self.got if at_s >= since_s]
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+@pytest.mark.parametrize("frozen_s", [0.5, 2.0, 4.0, 9.0, 30.0])
+@pytest.mark.parametrize("stream_breaks", [True, False])
+@story
+async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_given(
+    bed: Bed, frozen_s: float, stream_breaks: bool
+) -> None:
+    hosts = await filled(bed, brokers=2, segments=1, records=200)
+    first = Reading(bed, "first")
+    await bed.until(lambda: len(first.got) >= 3)
+    second = Reading(bed, "second")
+    await asyncio.sleep(1)
+    assert second.got == []
+    first.owner.state = OwnerState.FROZEN
+    await asyncio.sleep(min(frozen_s, KEEPALIVE_TIMEOUT_S))
+    if stream_breaks and frozen_s > KEEPALIVE_TIMEOUT_S:
+        bed.network.break_streams_of(first.owner)
+        await asyncio.sleep(frozen_s - KEEPALIVE_TIMEOUT_S)
+    given_away = bool(second.got)
+    bed.loop.thaw(first.owner)
+    thawed_s = bed.loop.time()
+    await bed.until(lambda: len(first.offsets() + second.offsets()) >= 230 or thawed_s + 50 < bed.loop.time())
+    assert given_away == (stream_breaks and frozen_s >= KEEPALIVE_TIMEOUT_S + CONFIG.group_session_timeout_s)
+    assert not set(first.offsets(thawed_s)) & set(second.offsets())
+    assert set(first.offsets() + second.offsets()) == set(range(200))
+    assert (await hosts[0].api.describe_group(GROUP)).topics[0].members
+    await first.stop()
+    await second.stop()
+
+
+@story
+async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> None:
+    """It takes nothing from its stream while the segments are shared out, and again with another member."""
+    (host,) = await filled(bed, brokers=1, segments=2)
+    over = asyncio.Event()
+
+    async def requests() -> AsyncIterator[GroupRequest]:
+        yield GroupOpen(group=GROUP, topic=NAME, member="slow", incarnation=1, start=EARLIEST, client="a test", held={})
+        await over.wait()
+
+    replies = host.broker.join_group(requests())
+    first = await anext(replies)
+    assert isinstance(first, GroupAssignment)
+    assert not first.owned
+    await bed.until(lambda: len(owners(bed)) == 2)
+    other = await Joining(bed, "other").joined(host)
+    await bed.until(lambda: other.owns)
+    last = await anext(replies)
+    assert isinstance(last, GroupAssignment)
+    assert {o.segment for o in last.owned} == {0, 1} - other.owns
+    over.set()
+    await replies.aclose()  # type: ignore[attr-defined]
+
+
+def owners(bed: Bed) -> dict[int, SegmentOwner]:
+    """Of the segments of the group, as written."""
+    entry = bed.etcd.server.get(keys.group_key(NAME, GROUP))
+    return {} if entry is None else dict(group_from_json(entry.value).owners)

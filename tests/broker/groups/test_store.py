@@ -1,0 +1,128 @@
+"""What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
+
+import pytest
+
+from seaweedmq.broker.groups.store import GroupName, GroupStore
+from seaweedmq.broker.leader.metadata import Conflict
+from seaweedmq.codec import keys
+from seaweedmq.errors import StaleMetadata
+from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
+from seaweedmq.model.protocol import EARLIEST
+from tests.broker.bed import NAME, Bed, Host, story
+
+GROUP = GroupName(NAME, "billing")
+
+
+def record(generation: int = 0) -> GroupRecord:
+    return GroupRecord(
+        topic_uid=7,
+        start=EARLIEST,
+        horizon=1,
+        generation=generation,
+        members={"one": MemberRecord(incarnation=1, client="host")},
+        owners={0: Owner("one", generation)},
+        crashes={},
+    )
+
+
+def at(offset: int, **deliveries: int) -> Committed:
+    return Committed(offset=offset, deliveries={int(o[1:]): n for o, n in deliveries.items()}, at_us=1)
+
+
+def store_of(host: Host) -> GroupStore:
+    return GroupStore(host.meta, host.broker._leader()._election, GROUP)
+
+
+async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
+    store = store_of(host)
+    await store.create(record(), committed, host.broker._view.topic_revision(NAME))
+    return store
+
+
+@story
+async def test_what_is_written_is_read_by_the_next(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    assert await store_of(host).load() is None
+    store = await created(host, {0: at(5)})
+    assert await store_of(host).load() == (record(), {0: at(5)})
+    await store.write(record(1), {0: at(6, _8=2), 1: at(1)})
+    await store.write(None, {1: None})
+    assert await store_of(host).load() == (record(1), {0: at(6, _8=2)})
+    await store.delete()
+    assert await store_of(host).load() is None
+    assert (await host.meta.list(keys.GROUPS_ROOT)).entries == ()
+
+
+@story
+async def test_many_offsets_take_several_transactions_and_going_back_to_the_start_one(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    many = {number: at(number) for number in range(250)}
+    store = await created(host, many)
+    assert await store_of(host).load() == (record(), many)
+    more = {number: at(number + 1, **{f"_{number + o}": 1 for o in range(1, 900)}) for number in range(250)}
+    await store.write(record(1), more)
+    assert await store_of(host).load() == (record(1), more)
+    before = bed.etcd.server.revision
+    await store.write(record(2), dict.fromkeys(many))
+    assert bed.etcd.server.revision == before + 1
+    assert await store_of(host).load() == (record(2), {})
+    await store.write(record(3), {0: at(1)})
+    assert await store_of(host).load() == (record(3), {0: at(1)})
+
+
+@story
+async def test_answers_that_are_lost_do_no_harm(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    store = await created(host, {})
+    for n in range(1, 40):
+        bed.etcd.lost_share = 0.4
+        await store.write(record(n) if n % 3 else None, {n % 5: at(n)})
+        bed.etcd.lost_share = 0
+        stored = await store_of(host).load()
+        assert stored is not None
+        assert stored[1][n % 5] == at(n)
+        assert stored[0].generation == (n if n % 3 else n - 1)
+
+
+@story
+async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    store = await created(host, {0: at(5)})
+    other = store_of(host)
+    await other.load()
+    await other.write(None, {0: at(7)})
+    with pytest.raises(Conflict):
+        await store.write(None, {0: at(6)})
+    await other.write(record(1), {})
+    with pytest.raises(Conflict):
+        await store.write(None, {1: at(1)})
+    with pytest.raises(Conflict):
+        await created(host, {})
+    assert await store_of(host).load() == (record(1), {0: at(7)})
+
+
+@story
+async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    revision = host.broker._view.topic_revision(NAME)
+    await host.api.delete_topic(NAME)
+    with pytest.raises(Conflict):
+        await store_of(host).create(record(), {}, revision)
+    assert await store_of(host).load() is None
+
+
+@story
+async def test_a_broker_that_does_not_lead_writes_nothing(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    store = await created(bed.leader(), {0: at(5)})
+    other = store_of(next(h for h in hosts if h is not bed.leader()))
+    await other.load()
+    with pytest.raises(StaleMetadata, match="goes on at another leader"):
+        await other.write(None, {0: at(6)})
+    await store.write(None, {0: at(7)})

@@ -1,0 +1,237 @@
+"""An empty topic gets a schema, whatever is on its way to it meanwhile; a topic has one kind of records."""
+
+import asyncio
+import random
+import warnings
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.model.topic import TopicChange, TopicName
+from seaweedmq.ports import BrokerApi, Environment
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import NAME, TTL_S, Bed, Host, story
+from tests.sim.loop import Owner
+
+NUMBERS = schema_to_bytes(pa.schema([("number", pa.int64())]))
+WORDS = schema_to_bytes(pa.schema([("word", pa.string())]))
+CLIENT = ClientConfig(delivery_timeout_s=60.0, admin_timeout_s=60.0)
+
+
+def hold_answers(hosts: list[Host]) -> asyncio.Event:
+    """Primaries say where their segments end, but nobody hears it before the event is set."""
+    released = asyncio.Event()
+    for host in hosts:
+        say = host.broker.log_ends
+
+        async def late(name: TopicName, uid: int, revision: int, say=say) -> Mapping[int, int]:  # type: ignore[no-untyped-def]
+            ends = await say(name, uid, revision)
+            await released.wait()
+            return ends  # type: ignore[no-any-return]
+
+        host.broker.log_ends = late  # type: ignore[method-assign]
+    return released
+
+
+async def adopting(bed: Bed) -> None:
+    """Wait until every primary knows of it."""
+    await bed.until(
+        lambda: all(
+            h.broker._view.topics[NAME].adopting or not h.lives for h in bed.hosts if NAME in h.broker._view.topics
+        )
+    )
+
+
+@story
+async def test_a_record_that_is_not_committed_yet_counts(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    synced = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 1)
+    with pytest.raises(InvalidArgument, match=r"holds plain records already \(segment 0\), or some are on their way"):
+        await host.api.adopt_schema(NAME, NUMBERS)
+    bed.faults.held.clear()
+    synced.set()
+    assert await publisher.acks() == [(0, 0)]
+    await publisher.store()
+    assert host.broker._view.topics[NAME].adopting is None
+
+
+@story
+async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is_a_schema_now(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=2)
+    primary = await bed.primary(hosts[0], segment=1)
+    publisher = await primary.publisher(segment=1)
+    answered = hold_answers(hosts)
+    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    await adopting(bed)
+    await publisher.send(slots=(40_000, 40_000))
+    assert await publisher.quiet(1)
+    answered.set()
+    assert (await adoption).topic.schema == NUMBERS
+    with pytest.raises(InvalidArgument, match="a plain frame came to topic test/topic, which has a schema"):
+        await publisher.acks()
+    assert primary.broker._owned[NAME, 1].log.end == 0
+
+
+@story
+async def test_plain_frames_go_on_if_another_segment_holds_some(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=2)
+    lower, upper = [await bed.primary(hosts[0], segment=n) for n in (0, 1)]
+    first, second = await lower.publisher(segment=0), await upper.publisher(2, segment=1)
+    synced = bed.faults.hold(StorageOp.SYNC)
+    await first.send()
+    await bed.until(lambda: lower.broker._owned[NAME, 0].log.end == 1)
+    answered = hold_answers(hosts)
+    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    await adopting(bed)
+    await second.send(slots=(40_000, 40_000))
+    assert await second.quiet(1)
+    answered.set()
+    with pytest.raises(InvalidArgument, match=r"holds plain records already \(segment 0\)"):
+        await adoption
+    bed.faults.held.clear()
+    synced.set()
+    assert await first.acks() == [(0, 0)]
+    assert await second.acks() == [(0, 0)]
+
+
+@story
+async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    leader = bed.leader()
+    await bed.topic(hosts[0], segments=3)
+    await hosts[0].api.move_segment(NAME, 0, (next(h for h in hosts if h is not leader).broker.id,))
+    primary = await bed.primary(hosts[0], segment=3)
+    publisher = await primary.publisher(segment=3)
+    answered = hold_answers(hosts)
+    adoption = asyncio.create_task(leader.api.adopt_schema(NAME, NUMBERS))
+    await adopting(bed)
+    await publisher.send()
+    leader.kill()
+    answered.set()
+    with pytest.raises(SeaweedMQError):
+        await adoption
+    await bed.until(lambda: primary.broker._view.topics[NAME].adopting is None, 20 * TTL_S)
+    if primary.broker._view.topics[NAME].schema is None:
+        assert await publisher.acks() == [(0, 0)]
+    else:
+        assert primary.broker._owned[NAME, 3].log.end == 0
+        with pytest.raises(InvalidArgument, match="has a schema"):
+            await publisher.acks()
+
+
+@story
+async def test_a_primary_that_does_not_answer_stops_no_other_for_long(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=3)
+    silent = next(h for h in hosts if h is not bed.leader())
+    other = next(h for h in hosts if h is not silent)
+    segment = next(n for (_, n) in other.broker._owned)
+    publisher = await other.publisher(segment=segment)
+    hold_answers([silent])
+    adoption = asyncio.create_task(other.api.adopt_schema(NAME, NUMBERS))
+    await adopting(bed)
+    await publisher.send(slots=(segment * 21_846, segment * 21_846))
+    with pytest.raises(Unavailable, match="not all brokers that hold its segments answer; try again"):
+        await adoption
+    assert await publisher.acks() == [(0, 0)]
+
+
+@story
+async def test_of_two_schemas_at_once_one_is_adopted(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=4)
+    outcomes = await asyncio.gather(
+        *(hosts[n % 2].api.adopt_schema(NAME, (NUMBERS, WORDS)[n % 2]) for n in range(8)), return_exceptions=True
+    )
+    topics = {outcome.topic.schema for outcome in outcomes if not isinstance(outcome, BaseException)}
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert len(topics) == 1
+    assert len(refusals) == 4
+    assert all("has another schema already" in str(refusal) for refusal in refusals)
+
+
+@story
+async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=2)
+    answered = hold_answers(hosts)
+    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    await adopting(bed)
+    await hosts[1].api.alter_topic(NAME, TopicChange(retention_s=3600))
+    await hosts[1].api.seal_segment(NAME, 0)
+    answered.set()
+    topic = (await adoption).topic
+    assert (topic.schema, topic.retention_s, topic.next_segment) == (NUMBERS, 3600, 3)
+
+
+@story
+async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=4)
+    adoption = bed.leader().broker._leader()._adoption
+    dial, dialled = adoption._dial, 0
+
+    def second_is_gone(broker: str) -> BrokerApi:
+        nonlocal dialled
+        dialled += 1
+        if dialled == 2:
+            raise Unavailable(f"broker {broker} is gone")
+        return dial(broker)
+
+    adoption._dial = second_is_gone
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a coroutine that nobody awaits
+        assert (await hosts[0].api.adopt_schema(NAME, NUMBERS)).topic.schema == NUMBERS
+    assert dialled > 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+@story
+async def test_tables_and_plain_records_that_race_for_an_empty_topic_each_have_an_outcome(bed: Bed, seed: int) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=3)
+    rng = random.Random(seed)
+    addresses = ",".join(host.address for host in hosts)
+
+    async def connect(name: str) -> aio.Client:
+        env = Environment(bed.wall_us, random.Random(f"{seed} {name}"))
+        return await aio.connect(addresses, dialer=bed.network.dialer(Owner(name)), env=env, config=CLIENT)
+
+    async def plain(name: str) -> list[bool]:
+        async with await connect(name) as client, client.publisher(str(NAME)) as publisher:
+            await asyncio.sleep(rng.uniform(0, 0.02))
+            sent = []
+            for number in range(20):
+                try:
+                    sent.append(await publisher.send(b"x", key=b"%d" % number))
+                except InvalidArgument:
+                    break
+                await asyncio.sleep(rng.uniform(0, 0.01))
+            return [not isinstance(r, BaseException) for r in await asyncio.gather(*sent, return_exceptions=True)]
+
+    async def tables(name: str) -> bool:
+        async with await connect(name) as client, client.publisher(str(NAME)) as publisher:
+            await asyncio.sleep(rng.uniform(0, 0.03))
+            try:
+                receipt = await (await publisher.send_table(pa.table({"number": range(10)}), key="number"))
+            except InvalidArgument:
+                return False
+            return receipt.records == 10
+
+    one, two, typed = await asyncio.gather(plain("one"), plain("two"), tables("tables"))
+    schema = hosts[0].broker._view.topics[NAME].schema
+    assert typed == (schema is not None)
+    assert typed != any([*one, *two])
+    if schema is not None:
+        assert schema_from_bytes(schema).names == ["number"]

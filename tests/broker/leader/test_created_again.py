@@ -1,0 +1,312 @@
+"""A topic is deleted, and another one gets its name: nothing and nobody takes the one for the other."""
+
+import asyncio
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.broker.segment.log_file import create_log_file
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.errors import Fenced, NotFound
+from seaweedmq.model.protocol import ALL, EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
+from seaweedmq.model.replication import SegmentRef, Suspicion
+from seaweedmq.model.topic import Durability, TopicChange, TopicName
+from seaweedmq.ports import Environment, FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
+from tests.sim.loop import Owner
+from tests.sim.network import machine_of
+
+OTHER = TopicName("test", "other")
+AGAIN = "topic test/topic was deleted, and created again: open a new publisher or subscriber"
+
+
+CLIENT = "client"
+
+
+async def connect(bed: Bed) -> Any:
+    """A real client, on a machine of its own."""
+    return await aio.connect(
+        ",".join(host.address for host in bed.hosts),
+        dialer=bed.network.dialer(Owner(CLIENT)),
+        env=Environment(bed.wall_us, random.Random(3)),
+        config=ClientConfig(),
+    )
+
+
+async def create_again(bed: Bed, host: Host, **settings: Any) -> TopicDescription:
+    await host.api.delete_topic(NAME)
+    description = await bed.topic(host, **settings)
+    uid = description.topic.uid
+    views = [host.broker._view for host in bed.hosts if host.lives]
+    await bed.until(lambda: all(NAME in view.topics and view.topics[NAME].uid == uid for view in views))
+    return description
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    primary = await bed.primary(hosts[0])
+    old = primary.broker._view.segments[NAME][0]
+    follower = next(h for h in hosts if h.broker.id == old.replicas[1])
+    other = next(h for h in hosts if h not in (primary, follower))
+    while True:  # a topic that the follower is going to be busy closing
+        await bed.topic(hosts[0], name=OTHER)
+        if await bed.primary(hosts[0], name=OTHER) is follower:
+            break
+        await other.api.delete_topic(OTHER)
+    bed.faults.paths = str(OTHER)
+    gate = bed.faults.hold(StorageOp.SYNC)
+    await (await follower.publisher(name=OTHER)).send()
+    await (await primary.publisher()).store(frames=5)
+    await other.api.delete_topic(OTHER)
+    await asyncio.sleep(0.1)
+    while True:  # placed like the earlier one
+        again = await create_again(bed, other, replicas=2, durability=Durability.REPLICATED)
+        if again.segments[0].replicas == old.replicas:
+            break
+    primary.kill()
+    gate.set()
+    bed.faults.held.clear()
+    await bed.until(lambda: not other.broker._view.segments[NAME][0].is_open)
+    assert other.broker._view.segments[NAME][0].end_offset == 0
+    reader = await other.subscriber()
+    await reader.ending()
+    assert reader.values == []
+
+
+@story
+async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], replicas=2)
+    old = bed.ref(hosts[0].broker._view.segments[NAME][0])
+    await create_again(bed, hosts[0], replicas=2)
+    segment = hosts[0].broker._view.segments[NAME][0]
+    primary, follower = (next(h for h in hosts if h.broker.id == r) for r in segment.replicas)
+    await bed.until(lambda: (NAME, 0) in primary.broker._owned)
+    with pytest.raises(NotFound, match="not its primary"):
+        await primary.api.seal(old)
+    late = SegmentRef(topic=NAME, topic_uid=old.topic_uid, segment=0, epoch=2)
+    with pytest.raises(NotFound, match="none of its followers"):
+        await follower.api.fence(late)
+    with pytest.raises(NotFound, match="no replica of it"):
+        await follower.api.write_out(late, 0)
+    with pytest.raises(Fenced, match="epoch 1 is over already"):
+        await bed.leader().broker.suspect(Suspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
+    assert await primary.api.local_stats(NAME, old.topic_uid) == ()
+    assert len(await primary.api.local_stats(NAME, bed.ref(segment).topic_uid)) == 1
+    await (await primary.publisher()).store(frames=3)
+
+
+@story
+async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    old = await bed.topic(hosts[0])
+    new = await create_again(bed, hosts[0])
+    for host in hosts:
+        with pytest.raises(NotFound, match="created again"):
+            await host.api.delete_topic(NAME, old.topic.uid)
+        with pytest.raises(NotFound, match="created again"):
+            await host.api.alter_topic(NAME, TopicChange(retention_s=1.0), old.topic.uid)
+        assert (await host.api.alter_topic(NAME, TopicChange(), new.topic.uid)).topic == new.topic
+    await hosts[1].api.delete_topic(NAME, new.topic.uid)
+
+
+@story
+async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_the_later_one(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    leader = bed.leader()
+    while True:
+        await bed.topic(hosts[0])
+        if await bed.primary(hosts[0]) is not leader:
+            break
+        await leader.api.delete_topic(NAME)
+    old = leader.broker._view.segments[NAME][0]
+    orphans = leader.broker._leader()._orphans
+    primary = await bed.primary(leader)
+    await leader.api.delete_topic(NAME)
+    primary.kill()
+    await bed.until(lambda: old.primary not in leader.broker._view.brokers)
+    await bed.topic(leader)
+    await orphans._replace(leader.broker._leader().changes, old, "it was decided before")
+    await asyncio.sleep(1.0)
+    assert [(s.id, s.is_open) for s in leader.broker._view.segments[NAME].values()] == [(0, True)]
+
+
+@pytest.mark.parametrize("call", ["publish", "subscribe"])
+@story
+async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_later(bed: Bed, call: str) -> None:
+    host = await bed.start()
+    old = (await bed.topic(host)).topic.uid
+    new = (await create_again(bed, host)).topic.uid
+    await bed.until(lambda: (NAME, 0) in host.broker._owned)
+    for uid, is_served in ((old, False), (new, True), (0, True)):
+        stream = await _opened(bed, host, call, uid)
+        if is_served:
+            assert await stream.receive()
+        else:
+            with pytest.raises(NotFound, match=AGAIN):
+                await stream.receive()
+
+
+@story
+async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_replaced(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    old = (await bed.topic(hosts[0])).topic.uid
+    leader = bed.leader()
+    lagging = next(h for h in hosts if h is not leader)
+    await bed.until(lambda: NAME in lagging.broker._view.topics)
+    apply = lagging.broker._view._apply
+    waiting: list[Any] = []
+    lagging.broker._view._apply = waiting.append  # type: ignore[method-assign]
+    await leader.api.delete_topic(NAME)
+    new = (await bed.topic(leader)).topic.uid
+    assert (await lagging.api.describe_topic(NAME)).topic.uid == old
+    asking = asyncio.create_task(lagging.api.describe_topic(NAME, ALL, new))
+    await asyncio.sleep(1.0)
+    assert not asking.done()
+    lagging.broker._view._apply = apply  # type: ignore[method-assign]
+    for changes in waiting:
+        apply(changes)
+    assert (await asking).topic.uid == new
+    with pytest.raises(NotFound, match=AGAIN):
+        await lagging.api.describe_topic(NAME, ALL, old)
+
+
+@story
+async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed) -> None:
+    host = await bed.start()
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=5)
+    await host.api.seal_segment(NAME, 0)
+    gate = bed.faults.hold(StorageOp.PUT)
+    bed.faults.paths = "table/"
+    await asyncio.sleep(5 * CONFIG.maintenance_interval_s)
+    await create_again(bed, host)
+    gate.set()
+    bed.faults.held.clear()
+    await asyncio.sleep(10)
+    assert bed.files(FileKind.TABLE) == []
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    reader = await host.subscriber()
+    assert await reader.until(3) == values(1, 3)
+
+
+@story
+async def test_files_that_were_written_late_into_its_folder_do_no_harm(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    old = (await bed.topic(hosts[0], replicas=2)).topic
+    await create_again(bed, hosts[0], replicas=2)
+    segment = hosts[0].broker._view.segments[NAME][0]
+    for writer in segment.replicas:  # both had the earlier topic, too
+        late = await create_log_file(bed.store, old, segment, 0, writer, ())
+        await late.append([stamp(frame(first=100)[:HEADER_BYTES], 0), frame(first=100)[HEADER_BYTES:]])
+    primary = await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=5)
+    other = next(h for h in hosts if h.broker.id not in segment.replicas)
+    writer = primary.broker.id
+    primary.kill()
+    bed.store.crash(writer=writer)
+    await bed.until(lambda: not other.broker._view.segments[NAME][0].is_open)
+    assert other.broker._view.segments[NAME][0].end_offset == 5
+    reader = await other.subscriber()
+    assert await reader.until(5) == values(1, 5)
+    assert not any(host.has_failed for host in bed.hosts)
+
+
+async def _opened(bed: Bed, host: Host, call: str, uid: int) -> Any:
+    stream = Streaming(bed, getattr(host.api, call))
+    if call == "publish":
+        await stream.send(PublishOpen(topic=NAME, topic_uid=uid, segment=0, epoch=1, producer_id=1, producer_epoch=0))
+    else:
+        await stream.send(SubscribeOpen(topic=NAME, topic_uid=uid, segment=0, start=EARLIEST, credit_bytes=100))
+    return stream
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("idle", [False, True])
+@story
+async def test_a_publisher_ends_and_leaves_nothing_in_the_later_one(bed: Bed, idle: bool) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    async with await connect(bed) as client:
+        publisher = await client.publisher(str(NAME))
+        if not idle:
+            await (await publisher.send(b"x"))
+        await create_again(bed, hosts[0])
+        for _ in range(2):
+            with pytest.raises(NotFound, match=AGAIN):
+                await (await publisher.send(b"late"))
+        await publisher.close()
+        async with client.publisher(str(NAME)) as fresh:
+            assert (await (await fresh.send(b"y"))).offset == 0
+
+
+@story
+async def test_a_subscriber_ends(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    async with await connect(bed) as client:
+        subscriber = await client.subscriber(str(NAME), start="earliest")
+        got = asyncio.create_task(anext(aiter(subscriber)))
+        await asyncio.sleep(0.5)
+        await create_again(bed, hosts[0])
+        async with client.publisher(str(NAME)) as publisher:
+            await publisher.send(b"of another topic")
+        with pytest.raises(NotFound, match="was deleted"):
+            await got
+        await subscriber.close()
+
+
+@pytest.mark.parametrize("away", [False, True])
+@story
+async def test_a_member_of_a_group_ends_and_the_group_begins_anew(bed: Bed, away: bool) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    async with await connect(bed) as client:
+        async with client.publisher(str(NAME)) as publisher:
+            for number in range(5):
+                await publisher.send(b"%d" % number)
+        subscriber = await client.subscriber(str(NAME), group="billing", start="earliest")
+        async for message in subscriber:
+            message.ack()
+            if message.offset == 4:
+                break
+        if away:  # it hears nothing while it happens
+            for host in hosts:
+                bed.network.cut(CLIENT, machine_of(host.owner))
+                bed.network.cut(machine_of(host.owner), CLIENT)
+        await create_again(bed, hosts[0])
+        await asyncio.sleep(10.0)
+        bed.network.join()
+        with pytest.raises(NotFound, match="was deleted"):
+            await anext(aiter(subscriber))
+        await subscriber.close()
+        async with client.publisher(str(NAME)) as publisher:
+            await publisher.send(b"new")
+        async with client.subscriber(str(NAME), group="billing", start="earliest") as fresh:
+            message = await anext(aiter(fresh))
+            assert (message.value, message.offset) == (b"new", 0)
+
+
+@story
+async def test_a_table_does_not_give_its_schema_to_the_later_one(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    async with await connect(bed) as client:
+        publisher = await client.publisher(str(NAME))
+        await create_again(bed, hosts[0])
+        with pytest.raises(NotFound, match=AGAIN):
+            await publisher.send_table(pa.table({"a": [1, 2]}))
+        assert (await hosts[0].api.describe_topic(NAME)).topic.schema is None

@@ -1,0 +1,306 @@
+"""The metadata is bounded by what is alive: old sequences go, and segments that hold nothing any more."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.broker.leader import metadata, pruning
+from seaweedmq.codec import keys
+from seaweedmq.codec.documents import lineage_from_document, topic_from_document
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
+from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.model.protocol import ALL, IDS_MAX, OPEN, TopicDescription, Which
+from seaweedmq.model.replication import Emptied
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic, TopicChange, TopicName
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story
+from tests.broker.joining import Joining
+
+SMALL = replace(
+    CONFIG,
+    log_grace_s=4.0,
+    log_roll_age_s=1.0,
+    maintenance_interval_s=1.0,
+    producer_retention_s=20.0,
+    segment_retention_s=20.0,
+)
+
+
+def known(host: Host) -> dict[int, Segment]:
+    return dict(host.broker._view.segments[NAME])
+
+
+def topic(host: Host) -> Topic:
+    return host.broker._view.topics[NAME]
+
+
+def stored(bed: Bed, prefix: str) -> list[str]:
+    return sorted(key for key in bed.etcd.server._entries if key.startswith(prefix))
+
+
+def offsets(bed: Bed) -> set[tuple[str, int]]:
+    """Group and segment of every committed offset."""
+    return {keys.parse_offset_key(key)[1:] for key in stored(bed, keys.topic_offsets_prefix(NAME))}
+
+
+async def seals(host: Host, count: int) -> None:
+    """So many generations of one segment."""
+    for _ in range(count):
+        (segment,) = host.broker._view.open_segments[NAME].values()
+        await host.api.seal_segment(NAME, segment.id)
+
+
+# --- producer sequences
+
+
+@story
+async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_up_with_age(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await (await host.publisher()).store(3)
+    await host.api.seal_segment(NAME, 0)
+    assert [s.next_sequence for s in known(host)[0].sequences] == [3]
+    assert known(host)[0].sequences_complete
+    assert all(not s.sequences for s in (await host.api.describe_topic(NAME)).segments)
+    await asyncio.sleep(1)
+    document = bytes(bed.store.files[document_path(NAME, LINEAGE_DOCUMENT)].data)
+    assert b"sequences" not in document
+    _, listed = lineage_from_document(document)
+    assert listed[0] == replace(known(host)[0], sequences=(), sequences_complete=False)
+    await asyncio.sleep(SMALL.producer_retention_s - 5)
+    assert known(host)[0].sequences, "not before its time"
+    await bed.until(lambda: not known(host)[0].sequences)
+    assert not known(host)[0].sequences_complete, "that a producer is missing says nothing any more"
+    (entry,) = [e for k, e in bed.etcd.server._entries.items() if k == keys.segment_key(NAME, 0)]
+    assert json.loads(entry.value)["sequences"] == []
+
+
+@story
+async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await (await host.publisher()).store(3)
+    await host.api.seal_segment(NAME, 0)
+    jumped = host.broker._leader().pruning
+    jumped._wall_us = lambda: bed.wall_us() + 10**15
+    await asyncio.sleep(SMALL.producer_retention_s - 3)
+    assert known(host)[0].sequences
+
+
+# --- segments
+
+
+@story
+async def test_segments_that_hold_nothing_any_more_are_forgotten_and_only_they(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host, retention_s=5.0)
+    await (await host.publisher()).store(3)
+    await seals(host, 5)
+    await bed.until(lambda: 0 not in known(host))
+    await bed.until(lambda: len(known(host)) == 1)
+    (last,) = known(host).values()
+    assert last.is_open
+    assert last.id == 5
+    assert topic(host).pruned == IdRanges(((0, 5),))
+    assert stored(bed, keys.segments_prefix(NAME)) == [keys.segment_key(NAME, 5)]
+    await asyncio.sleep(1)
+    document = topic_from_document(bytes(bed.store.files[document_path(NAME, TOPIC_DOCUMENT)].data))
+    assert document == topic(host)
+    _, listed = lineage_from_document(bytes(bed.store.files[document_path(NAME, LINEAGE_DOCUMENT)].data))
+    assert [s.id for s in listed] == [5]
+    assert listed[0].predecessors == (4,), "which nobody has to know"
+    await (await host.publisher(segment=5)).store(1)
+    reader = await host.subscriber(segment=5)
+    assert len(await reader.until(1)) == 1
+
+
+@story
+async def test_records_keep_their_segment_and_what_came_after_it(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await seals(host, 2)
+    await (await host.publisher(segment=2)).store(3)
+    await seals(host, 3)
+    await bed.until(lambda: 1 not in known(host))
+    await asyncio.sleep(200)
+    assert list(known(host)) == [2, 3, 4, 5], "3 and 4 are empty, but come after 2"
+    assert topic(host).pruned == IdRanges(((0, 2),))
+
+
+@story
+async def test_groups_forget_what_they_committed_of_pruned_segments_whether_somebody_is_there_or_not(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host, retention_s=5.0)
+    await (await host.publisher()).store(3)
+    away = await Joining(bed, "one").joined(host, "away")
+    await away.until_owns(0)
+    await away.commit({0: 3})
+    await away.leave()
+    there = await Joining(bed, "one").joined(host, "there")
+    await there.until_owns(0)
+    await there.commit({0: 3})
+    await seals(host, 2)
+    await there.until_owns(2)
+    assert {(g, s) for g, s in offsets(bed) if s == 0} == {("away", 0), ("there", 0)}
+    await bed.until(lambda: len(known(host)) == 1)
+    await bed.until(lambda: {s for _, s in offsets(bed)} <= {2})
+    assert there.owns == {2}, "nobody was thrown out for it"
+    description = await host.api.describe_group("away")
+    assert [s.segment for s in description.topics[0].segments] == [2]
+
+
+@story
+async def test_who_asks_for_a_pruned_segment_is_told_at_once(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host, retention_s=5.0)
+    await seals(host, 1)
+    await bed.until(lambda: 0 not in known(host))
+    began = bed.loop.time()
+    for opening in (host.subscriber, host.publisher):
+        with pytest.raises(NotFound, match=r"segment 0 of test/topic was sealed long ago.*go on with"):
+            await opening(segment=0)
+    assert bed.loop.time() - began < 0.5
+    assert (await host.api.describe_topic(NAME, Which(open=False, sealed_above=None, ids=(0,)))).segments == ()
+
+
+@story
+async def test_what_a_late_writer_leaves_in_a_pruned_segment_is_fenced_and_swept_away(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    uid = (await bed.topic(host, retention_s=5.0)).topic.uid
+    await bed.store.fence(NAME, uid, 0)
+    await seals(host, 1)
+    await bed.until(lambda: 0 not in known(host))
+    await bed.until(lambda: fence_path(NAME, uid, 0) not in bed.store.files)
+    assert await bed.store.is_fenced(NAME, uid, 0)
+    late = await bed.store.create_log(NAME, 0, 0, "b-late", b"")
+    await late.append([b"too late"])
+    assert await bed.store.is_fenced(NAME, uid, 0), "so nothing of it is acknowledged"
+    await bed.until(lambda: log_path(NAME, 0, 0, "b-late") not in bed.store.files)
+
+
+@story
+async def test_nothing_is_forgotten_while_the_storage_is_gone(bed: Bed) -> None:
+    """A directory that is not mounted shows no files."""
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host, retention_s=10_000.0)
+    await (await host.publisher()).store(3)
+    await seals(host, 1)
+    await asyncio.sleep(10)
+    away, bed.store.files = bed.store.files, {}
+    await asyncio.sleep(100)
+    assert 0 in known(host)
+    bed.store.files = away
+
+
+@story
+async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_the_rest(bed: Bed) -> None:
+    host, other = await bed.cluster(2, replace(SMALL, segment_retention_s=1_000.0))
+    uid = (await bed.topic(host, retention_s=5.0)).topic.uid
+    await seals(host, 1)
+    with pytest.raises(NotFound, match="was deleted"):
+        await other.api.report_emptied(Emptied(topic=NAME, uid=uid + 1, segments=(0,)))
+    await other.api.report_emptied(Emptied(topic=NAME, uid=uid, segments=(0, 1, 7)))
+    assert list(known(host)) == [0, 1], "it was sealed a moment ago"
+    await asyncio.sleep(1_100)
+    await other.api.report_emptied(Emptied(topic=NAME, uid=uid, segments=(0, 1, 7)))
+    assert list(known(host)) == [1]
+
+
+@story
+async def test_many_are_forgotten_in_transactions_that_etcd_takes(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(SMALL, segment_retention_s=0.0))
+    await bed.topic(host, segments=pruning.SEGMENTS_PER_TRANSACTION + 20)
+    for number in list(known(host)):
+        await host.api.seal_segment(NAME, number)
+    before = bed.etcd.server.revision
+    uid = topic(host).uid
+    await host.api.report_emptied(
+        Emptied(topic=NAME, uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
+    )
+    assert len(known(host)) == pruning.SEGMENTS_PER_TRANSACTION + 20
+    assert 2 <= bed.etcd.server.revision - before <= 4
+
+
+# --- descriptions
+
+
+@story
+async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await seals(host, 5)
+
+    async def ids(which: Which) -> tuple[list[int], int | None]:
+        found: TopicDescription = await host.api.describe_topic(NAME, which)
+        return [s.id for s in found.segments], found.more_above
+
+    assert await ids(ALL) == ([0, 1, 2, 3, 4, 5], None)
+    assert await ids(OPEN) == ([5], None)
+    assert await ids(Which(open=False, sealed_above=None, ids=(1, 5, 99))) == ([1, 5], None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "SEALED_PER_PAGE", 2)
+        assert await ids(ALL) == ([0, 1, 5], 1)
+        assert await ids(Which(open=False, sealed_above=1)) == ([2, 3], 3)
+        assert await ids(Which(open=False, sealed_above=3)) == ([4], None)
+    with pytest.raises(InvalidArgument, match="ask for 10000 at a time"):
+        await host.api.describe_topic(NAME, Which(ids=tuple(range(IDS_MAX + 1))))
+
+
+@story
+async def test_documents_of_a_change_are_written_though_its_caller_goes_away(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await asyncio.sleep(5)
+    put = bed.faults.hold(StorageOp.PUT)
+    puts = bed.faults.counts[StorageOp.PUT]
+    altering = asyncio.create_task(host.broker.alter_topic(NAME, TopicChange(retention_s=50.0)))
+    await bed.until(lambda: bed.faults.counts[StorageOp.PUT] > puts)
+    altering.cancel()
+    await asyncio.wait({altering})
+    bed.faults.held.clear()
+    put.set()
+    await asyncio.sleep(5)
+    document = topic_from_document(bytes(bed.store.files[document_path(NAME, TOPIC_DOCUMENT)].data))
+    assert document.retention_s == 50.0
+
+
+@story
+async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    kept = host.broker._leader().pruning
+    first, second = TopicName("test", "a"), TopicName("test", "b")
+    forgotten: list[TopicName] = []
+    failing = {first}
+
+    async def forget(name: TopicName) -> None:
+        if name in failing:
+            raise Unavailable("not now")
+        forgotten.append(name)
+
+    kept._forget_offsets = forget
+    kept._offsets_due |= {first, second}
+    await asyncio.sleep(5 * SMALL.maintenance_interval_s)
+    assert forgotten == [second]
+    failing.clear()
+    await bed.until(lambda: forgotten == [second, first])
+
+
+@story
+async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    kept = host.broker._leader().pruning
+    calls: list[TopicName] = []
+
+    async def forget(name: TopicName) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            kept._offsets_due.add(name)  # as a report does that comes in meanwhile
+
+    kept._forget_offsets = forget
+    kept._offsets_due.add(NAME)
+    await asyncio.sleep(5 * SMALL.maintenance_interval_s)
+    assert calls == [NAME, NAME]

@@ -1,0 +1,362 @@
+"""Administration through any broker, whoever leads."""
+
+import asyncio
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import segment_to_json
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.coordination.memory import MemoryMetaServer
+from seaweedmq.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    SeaweedMQError,
+    StorageFailed,
+)
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.ring import is_partition
+from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import Compare, Delete, Put
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
+
+OTHER = TopicName("test", "other")
+
+
+async def patiently(host: Host, method: str, *args: object) -> object:
+    """As a client: again after a retryable error."""
+    for _ in range(100):
+        try:
+            return await getattr(host.api, method)(*args)
+        except SeaweedMQError as error:
+            if not error.retryable:
+                raise
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{method} never worked")
+
+
+def whole(description: TopicDescription) -> bool:
+    return is_partition(s.slots for s in description.segments if s.is_open)
+
+
+@story
+async def test_every_broker_takes_every_call(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    for n, host in enumerate(hosts):
+        name = TopicName("test", f"topic-{n}")
+        assert (await bed.topic(host, name, segments=3)).topic.name == name
+        for other in hosts:
+            description = await other.api.describe_topic(name)
+            assert whole(description)
+            assert len(description.addresses) == 3
+        changed = await hosts[n - 1].api.alter_topic(name, TopicChange(durability=Durability.REPLICATED))
+        assert changed.topic.durability is Durability.REPLICATED
+        status = await host.api.cluster_status()
+        assert (status.leader, status.topics, status.open_segments) == (bed.leader().broker.id, n + 1, 3 * (n + 1))
+    await hosts[0].api.delete_topic(TopicName("test", "topic-1"))
+    await bed.until(lambda: all(len(h.broker._view.topics) == 2 for h in hosts))
+    assert [t.name.name for t in await hosts[1].api.list_topics()] == ["topic-0", "topic-2"]
+
+
+@story
+async def test_segments_are_spread_evenly(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=9)
+    status = await hosts[1].api.cluster_status()
+    assert [b.open_segments for b in status.brokers] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "kind", "sentence"),
+    [
+        ("create_topic", (TopicSpec(name=NAME),), AlreadyExists, "topic test/topic exists: choose another name"),
+        ("create_topic", (TopicSpec(name=OTHER, replicas=3),), InvalidArgument, "but 2 brokers are live"),
+        ("create_topic", (TopicSpec(name=OTHER, segments=0),), InvalidArgument, "0 segments asked for"),
+        ("create_topic", (TopicSpec(name=OTHER, schema=b"junk"),), InvalidArgument, "schema"),
+        ("alter_topic", (OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
+        ("alter_topic", (NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),
+        ("delete_topic", (OTHER,), NotFound, "there is no topic test/other"),
+        ("describe_topic", (OTHER,), NotFound, "there is no topic test/other"),
+        ("topic_stats", (OTHER,), NotFound, "there is no topic test/other"),
+        ("adopt_schema", (OTHER, schema_to_bytes(pa.schema([("a", pa.int64())]))), NotFound, "no topic test/other"),
+    ],
+)
+@story
+async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(
+    bed: Bed, method: str, args: tuple[object, ...], kind: type[SeaweedMQError], sentence: str
+) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    for host in hosts:
+        with pytest.raises(kind, match=sentence):
+            await getattr(host.api, method)(*args)
+
+
+@story
+async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    bed.etcd.latency_s_max = 0.3
+    for n in range(10):
+        name = TopicName("test", f"topic-{n}")
+        await bed.topic(hosts[n % 3], name)
+        for host in hosts:
+            assert whole(await host.api.describe_topic(name))
+
+
+@story
+async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    description = await bed.topic(hosts[1], segments=350)
+    assert len(description.segments) == 350
+    assert whole(description)
+    await bed.until(lambda: sum(len(h.broker._owned) for h in hosts) == 350)
+    await hosts[0].api.delete_topic(NAME)
+    await bed.until(lambda: not any(h.broker._owned for h in hosts))
+    assert not bed.etcd.server.list(keys.SEGMENTS).entries
+
+
+class DyingServer:
+    """Lets a leader die right behind its n-th transaction of metadata."""
+
+    def __init__(self, bed: Bed, victim: Host, after: int) -> None:
+        self.transact = bed.etcd.server.transact
+        self.victim, self.left = victim, after
+        bed.etcd.server.transact = self  # type: ignore[assignment,method-assign]
+        self.server: MemoryMetaServer = bed.etcd.server
+
+    def __call__(self, compares: list[Compare], then: list[Put | Delete]) -> int | None:
+        revision = self.transact(compares, then)
+        if any(w.key.startswith((keys.TOPICS, keys.SEGMENTS)) for w in then):
+            self.left -= 1
+            if self.left == 0:
+                self.victim.kill()
+        return revision
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
+@story
+async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_harms_the_next_attempt(
+    bed: Bed, after: int
+) -> None:
+    hosts = await bed.cluster(3)
+    leader = bed.leader()
+    other = next(h for h in hosts if h is not leader)
+    DyingServer(bed, leader, after)
+    with pytest.raises(SeaweedMQError) as failed:
+        await bed.topic(other, segments=350)
+    assert failed.value.retryable
+    try:
+        description = await patiently(other, "create_topic", TopicSpec(name=NAME, segments=2))
+    except AlreadyExists:
+        description = await patiently(other, "describe_topic", NAME)
+        assert after == 5
+    assert isinstance(description, TopicDescription)
+    assert whole(description)
+
+
+@story
+async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    results = await asyncio.gather(
+        *(bed.topic(hosts[n % 3], segments=segments) for n, segments in enumerate((250, 3, 120, 1, 500))),
+        return_exceptions=True,
+    )
+    made = [r for r in results if isinstance(r, TopicDescription)]
+    assert len(made) == 1
+    assert all(isinstance(r, AlreadyExists | TopicDescription) for r in results)
+    description = await hosts[0].api.describe_topic(NAME)
+    assert whole(description)
+    assert len(description.segments) == len(made[0].segments)
+
+
+@story
+async def test_changes_at_the_same_time_all_take_effect(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    await asyncio.gather(
+        hosts[0].api.alter_topic(NAME, TopicChange(retention_s=50)),
+        hosts[1].api.alter_topic(NAME, TopicChange(retention_bytes=60)),
+        hosts[2].api.alter_topic(NAME, TopicChange(durability=Durability.REPLICATED)),
+    )
+    topic = (await hosts[0].api.describe_topic(NAME)).topic
+    assert (topic.retention_s, topic.retention_bytes, topic.durability) == (50, 60, Durability.REPLICATED)
+
+
+@story
+async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_lease(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    leader = bed.leader()
+    other = next(h for h in hosts if h is not leader)
+    before = bed.loop.time()
+    leader.kill()
+    await patiently(other, "create_topic", TopicSpec(name=OTHER))
+    assert bed.loop.time() - before <= CONFIG.lease_ttl_s + 1.5
+    assert whole(await other.api.describe_topic(OTHER))
+
+
+@story
+async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_served_by_the_next(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    old = bed.leader()
+    other = next(h for h in hosts if h is not old)
+    calling = asyncio.create_task(patiently(old, "create_topic", TopicSpec(name=NAME, segments=150)))
+    await asyncio.sleep(0.004)
+    old.freeze()
+    await bed.until(lambda: any(h.broker._leader().leading for h in hosts if h is not old))
+    old.thaw()
+    try:
+        description = await calling
+    except AlreadyExists:
+        description = await patiently(other, "describe_topic", NAME)
+    assert isinstance(description, TopicDescription)
+    assert whole(description)
+
+
+@story
+async def test_more_segments_than_the_brokers_may_hold_are_refused(bed: Bed) -> None:
+    hosts = await bed.cluster(2, replace(CONFIG, open_segments_max=5))
+    await bed.topic(hosts[0], segments=9)
+    with pytest.raises(InvalidArgument) as refusal:
+        await bed.topic(hosts[1], OTHER, segments=2)
+    assert str(refusal.value) == (
+        "no room for test/other with 2 segments: 2 brokers may have 5 open segments each (open_segments_max; every "
+        "replica counts), and have 9 in all: delete topics, merge segments, add brokers, or raise open_segments_max "
+        "on all brokers"
+    )
+    await bed.topic(hosts[1], OTHER, segments=1)
+    await bed.until(lambda: sum(len(h.broker._owned) for h in hosts) == 10)
+
+
+@story
+async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_of_its_name(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, log_roll_age_s=1, maintenance_interval_s=1))
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=9)
+    await asyncio.sleep(5)
+    bed.faults.failing[StorageOp.DELETE] = "input/output error"
+    with pytest.raises(StorageFailed):
+        await host.api.delete_topic(NAME)
+    with pytest.raises(NotFound):
+        await host.api.describe_topic(NAME)
+    with pytest.raises(StorageFailed):
+        await bed.topic(host)
+    bed.faults.failing.clear()
+    await bed.topic(host)
+    assert not [p for p in bed.store.files if "/log/" in p or "/table/" in p]
+    await (await host.publisher(2)).store(frames=2)
+    assert await (await host.subscriber()).until(2) == values(2, 2)
+
+
+@story
+async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    leader, primary = bed.leader(), await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=9)
+    bed.faults.failing[StorageOp.DELETE] = "input/output error"
+    with pytest.raises(StorageFailed):
+        await leader.api.delete_topic(NAME)
+    leader.kill()
+    other = next(h for h in hosts if h.lives)
+    await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+    assert [p for p in bed.store.files if "/log/" in p]
+    assert other.broker._view.deletions
+    bed.faults.failing.clear()
+    await bed.until(lambda: not [p for p in bed.store.files if "/log/" in p])
+    await bed.until(lambda: not other.broker._view.deletions)
+    await bed.topic(other)
+    await asyncio.sleep(5)
+    assert whole(await other.api.describe_topic(NAME))
+
+
+@story
+async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the_next_leader(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    leftover = (await bed.topic(hosts[0], segments=4)).segments
+    await hosts[0].api.delete_topic(NAME)
+    await bed.topic(hosts[0], OTHER)
+    for segment in leftover:
+        bed.etcd.server.transact([], [Put(keys.segment_key(NAME, segment.id), segment_to_json(segment))])
+    status = await patiently(hosts[0], "cluster_status")
+    assert isinstance(status, ClusterStatus)
+    assert sum(b.open_segments for b in status.brokers) == 1, "they load nobody"
+    bed.leader().kill()
+    await bed.until(lambda: not bed.etcd.server.list(keys.segments_prefix(NAME)).entries)
+    assert bed.etcd.server.list(keys.segments_prefix(OTHER)).entries
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
+
+
+@story
+async def test_an_empty_topic_adopts_a_schema_once(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=4)
+    for host in hosts:
+        description = await host.api.adopt_schema(NAME, schema_to_bytes(SCHEMA))
+        assert description.topic.schema is not None
+        assert schema_from_bytes(description.topic.schema) == SCHEMA
+    with pytest.raises(InvalidArgument, match="has another schema already"):
+        await hosts[0].api.adopt_schema(NAME, schema_to_bytes(pa.schema([("a", pa.int32())])))
+
+
+@story
+async def test_what_is_only_metadata_of_a_schema_is_not_kept(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    decorated = schema_with_metadata()
+    assert decorated != schema_to_bytes(schema_from_bytes(decorated))
+    created = await bed.topic(host, schema=decorated)
+    assert created.topic.schema == schema_to_bytes(schema_from_bytes(decorated))
+    await bed.topic(host, OTHER)
+    adopted = await host.api.adopt_schema(OTHER, decorated)
+    assert adopted.topic.schema == created.topic.schema
+    again = await host.api.adopt_schema(OTHER, schema_to_bytes(SCHEMA))
+    assert again.topic.schema == created.topic.schema
+
+
+def schema_with_metadata() -> bytes:
+    return SCHEMA.with_metadata({"written by": "pandas"}).serialize().to_pybytes()  # type: ignore[no-any-return]
+
+
+@story
+async def test_a_topic_with_plain_records_adopts_no_schema(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0], segments=2)
+    primary = await bed.primary(hosts[0], segment=1)
+    await (await primary.publisher(segment=1)).store(slots=(40_000, 40_000))
+    with pytest.raises(InvalidArgument, match="holds plain records already"):
+        await hosts[0].api.adopt_schema(NAME, schema_to_bytes(SCHEMA))
+    primary.kill()
+    other = next(h for h in hosts if h is not primary)
+    with pytest.raises(InvalidArgument, match="holds plain records already"):
+        await patiently(other, "adopt_schema", NAME, schema_to_bytes(SCHEMA))
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_statistics_are_gathered_from_every_primary(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=6)
+    for n in range(6):
+        primary = await bed.primary(hosts[0], segment=n)
+        slot = n * 65536 // 6 + 10
+        await (await primary.publisher(segment=n)).store(frames=n + 1, slots=(slot, slot))
+    for host in hosts:
+        stats = await host.api.topic_stats(NAME)
+        assert [(s.segment, s.high_watermark, s.flushed_offset) for s in stats] == [(n, n + 1, n + 1) for n in range(6)]
+    leader = bed.leader()
+    await bed.until(lambda: len(leader.broker._leader().placement.loads) == 3)
+    await asyncio.sleep(1.1)
+    status = await hosts[0].api.cluster_status()
+    assert sum(b.open_segments for b in status.brokers) == 6
+    assert [b.is_leader for b in status.brokers].count(True) == 1

@@ -1,0 +1,158 @@
+"""A machine loses its power at any moment: what was fsynced is there, and nothing above a hole."""
+
+import random
+from contextlib import aclosing
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.codec.frame import HEADER_BYTES
+from seaweedmq.codec.logfile import decode_preamble
+from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.topic import Durability
+from seaweedmq.storage.read.reader import read_segment
+from seaweedmq.storage.read.recovery import Recovered, recover_segment
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
+from tests.support.power_loss import lose_power
+from tests.support.segments import make_frame, make_segment, make_topic
+
+SEGMENT = make_segment()
+
+
+class Writer:
+    """What ``OpenSegment`` does with the files, a step at a time."""
+
+    def __init__(self, store: MemorySegmentStore, rng: random.Random, roll_bytes: int) -> None:
+        self.rng = rng
+        self.log = SegmentLog(start_offset=0, durability=Durability.STORED, producers=ProducerTable())
+        self.sequences = {1: 0, 2: 0}
+        self.files = SegmentFiles(
+            make_topic(),
+            SEGMENT,
+            self.log,
+            store=store,
+            writer_id="b-1",
+            roll_bytes=roll_bytes,
+            wall_us=lambda: 0,
+            ask_sync=lambda: None,
+            on_failure=lambda: None,
+        )
+
+    async def write(self) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            producer, count = self.rng.choice((1, 2)), self.rng.randint(1, 3)
+            base = self.log.end
+            size = self.rng.choice((20, 1_000, 5_000))
+            frame = make_frame(base, count, size=size, producer=producer, first_sequence=self.sequences[producer])
+            entry = LogEntry(base, base + count, 0, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
+            self.log.producers.open(producer, 0, self.sequences[producer], 0.0)
+            self.log.append(producer, 0, self.sequences[producer], entry)
+            self.sequences[producer] += count
+        entries = self.log.take_unwritten(1 << 20)
+        size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
+        for _ in range(20):
+            try:
+                await self.files.append([part for e in entries for part in (e.header, e.payload)], size, end)
+            except StorageFailed:
+                continue
+            self.log.on_written(end, size)
+            return
+        raise AssertionError("the storage does not come back")
+
+
+def by_id(recovered: Recovered) -> dict[int, ProducerState]:
+    """The longest idle comes first, as far as the files that were read tell."""
+    return {producer.producer_id: producer for producer in recovered.producers}
+
+
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=200, deadline=None)
+async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> None:
+    rng = random.Random(seed)
+    failing = rng.choice((0.0, 0.0, 0.1, 0.3))
+
+    async def fault(op: StorageOp, path: str) -> None:
+        if op in (StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC) and rng.random() < failing:
+            raise StorageFailed(f"{op} {path}")
+
+    store = MemorySegmentStore(lambda: 0, fault, tear=rng)
+    writer = Writer(store, rng, roll_bytes=rng.choice((3_000, 20_000)))
+    for _ in range(rng.randint(1, 25)):
+        step = rng.random()
+        if step < 0.6:
+            await writer.write()
+        elif step < 0.8:
+            await writer.files.sync()
+        elif step < 0.9:
+            writer.files.retire_if_older(0)
+    failing = 0.0
+    flushed, written = writer.log.flushed, writer.log.written
+    lose_power(store, rng)
+    recovered = await recover_segment(store, make_topic(), SEGMENT)
+    assert flushed <= recovered.end_offset <= written
+    assert sum(p.next_sequence for p in recovered.producers) == recovered.end_offset
+    sealed = make_segment(end_offset=recovered.end_offset)
+    again = await recover_segment(store, make_topic(), sealed)
+    assert (again.end_offset, by_id(again)) == (recovered.end_offset, by_id(recovered))
+    position = 0
+    async with aclosing(read_segment(store, make_topic(), 0, 0, recovered.end_offset, chunk_bytes=10_000)) as chunks:
+        async for chunk in chunks:
+            position = chunk.end_offset
+    assert position >= recovered.end_offset
+
+
+async def preambles(store: MemorySegmentStore) -> list[tuple[int, int | None]]:
+    """Base offset, and how far the fsyncs were, of every log file."""
+    found = []
+    for path in sorted(store.files):
+        preamble, _ = decode_preamble(bytes(store.files[path].data))
+        found.append((preamble.base_offset, preamble.flushed))
+    return found
+
+
+async def test_a_file_tells_how_far_the_fsyncs_were_when_it_began() -> None:
+    store = MemorySegmentStore(lambda: 0)
+    writer = Writer(store, random.Random(1), roll_bytes=1)
+    await writer.write()
+    await writer.files.sync()
+    first = writer.log.flushed
+    await writer.write()
+    second = writer.log.written
+    assert await preambles(store) == [(0, 0), (first, first)]
+    await writer.files.sync()
+    await writer.write()
+    assert await preambles(store) == [(0, 0), (first, first), (second, second)]
+
+
+async def test_a_full_file_grows_on_until_it_is_there_to_stay() -> None:
+    store = MemorySegmentStore(lambda: 0)
+    writer = Writer(store, random.Random(1), roll_bytes=1)
+    for _ in range(3):
+        await writer.write()
+        writer.files.retire_if_older(0)
+    assert await preambles(store) == [(0, 0)]
+    written = writer.log.written
+    await writer.files.sync()
+    await writer.write()
+    assert await preambles(store) == [(0, 0), (written, written)]
+
+
+async def test_after_a_failed_append_what_was_not_fsynced_is_written_again_before_another_file_begins() -> None:
+    failing: list[StorageOp] = []
+
+    async def fault(op: StorageOp, path: str) -> None:
+        if op in failing:
+            failing.remove(op)
+            raise StorageFailed(f"{op} {path}")
+
+    store = MemorySegmentStore(lambda: 0, fault)
+    writer = Writer(store, random.Random(1), roll_bytes=1 << 20)
+    await writer.write()
+    written = writer.log.written
+    failing.append(StorageOp.APPEND)
+    await writer.write()
+    assert writer.log.flushed == written
+    assert await preambles(store) == [(0, 0), (0, 0), (written, written)]

@@ -1,0 +1,372 @@
+"""Group commit and failing storage: nothing is acknowledged that is not kept, and nothing acknowledged is lost."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.errors import StaleMetadata, StorageFailed
+from seaweedmq.model.topic import Durability, TopicChange
+from seaweedmq.ports import FileKind
+from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
+from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, story, values
+from tests.support.tracebacks import depth
+
+
+async def stored_values(bed: Bed, count: int) -> list[bytes]:
+    """What is left when every machine lost its power at this moment."""
+    for host in bed.hosts:
+        host.kill()
+    bed.store.crash()
+    bed.faults.failing.clear()
+    bed.faults.held.clear()
+    host = await bed.start()
+    await bed.until(lambda: any(h.broker._owned for h in bed.hosts if h.lives), 10 * TTL_S)
+    first = await host.subscriber()
+    end = await first.ending()
+    return first.values[:count] if end else []
+
+
+@story
+async def test_stored_is_acknowledged_only_after_the_fsync(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    synced = bed.faults.hold(StorageOp.SYNC)
+    publisher, reader = await host.publisher(), await host.subscriber()
+    await publisher.send(2)
+    assert await publisher.quiet(3)
+    assert bed.files(FileKind.LOG)[0].size_bytes > 200
+    assert reader.values == []
+    synced.set()
+    assert await publisher.acks() == [(0, 0)]
+    assert await reader.until(2) == values(1, 2)
+
+
+@story
+async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_the_interval(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, durability=Durability.REPLICATED)
+    publisher = await host.publisher()
+    for _ in range(20):
+        await publisher.store()
+    assert bed.faults.counts[StorageOp.SYNC] == 0
+    before = bed.loop.time()
+    log = host.broker._owned[NAME, 0].log
+    await bed.until(lambda: log.flushed == 20)
+    assert bed.loop.time() - before <= CONFIG.flush_interval_s + 0.1
+    assert bed.faults.counts[StorageOp.SYNC] == 1
+
+
+@story
+async def test_many_frames_share_one_fsync(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publishers = [await host.publisher(n) for n in range(20)]
+    held = bed.faults.hold(StorageOp.SYNC)
+    for publisher in publishers:
+        for _ in range(10):
+            await publisher.send()
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 200)
+    held.set()
+    for publisher in publishers:
+        await publisher.acks(10)
+    assert bed.faults.counts[StorageOp.SYNC] <= 2
+
+
+@story
+async def test_segments_are_fsynced_side_by_side(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=8)
+    publishers = [await host.publisher(segment=n) for n in range(8)]
+    for n, publisher in enumerate(publishers):
+        await publisher.send(slots=(n * 8192, n * 8192))
+    for publisher in publishers:
+        await publisher.acks()
+    assert bed.faults.counts[StorageOp.SYNC] == 8
+
+
+@pytest.mark.parametrize("durability", Durability)
+@pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
+@story
+async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mended(
+    bed: Bed, op: StorageOp, durability: Durability
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, durability=durability)
+    publisher = await host.publisher()
+    if op is not StorageOp.CREATE:
+        await publisher.store(frames=3)
+    bed.faults.failing[op] = "no space left on device"
+    await publisher.send(2)
+    if (op, durability) == (StorageOp.SYNC, Durability.REPLICATED):
+        await publisher.acks()
+        await bed.until(lambda: host.broker._owned[NAME, 0].failure)
+        await publisher.send(2)
+        with pytest.raises(StorageFailed, match="no space left on device"):
+            await publisher.stream.receive()
+    else:
+        with pytest.raises(StorageFailed, match="no space left on device"):
+            await publisher.acks()
+    with pytest.raises(StorageFailed):
+        await host.publisher()
+    bed.faults.failing.clear()
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    again = await host.publisher()
+    await again.store(frames=3)
+    reader = await host.subscriber()
+    assert await reader.until(again.next) == values(1, again.next)
+    assert not host.has_failed
+
+
+@pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
+@story
+async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_works(bed: Bed, op: StorageOp) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    bed.faults.failing[op] = "input/output error"
+    await publisher.send(2)
+    assert isinstance(await publisher.stream.failure(), StorageFailed)
+    await asyncio.sleep(900)
+    assert len(bed.files(FileKind.LOG)) <= 250
+    bed.faults.failing.clear()
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    again = await host.publisher()
+    await again.store(frames=3)
+    assert await (await host.subscriber()).until(8) == values(1, 8)
+    assert len(bed.files(FileKind.LOG)) <= 3
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
+@pytest.mark.parametrize("op", [StorageOp.APPEND, StorageOp.SYNC])
+@story
+async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_heap_of_files(
+    bed: Bed, op: StorageOp
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    bed.faults.failing = {op: "no space left on device", StorageOp.CHECK: "no space left on device"}
+    await publisher.send(2)
+    assert isinstance(await publisher.stream.failure(), StorageFailed)
+    await asyncio.sleep(300)
+    assert len(bed.files(FileKind.LOG)) <= 3
+    bed.faults.failing.clear()
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure, patience_s=2.1)
+    await (await host.publisher()).store(frames=3)
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
+@story
+async def test_an_fsync_that_failed_once_is_not_trusted_the_second_time(bed: Bed) -> None:
+    """The kernel may have dropped the pages: what was not fsynced is written to another file from memory."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    (bad,) = bed.files(FileKind.LOG)
+    bed.faults.failing[StorageOp.SYNC] = "input/output error"
+    bed.faults.paths = bad.path
+    await publisher.send(2)
+    assert await publisher.acks() == [(3, 3)]
+    again = next(f for f in bed.files(FileKind.LOG) if f.path != bad.path)
+    assert again.base_offset == 3
+    await publisher.store(frames=3)
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
+@story
+async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the_segment_is_open(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    (bad,) = bed.files(FileKind.LOG)
+    bed.faults.failing[StorageOp.SYNC] = "input/output error"
+    bed.faults.paths = bad.path
+    await publisher.send(2)
+    await publisher.acks()
+    lost = bed.store.files[bad.path]
+    lost.data[lost.synced_bytes + 200 :] = bytes(len(lost.data) - lost.synced_bytes - 200)  # pages the kernel dropped
+    await publisher.store(frames=3)
+    await bed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in bed.files(FileKind.TABLE)) == 5)
+    assert not host.broker._owned[NAME, 0].files.sealed
+    assert await stored_values(bed, 8) == values(1, 8)
+
+
+@story
+async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    held = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 2)
+    appending = bed.faults.hold(StorageOp.APPEND)
+    await publisher.send()
+    await asyncio.sleep(0.1)
+    bed.faults.failing[StorageOp.SYNC] = "input/output error"
+    bed.faults.paths = bed.files(FileKind.LOG)[0].path
+    held.set()
+    await asyncio.sleep(0.1)
+    appending.set()
+    await asyncio.sleep(5)
+    bed.faults.failing.clear()
+    again = await host.publisher()
+    await again.store(frames=2)
+    assert again.next == 5
+    assert await stored_values(bed, 5) == values(1, 5)
+
+
+@pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
+@story
+async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, is_copied: bool
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    held = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 2)
+    answered, append = asyncio.Event(), MemoryLogWriter.append
+
+    async def answer_late(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
+        await append(self, chunks)
+        await answered.wait()
+
+    monkeypatch.setattr(MemoryLogWriter, "append", answer_late)
+    await publisher.send()
+    await asyncio.sleep(0.1)
+    monkeypatch.undo()
+    bed.faults.failing[StorageOp.SYNC] = "input/output error"
+    copying = bed.faults.hold(StorageOp.CREATE)
+    bed.faults.paths = "/log/"
+    if is_copied:
+        copying.set()
+    held.set()
+    await asyncio.sleep(0.1)
+    bed.faults.failing.clear()
+    answered.set()
+    await asyncio.sleep(0.1)
+    copying.set()
+    assert isinstance(await publisher.stream.failure(), StorageFailed)
+    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    again = await host.publisher()
+    await again.store()
+    assert await stored_values(bed, again.next) == values(1, 4)
+
+
+@story
+async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, log_roll_bytes=500))
+    await bed.topic(host, segments=8)
+    publishers = [await host.publisher(segment=n) for n in range(8)]
+    for _ in range(10):
+        for op in (StorageOp.SYNC, StorageOp.APPEND, StorageOp.CREATE):
+            bed.faults.failing[op] = "input/output error"
+            for n, publisher in enumerate(publishers):
+                await publisher.send(slots=(n * 8192, n * 8192), size=200)
+            await asyncio.sleep(0.3)
+            bed.faults.failing.clear()
+            await bed.until(lambda: not any(s.failure for s in host.broker._owned.values()))
+            for n, publisher in enumerate(publishers):
+                if publisher.stream.ended:
+                    publishers[n] = await host.publisher(segment=n)
+    for n, publisher in enumerate(publishers):
+        last = await host.publisher(segment=n)
+        await last.store(slots=(n * 8192, n * 8192))
+        assert last.next >= 2
+        assert publisher
+    assert not host.has_failed
+    await bed.until(lambda: all(len(s.files._files) <= 1 for s in host.broker._owned.values()))
+
+
+@story
+async def test_changing_the_durability_takes_effect_at_once(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, durability=Durability.REPLICATED)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    await host.api.alter_topic(NAME, TopicChange(durability=Durability.STORED))
+    log = host.broker._owned[NAME, 0].log
+    await bed.until(lambda: log.flushed == 3)
+    held = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    assert await publisher.quiet(3)
+    await host.api.alter_topic(NAME, TopicChange(durability=Durability.REPLICATED))
+    assert await publisher.acks() == [(3, 3)]
+    held.set()
+
+
+@story
+async def test_stopping_a_broker_stores_everything_it_took(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, durability=Durability.REPLICATED)
+    publisher = await host.publisher()
+    for _ in range(10):
+        await publisher.send()
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 10)
+    await host.stop()
+    assert await publisher.acks(10) == [(n, n) for n in range(10)]
+    assert await stored_values(bed, 10) == values(1, 10)
+
+
+@story
+async def test_stopping_while_the_storage_fails_ends_and_loses_nothing_acknowledged(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=5)
+    bed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    await publisher.send()
+    before = bed.loop.time()
+    await host.stop()
+    assert bed.loop.time() - before < 30
+    assert await stored_values(bed, 5) == values(1, 5)
+
+
+@story
+async def test_stopping_while_a_write_hangs_waits_no_longer_than_the_limit(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=5)
+    bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await bed.until(lambda: bed.faults.counts[StorageOp.SYNC] == 6)
+    before = bed.loop.time()
+    await host.stop()
+    assert bed.loop.time() - before < 60
+    assert await stored_values(bed, 5) == values(1, 5)
+
+
+@story
+async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_alive(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publishers = [await host.publisher(producer) for producer in range(1, 41)]
+    bed.faults.failing[StorageOp.APPEND] = "no space left"
+    segment = host.broker._owned[NAME, 0]
+    await publishers[0].send()
+    assert isinstance(await publishers[0].stream.failure(), StorageFailed)
+    kept = segment.failure
+    assert kept is not None
+    before = depth(kept)
+    for publisher in publishers[1:20]:
+        await publisher.send(size=50_000)
+    failures = [await publisher.stream.failure() for publisher in publishers[:20]]
+    await segment.close(StaleMetadata("it goes on elsewhere"))
+    for publisher in publishers[20:]:
+        await publisher.send(size=50_000)
+    failures += [await publisher.stream.failure() for publisher in publishers[20:]]
+    assert len({id(failure) for failure in failures}) == len(publishers)
+    assert depth(kept) == before
+    assert segment.closed is not None
+    assert depth(segment.closed) == 0
+    bed.faults.failing.clear()

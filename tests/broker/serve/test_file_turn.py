@@ -1,0 +1,30 @@
+"""Turns at reading files, and how they give way."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.serve.file_turn import FileTurn
+from seaweedmq.storage.read.chunk import Chunk
+
+
+async def chunks() -> AsyncGenerator[Chunk, None]:
+    yield Chunk(3, b"abc")
+
+
+async def test_an_evicted_turn_gives_nothing_though_it_has_something_left() -> None:
+    """The rest may be forgotten while its subscriber waits for memory to send it."""
+    budget = MemoryBudget(100)
+    nudges: list[bool] = []
+    turn = FileTurn(budget, 100, 100, lambda: nudges.append(True))
+    await turn.begin(chunks())
+    assert await turn.more()
+    turn.offer()
+    waiting = asyncio.create_task(budget.take(100))
+    await asyncio.sleep(0)
+    assert turn.evicted
+    assert nudges
+    assert not await turn.more()
+    await waiting
+    await turn.end()
+    assert budget.used == 100, "what the waiting one took"

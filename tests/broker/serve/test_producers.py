@@ -1,0 +1,405 @@
+"""More publishers on a segment than it remembers, or its record names: nothing is refused, lost or stored twice."""
+
+import asyncio
+import random
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.client.client import Client
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publish.publisher import Publisher
+from seaweedmq.core.lineage import topology
+from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.protocol import EARLIEST, PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.ports import Environment, FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, Streaming, frame, story, values
+from tests.sim.loop import Owner
+
+SMALL = replace(CONFIG, producers_per_segment_max=3)
+IDLE_S = 20.0
+HASTY = replace(SMALL, producer_idle_s=IDLE_S)
+"""Forgets publishers soon; those of these tests repeat nothing that is as old."""
+OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
+
+
+async def connect(bed: Bed, name: str, **settings: Any) -> tuple[Client, Owner]:
+    owner = Owner(name)
+    client = await aio.connect(
+        ",".join(host.address for host in bed.hosts if host.lives),
+        dialer=bed.network.dialer(owner),
+        env=Environment(bed.wall_us, random.Random(name)),
+        config=ClientConfig(**settings),
+    )
+    return client, owner
+
+
+# --- one segment ------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, HASTY)
+    await bed.topic(host)
+    publishers = [await host.publisher(n) for n in range(8)]
+    for turn in range(4):
+        for publisher in publishers:
+            await publisher.store()
+        await asyncio.sleep(turn * IDLE_S)
+    reader = await host.subscriber()
+    got = await reader.until(32)
+    assert sorted(got) == sorted(v for n in range(8) for v in values(n, 4))
+
+
+@story
+async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_meanwhile(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    client, owner = await connect(bed, "unlucky")
+    async with client, client.publisher(str(NAME)) as publisher:
+        await (await publisher.send(b"first"))
+        synced = bed.faults.hold(StorageOp.SYNC)
+        sent = await publisher.send(b"second")
+        await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 2)
+        bed.network.cut(host.address, "unlucky")
+        bed.network.break_streams_of(owner)
+        synced.set()
+        others = [await host.publisher(100 + n) for n in range(10)]
+        for other in others:
+            await other.store()
+        bed.network.join()
+        assert (await sent).offset == 1
+    reader = await host.subscriber()
+    assert (await reader.until(12))[:2] == [b"first", b"second"]
+
+
+@story
+async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, HASTY)
+    await bed.topic(host)
+    client, owner = await connect(bed, "idle")
+    async with client, client.publisher(str(NAME)) as publisher:
+        for n in range(3):
+            await (await publisher.send(b"%d" % n))
+        table = host.broker._owned[NAME, 0].log.producers
+        (mine,) = (s.producer_id for s in table.snapshot())
+        bed.network.break_streams_of(owner)
+        await asyncio.sleep(2 * IDLE_S)  # both sides find out, each in its own time
+        others = [await host.publisher(100 + n) for n in range(4)]
+        assert table.state(mine) is None
+        assert (await (await publisher.send(b"3"))).offset == 3
+        state = table.state(mine)
+        assert state is not None
+        assert state.next_sequence == 4
+        assert len(others) == 4
+    reader = await host.subscriber()
+    assert await reader.until(4) == [b"0", b"1", b"2", b"3"]
+
+
+@story
+async def test_one_publisher_too_many_for_the_broker_waits_until_there_is_room(bed: Bed) -> None:
+    config = replace(HASTY, producers_max=5)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    publishers = [await host.publisher(100 + n) for n in range(5)]
+    for publisher in publishers:
+        await publisher.store()
+    refused = host.publish_stream()
+    await refused.send(OPEN)
+    assert isinstance(await refused.failure(), ResourceExhausted)
+    client, _ = await connect(bed, "late")
+    async with client, client.publisher(str(NAME)) as late:
+        sent = await late.send(b"late")
+        await publishers[0].stream.close()
+        await asyncio.sleep(IDLE_S - 1)
+        assert not sent.done()
+        for publisher in publishers[1:]:
+            await publisher.store()
+        assert (await sent).segment == 0
+    await bed.primary(host)
+
+
+@pytest.mark.parametrize("in_flight", [1, 64, 1_024])
+@story
+async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again(bed: Bed, in_flight: int) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
+    await bed.topic(host)
+    publisher = await host.publisher()
+    log = host.broker._owned[NAME, 0].log
+    sent = 3 * in_flight
+    await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(sent))))
+    await bed.until(lambda: log.flushed == sent)
+    await publisher.stream.close()
+    again = await host.publisher()
+    repeated = range(sent - in_flight, sent)
+    for first in repeated:
+        await again.send(first=first)
+    assert await again.acks(in_flight) == [(n, n) for n in repeated]
+    assert log.end == sent
+
+
+# --- two streams of one publisher -------------------------------------------------------------------------------------
+
+
+async def _opened_at_once(host: Host, count: int) -> list[Streaming]:
+    streams = [host.publish_stream() for _ in range(count)]
+    for stream in streams:
+        await stream.send(OPEN)
+        await stream.send(PublishFrames(frame()))
+    return streams
+
+
+@pytest.mark.parametrize("count", [2, 5])
+@story
+async def test_of_streams_that_open_in_one_moment_one_goes_on(bed: Bed, count: int) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    streams = await _opened_at_once(host, count)
+    await asyncio.sleep(5)
+    going_on = [stream for stream in streams if not stream.ended]
+    assert len(going_on) == 1
+    for stream in streams:
+        if stream.ended:
+            assert isinstance(stream.error, Fenced)
+    (last,) = going_on
+    await last.send(PublishFrames(frame(first=1)))
+    await bed.until(lambda: sum(len(r.frames) for r in last.replies if isinstance(r, PublishAck)) == 2)
+    assert await (await host.subscriber()).until(2) == values(1, 2)
+    assert host.broker._owned[NAME, 0].log.end == 2
+
+
+@story
+async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_is_open(bed: Bed) -> None:
+    """The broker has answered the first one, whose client is slow to take the answer."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    requests: asyncio.Queue[object] = asyncio.Queue()
+
+    async def sent() -> Any:
+        while True:
+            yield await requests.get()
+
+    requests.put_nowait(OPEN)
+    requests.put_nowait(PublishFrames(frame(3)))
+    replies = host.broker.publish(sent())
+    assert isinstance(await anext(replies), PublishReady)  # and is not asked for more
+    newer = await host.publisher()
+    await newer.store(count=2)
+    with pytest.raises(Fenced, match="opened a newer stream"):
+        await anext(replies)
+    assert host.broker._owned[NAME, 0].log.end == 2
+
+
+@story
+async def test_an_older_epoch_ends_no_stream_of_a_newer_one(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    newer = await host.publisher(epoch=2)
+    stream = host.publish_stream()
+    await stream.send(replace(OPEN, producer_epoch=1))
+    assert isinstance(await stream.failure(), Fenced)
+    await newer.store(2)
+
+
+# --- sealed segments --------------------------------------------------------------------------------------------------
+
+
+async def _sealed_with_records_in_flight(bed: Bed, host: Host, count: int) -> list[Publishing]:
+    """Each has one record acknowledged, and one stored whose acknowledgement it did not get."""
+    publishers = [await host.publisher(n) for n in range(count)]
+    for publisher in publishers:
+        await publisher.store()
+    synced = bed.faults.hold(StorageOp.SYNC)
+    log = host.broker._owned[NAME, 0].log
+    for end, publisher in enumerate(publishers, count + 1):
+        await publisher.send()
+        await bed.until(lambda end=end: log.end == end)  # type: ignore[misc]
+    for publisher in publishers:
+        await publisher.stream.close()
+    synced.set()
+    await host.api.seal_segment(NAME, 0)
+    return publishers
+
+
+async def _ask(host: Host, producer: int, first: int) -> PublishSealed:
+    stream = host.publish_stream()
+    await stream.send(replace(OPEN, producer_id=producer, first_sequence=first))
+    sealed = await stream.receive()
+    assert isinstance(sealed, PublishSealed), sealed
+    return sealed
+
+
+@story
+async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
+    hosts = await bed.cluster(2, SMALL)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    await _sealed_with_records_in_flight(bed, primary, 6)
+    segment = next(s for s in hosts[0].broker._view.segments[NAME].values() if s.id == 0)
+    assert (len(segment.sequences), segment.sequences_complete) == (2, False)
+    for host in hosts:
+        answers = [await _ask(host, producer, 1) for producer in range(6)]
+        assert [a.next_sequence for a in answers] == [2] * 6
+        assert [a.recent[-1].base_offset for a in answers] == list(range(6, 12))
+        assert (await _ask(host, 99, 0)).next_sequence == 0, "it was never there"
+        assert (await _ask(host, 99, 7)).next_sequence == 7, "or so long ago that it repeats nothing"
+
+
+@story
+async def test_files_that_are_asked_outlive_their_grace(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
+    config = replace(SMALL, log_grace_s=2.0, producer_idle_s=60.0)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    await _sealed_with_records_in_flight(bed, host, 6)
+    await asyncio.sleep(50)
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(6)] == [2] * 6
+    await asyncio.sleep(30)
+    assert not [f for f in bed.files(FileKind.LOG) if f.segment == 0], "nobody repeats anything any more"
+
+
+@story
+async def test_if_neither_record_nor_files_know_the_answer_is_that(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await _sealed_with_records_in_flight(bed, host, 6)
+    await bed.store.delete(bed.files(FileKind.LOG))
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in (4, 5)] == [2, 2]
+    with pytest.raises(OutOfRange, match=r"too short to name producer 0.* stay for producer_idle_s"):
+        await _ask(host, 0, 1)
+
+
+@story
+async def test_a_whole_record_needs_no_files(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL)
+    await bed.topic(host)
+    await _sealed_with_records_in_flight(bed, host, 6)
+    await bed.store.delete(bed.files(FileKind.LOG))
+    bed.faults.failing[StorageOp.LIST] = "it is gone"
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(6)] == [2] * 6
+    assert (await _ask(host, 99, 3)).next_sequence == 3
+
+
+# --- a crowd ----------------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """So many publishers, each with records of its own key, and what became of them."""
+
+    def __init__(self, bed: Bed, count: int) -> None:
+        self.bed = bed
+        self.count = count
+        self.clients: list[tuple[Client, Owner]] = []
+        self.publishers: list[Publisher] = []
+        self.sent: list[Any] = []
+
+    async def start(self) -> None:
+        self.clients = [await connect(self.bed, f"crowd {n}", linger_s=0.0) for n in range(3)]
+        for n in range(self.count):
+            client, _ = self.clients[n % 3]
+            self.publishers.append(await client.publisher(str(NAME)).__aenter__())
+
+    async def send(self, number: int) -> list[Any]:
+        """One record of each."""
+        futures = [await p.send(b"%d/%d" % (n, number), key=b"%d" % n) for n, p in enumerate(self.publishers)]
+        self.sent += futures
+        return futures
+
+    def lose_acknowledgements(self) -> None:
+        """Of two thirds of them, with the connections."""
+        for _, owner in self.clients[:2]:
+            self.bed.network.break_streams_of(owner)
+
+    async def close(self) -> None:
+        failed: list[BaseException] = []
+        for future in self.sent:
+            try:
+                await future
+            except SeaweedMQError as error:
+                failed.append(error)
+        assert not failed, f"{len(failed)} of {len(self.sent)} failed, the first: {failed[0]!r}"
+        for client, _ in self.clients:
+            await client.close()
+
+    async def check(self, host: Host, numbers: int) -> None:
+        """Everything is there once, and in order along the lineage of each key."""
+        got: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        description = await host.api.describe_topic(NAME)
+        for segment in description.segments:
+            server = host if not segment.is_open else next(h for h in self.bed.hosts if h.broker.id == segment.primary)
+            reader = await server.subscriber(EARLIEST, segment=segment.id, credit=1 << 24)
+            await asyncio.sleep(2)
+            reader.take()
+            for offset, value in enumerate(reader.values, reader.ready.start_offset):
+                publisher, number = value.split(b"/")
+                got[int(publisher)].append((offset, int(number)))
+        wrong = {n: sorted(got[n]) for n in range(self.count) if [v for _, v in sorted(got[n])] != list(range(numbers))}
+        assert not wrong, f"{len(wrong)} of {self.count} publishers, such as {next(iter(wrong.items()))}"
+
+
+async def _seal(bed: Bed, primary: Host, other: Host) -> None:
+    await other.api.seal_segment(NAME, 0)
+
+
+async def _split(bed: Bed, primary: Host, other: Host) -> None:
+    await other.api.split_segment(NAME, 0, 32_768)
+
+
+async def _merge(bed: Bed, primary: Host, other: Host) -> None:
+    await other.api.merge_segments(NAME, 0, 1)
+
+
+async def _fail(bed: Bed, primary: Host, other: Host) -> None:
+    primary.kill()
+
+
+BLOWS = {"seal": _seal, "split": _split, "merge": _merge, "failover": _fail}
+
+
+async def _strike(bed: Bed, blow: str, replicas: int, count: int, config: BrokerConfig) -> None:
+    """A blow while every publisher has a record in flight, and most lose its acknowledgement."""
+    hosts = await bed.cluster(4, config)
+    await bed.topic(hosts[0], replicas=replicas, segments=2 if blow == "merge" else 1)
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    crowd = Crowd(bed, count)
+    await crowd.start()
+    await asyncio.gather(*await crowd.send(0))
+    held = [bed.faults.hold(op) for op in (StorageOp.SYNC, StorageOp.APPEND)[:replicas]]
+    await crowd.send(1)
+    await asyncio.sleep(1)  # they are with the brokers, and not acknowledged
+    crowd.lose_acknowledgements()
+    changing = asyncio.create_task(BLOWS[blow](bed, primary, other))
+    await asyncio.sleep(0.3)
+    bed.faults.held.clear()
+    for event in held:
+        event.set()
+    await changing
+    await crowd.send(2)
+    await crowd.close()
+    await crowd.check(other, 3)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("blow", BLOWS)
+@story
+async def test_a_crowd_loses_and_doubles_nothing(
+    bed: Bed, blow: str, replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 4)
+    await _strike(bed, blow, replicas, 12, SMALL)
+
+
+@pytest.mark.timeout(600)
+@story
+async def test_with_1200_publishers_and_the_usual_limits_as_well(bed: Bed) -> None:
+    await _strike(bed, "failover", 2, 1_200, CONFIG)

@@ -1,0 +1,287 @@
+"""The publish stream: what is acknowledged, what is refused, and how it ends."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
+from seaweedmq.errors import (
+    Corrupt,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    SeaweedMQError,
+    StaleMetadata,
+)
+from seaweedmq.model.config import KIB
+from seaweedmq.model.protocol import PublishAck, PublishFrames, PublishOpen, PublishReady, SubscribeCredit
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values
+
+OPEN = PublishOpen(topic=NAME, segment=0, epoch=1, producer_id=1, producer_epoch=0)
+
+
+@story
+async def test_frames_are_acknowledged_in_order_with_their_offsets(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    assert publisher.ready == PublishReady(
+        next_sequence=0,
+        frame_bytes_max=CONFIG.frame_bytes_max,
+        in_flight_frames_max=CONFIG.stream_in_flight_frames_max,
+        in_flight_bytes_max=CONFIG.stream_in_flight_bytes_max,
+    )
+    for count in (3, 1, 2):
+        await publisher.send(count)
+    assert await publisher.acks(3) == [(0, 0), (3, 3), (4, 4)]
+    reader = await host.subscriber()
+    assert await reader.until(6) == values(1, 6)
+
+
+@story
+async def test_one_message_may_hold_many_frames(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.stream.send(PublishFrames(b"".join(publisher.frame(2) for _ in range(40))))
+    assert await publisher.acks(40) == [(2 * n, 2 * n) for n in range(40)]
+
+
+@story
+async def test_a_repeated_frame_is_acknowledged_again_and_not_stored_again(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=2, count=2)
+    await publisher.send(2, first=0)
+    await publisher.send(2, first=2)
+    await publisher.send(1)
+    assert await publisher.acks(3) == [(0, 0), (2, 2), (4, 4)]
+    reader = await host.subscriber()
+    assert await reader.until(5) == values(1, 5)
+
+
+@story
+async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_stream_is_over(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    synced = bed.faults.hold(StorageOp.SYNC)
+    first = await host.publisher()
+    await first.send(2)
+    assert await first.quiet(1)
+    second = await host.publisher()
+    assert second.ready.next_sequence == 2
+    await second.send(2, first=0)
+    synced.set()
+    assert await second.acks() == [(0, 0)]
+    assert host.broker._owned[NAME, 0].log.end == 2
+    assert await first.acks() == [(0, 0)], "what it appended is acknowledged on it, too"
+    with pytest.raises(Fenced, match="stop this one"):
+        await first.acks()
+
+
+@story
+async def test_a_new_stream_is_told_where_to_go_on(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    again = await host.publisher()
+    assert again.ready.next_sequence == 3
+    await again.store()
+    assert (await host.publisher(producer=2)).ready.next_sequence == 0
+
+
+@story
+async def test_many_producers_share_a_segment(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publishers = [await host.publisher(n) for n in range(20)]
+    for _ in range(5):
+        for publisher in publishers:
+            await publisher.send(2)
+    for publisher in publishers:
+        acks = await publisher.acks(5)
+        assert [first for first, _ in acks] == [0, 2, 4, 6, 8]
+        assert sorted(base for _, base in acks) == [base for _, base in acks]
+    reader = await host.subscriber()
+    got = await reader.until(200)
+    for n in range(20):
+        assert [v for v in got if v.startswith(b"%d:" % n)] == values(n, 10)
+
+
+def damaged(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def lying(**fields: object) -> bytes:
+    """A frame whose header says something else, with sound checksums."""
+    data = frame(2)
+    return encode_header(decode_header(data)._replace(**fields)) + data[HEADER_BYTES:]  # type: ignore[arg-type]
+
+
+BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
+    "nothing of a frame": (b"hello", Corrupt, "frame"),
+    "a damaged header": (damaged(frame(), 20), Corrupt, "checksum"),
+    "a damaged payload": (damaged(frame(), HEADER_BYTES + 60), Corrupt, "checksum"),
+    "another magic": (damaged(frame(), 0), Corrupt, "not a frame"),
+    "a truncated header": (frame()[:100], Corrupt, "frame"),
+    "a truncated payload": (frame()[:-1], Corrupt, "frame"),
+    "bytes behind the frame": (frame() + b"x", Corrupt, "frame"),
+    "more records than it has": (lying(record_count=3, histogram=(3,) + (0,) * 15), InvalidArgument, "record"),
+    "fewer records than it has": (lying(record_count=1, histogram=(1,) + (0,) * 15), InvalidArgument, "record"),
+    "another producer": (frame(producer=2), InvalidArgument, "producer 2 epoch 0 came on the stream of producer 1"),
+    "another producer epoch": (frame(epoch=1), InvalidArgument, "open a stream for each"),
+    "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
+    "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which holds \\[0, 32768\\)"),
+    "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 came to topic test/topic"),
+    "too much": (frame(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FRAMES)
+@story
+async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_lost(bed: Bed, case: str) -> None:
+    data, kind, sentence = BAD_FRAMES[case]
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=2)
+    other = await host.publisher(9)
+    await other.store(frames=2)
+    publisher = await host.publisher()
+    await publisher.stream.send(PublishFrames(data))
+    error = await publisher.stream.failure()
+    assert isinstance(error, kind)
+    assert re.search(sentence, str(error)), error
+    await other.store(frames=2)
+    log = host.broker._owned[NAME, 0].log
+    reader = await host.subscriber()
+    got = await reader.until(log.committed)
+    assert [v for v in got if v.startswith(b"9:")] == values(9, 4)
+    assert host.broker._budget.used == log.cached_bytes
+    assert not host.has_failed
+
+
+@story
+async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.stream.send(PublishFrames(publisher.frame(2) + damaged(frame(first=2), HEADER_BYTES + 60)))
+    assert await publisher.acks() == [(0, 0)]
+    assert isinstance(await publisher.stream.failure(), Corrupt)
+    assert await (await host.subscriber()).until(2) == values(1, 2)
+
+
+OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
+    "no opening": (PublishFrames(frame()), InvalidArgument, "begins with PublishOpen"),
+    "unknown topic": (replace(OPEN, topic=TopicName("no", "such")), NotFound, "there is no topic no/such: create it"),
+    "unknown segment": (replace(OPEN, segment=7), NotFound, "topic test/topic has no segment 7"),
+    "wrong epoch": (replace(OPEN, epoch=2), StaleMetadata, "has epoch 1, not 2"),
+    "older producer epoch": (replace(OPEN, producer_id=9), Fenced, "producer 9 epoch 0 is fenced by epoch 3"),
+}
+
+
+@pytest.mark.parametrize("case", OPENINGS)
+@story
+async def test_an_opening_that_does_not_fit_is_refused(bed: Bed, case: str) -> None:
+    request, kind, sentence = OPENINGS[case]
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher(9, epoch=3)).store()
+    stream = host.publish_stream()
+    await stream.send(request)
+    with pytest.raises(kind, match=sentence):
+        await stream.receive()
+
+
+@story
+async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    stream = other.publish_stream()
+    await stream.send(OPEN)
+    with pytest.raises(StaleMetadata, match=f"served by broker {primary.broker.id} at {primary.address}, not here"):
+        await stream.receive()
+
+
+@story
+async def test_a_stream_is_opened_once(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.stream.send(OPEN)
+    with pytest.raises(InvalidArgument, match="opened once"):
+        await publisher.stream.receive()
+    reader = await host.subscriber()
+    await reader.stream.send(SubscribeCredit(0))
+    assert isinstance(await reader.stream.failure(), InvalidArgument)
+
+
+@story
+async def test_the_client_may_end_the_stream_and_gets_all_its_acknowledgements(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    for _ in range(30):
+        await publisher.send(2)
+    await publisher.stream.half_close()
+    assert await publisher.stream.failure() is None
+    assert len(await publisher.acks(30)) == 30
+
+
+@story
+async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_is_known(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.send(2)
+    await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 2)
+    await publisher.stream.close()
+    again = await host.publisher()
+    await again.send(2, first=0)
+    await again.stream.send(PublishFrames(again.frame(1, first=2)))
+    assert await again.acks(2) == [(0, 0), (2, 2)]
+    assert await (await host.subscriber()).until(3) == values(1, 3)
+
+
+@story
+async def test_a_newer_epoch_of_a_producer_ends_the_older_one(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    old = await host.publisher(epoch=1)
+    await old.store()
+    new = await host.publisher(epoch=2)
+    await new.store()
+    await old.send()
+    with pytest.raises(Fenced, match="stop this one"):
+        await old.stream.receive()
+
+
+@story
+async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
+    config = replace(CONFIG, stream_in_flight_frames_max=2)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    synced = bed.faults.hold(StorageOp.SYNC)
+    publisher = await host.publisher()
+    for _ in range(6):
+        await publisher.send()
+    assert await publisher.quiet(5)
+    assert host.broker._owned[NAME, 0].log.end == 2
+    synced.set()
+    assert await publisher.acks(6) == [(n, n) for n in range(6)]
+
+
+@story
+async def test_acknowledgements_of_one_moment_share_a_message(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(8))))
+    first = await publisher.stream.receive()
+    assert isinstance(first, PublishAck)
+    assert len(first.frames) > 1

@@ -1,0 +1,62 @@
+"""Publishers of a sealed segment come back, all at once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.broker.serve import sealed_producers
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
+from seaweedmq.model.segment import ProducerSequence, Segment
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.support.segments import make_segment, make_topic
+
+TOPIC = make_topic()
+
+
+class Sequences(tuple[ProducerSequence, ...]):
+    """Of a record; counts how often somebody goes through all of it."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[ProducerSequence]:
+        Sequences.passes += 1
+        return super().__iter__()
+
+
+def sealed(number: int, next_sequence: int, producers: int = 10) -> Segment:
+    sequences = Sequences(
+        ProducerSequence(producer_id=n, producer_epoch=0, next_sequence=next_sequence) for n in range(producers)
+    )
+    return replace(make_segment(100), id=number, sequences=sequences, sequences_complete=True)
+
+
+async def ask(answering: SealedProducers, segment: Segment) -> list[int]:
+    return [(await answering.progress(TOPIC, segment, n, 0, 50))[0] for n in range(10)]
+
+
+@pytest.fixture
+def answering() -> SealedProducers:
+    Sequences.passes = 0
+    return SealedProducers(MemorySegmentStore(lambda: 0))
+
+
+async def test_the_record_is_gone_through_once_and_anew_when_it_is_another(answering: SealedProducers) -> None:
+    assert await ask(answering, sealed(1, 7)) == [7] * 10
+    assert Sequences.passes == 1
+    trimmed = replace(sealed(1, 7), sequences=())
+    assert await ask(answering, trimmed) == [50] * 10
+    assert await ask(answering, sealed(1, 8)) == [8] * 10
+    assert Sequences.passes == 2
+
+
+async def test_few_records_are_kept(answering: SealedProducers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed_producers, "RECORDED_WEIGHT_MAX", 25)
+    segments = [sealed(n, n) for n in range(40)]
+    for segment in segments:
+        assert await ask(answering, segment) == [segment.id] * 10
+    for n in range(40, 140):
+        await ask(answering, sealed(n, 0, producers=0))
+    assert len(answering._recorded._known) == 25
+    assert answering._recorded._weight == 25
+    assert await ask(answering, segments[0]) == [0] * 10

@@ -1,0 +1,354 @@
+"""The subscribe stream: where it begins, what credit allows, and how memory, log files and tables are joined."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata
+from seaweedmq.model.config import KIB
+from seaweedmq.model.protocol import (
+    EARLIEST,
+    LATEST,
+    Start,
+    StartKind,
+    SubscribeCredit,
+    SubscribeOpen,
+)
+from seaweedmq.model.topic import Durability, TopicName
+from seaweedmq.ports import FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, WALL_START_US, Bed, Host, Publishing, Streaming, story, value, values
+
+SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0)
+FRAME_BYTES = 1_400
+"""About, of the frames of ``fill``."""
+
+
+async def fill(publisher: Publishing, frames: int) -> None:
+    """So many frames of 10 records each, a second apart."""
+    for _ in range(frames):
+        at = WALL_START_US + (publisher.next // 10) * 1_000_000
+        await publisher.store(count=10, size=100, timestamp=at)
+
+
+def evict(host: Host) -> None:
+    """As if others needed the memory."""
+    log = host.broker._owned[NAME, 0].log
+    host.broker._budget.give(log.evict(1 << 30))
+
+
+async def tabled(bed: Bed, records: int) -> None:
+    """Wait until so many records are in tables."""
+    await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= records)
+
+
+def sequences(got: list[bytes]) -> list[int]:
+    return [int(v.split()[0].split(b":")[1]) for v in got]
+
+
+@pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (EARLIEST, 0),
+        (Start(StartKind.OFFSET, 0), 0),
+        (Start(StartKind.OFFSET, 57), 57),
+        (Start(StartKind.OFFSET, 60), 60),
+        (Start(StartKind.TIME, WALL_START_US - 5), 0),
+        (Start(StartKind.TIME, WALL_START_US + 3_000_000), 30),
+        (Start(StartKind.TIME, WALL_START_US + 3_000_001), 40),
+        (Start(StartKind.TIME, WALL_START_US + 10**12), 120),
+        (Start(StartKind.OFFSET, 120), 120),
+        (LATEST, 120),
+    ],
+    ids=str,
+)
+@story
+async def test_a_subscriber_begins_where_it_asked_to(bed: Bed, place: str, start: Start, first: int) -> None:
+    config = {"memory": CONFIG, "log files": replace(SMALL_FILES, maintenance_interval_s=1e4)}.get(place, SMALL_FILES)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await fill(publisher, 8)
+    if place in ("tables", "all three"):
+        await tabled(bed, 60)
+    if place != "memory":
+        evict(host)
+    await fill(publisher, 4)
+    reader = await host.subscriber(start)
+    assert (reader.ready.start_offset, reader.ready.high_watermark) == (first, 120)
+    await fill(publisher, 1)
+    got = await reader.until(130 - first)
+    assert sequences(got) == list(range(first, 130))
+
+
+@story
+async def test_offsets_that_are_not_there_are_refused(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    for offset in (-1, 4):
+        with pytest.raises(OutOfRange, match=f"holds offsets 0 to 3, not {offset}: start within them"):
+            await host.subscriber(Start(StartKind.OFFSET, offset))
+
+
+@pytest.mark.parametrize(
+    ("opening", "sentence"),
+    [
+        (SubscribeCredit(5), "begins with SubscribeOpen"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), "credit of 0 bytes"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), "give 1 to"),
+    ],
+)
+@story
+async def test_openings_that_make_no_sense_are_refused(bed: Bed, opening: object, sentence: str) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    stream = Streaming(bed, host.api.subscribe)
+    await stream.send(opening)
+    error = await stream.failure()
+    assert isinstance(error, InvalidArgument)
+    assert sentence in str(error)
+
+
+@story
+async def test_an_unknown_topic_or_segment_is_named(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    with pytest.raises(NotFound, match="there is no topic no/such"):
+        await host.subscriber(name=TopicName("no", "such"))
+    with pytest.raises(NotFound, match="has no segment 3"):
+        await host.subscriber(segment=3)
+
+
+@story
+async def test_a_segment_of_another_broker_is_refused_with_its_address(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    with pytest.raises(StaleMetadata, match=f"at {primary.address}, not here"):
+        await other.subscriber()
+
+
+@story
+async def test_bad_credit_ends_a_stream_that_waits_for_records(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    reader = await host.subscriber()
+    await reader.credit(-5)
+    assert isinstance(await reader.stream.failure(), InvalidArgument)
+
+
+# --- credit -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_files", [False, True])
+@story
+async def test_no_frame_is_sent_without_credit_and_at_most_one_beyond_it(bed: Bed, from_files: bool) -> None:
+    (host,) = await bed.cluster(1, replace(SMALL_FILES, read_chunk_bytes=16 * KIB, maintenance_interval_s=1e4))
+    await bed.topic(host)
+    await fill(await host.publisher(), 30)
+    if from_files:
+        evict(host)
+    given = 3_000
+    reader = await host.subscriber(credit=given)
+    for more in (1, 1, 5_000, 100, 2_000, 10_000):
+        await asyncio.sleep(1)
+        before = reader.received_bytes
+        reader.take()
+        assert reader.received_bytes < given + FRAME_BYTES
+        assert reader.received_bytes >= given or reader.received_bytes == before
+        given += more
+        await reader.credit(more)
+    await reader.credit(1 << 20)
+    assert len(await reader.until(300)) == 300
+
+
+@story
+async def test_a_credit_below_one_frame_does_not_stall(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await fill(await host.publisher(), 5)
+    reader = await host.subscriber(credit=1)
+    for frames in range(1, 6):
+        await reader.until(10 * frames)
+        await asyncio.sleep(1)
+        reader.take()
+        assert len(reader.values) == 10 * frames
+        await reader.credit(FRAME_BYTES)
+
+
+@story
+async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL_FILES)
+    host.broker._budget.limit = 20_000
+    await bed.topic(host)
+    publisher = await host.publisher()
+    reader = await host.subscriber(credit=2_000)
+    await fill(publisher, 60)
+    assert host.broker._budget.used <= 20_000
+    await reader.credit(1 << 20)
+    assert sequences(await reader.until(600)) == list(range(600))
+
+
+@story
+async def test_a_subscriber_that_gives_no_more_credit_and_closes_its_side_is_told_so(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await fill(await host.publisher(), 5)
+    reader = await host.subscriber(credit=1)
+    await reader.stream.half_close()
+    error = await reader.stream.failure()
+    assert error is not None
+    assert "no credit left" in str(error)
+
+
+# --- files turn into others meanwhile ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", Durability)
+@story
+async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_become_tables(
+    bed: Bed, durability: Durability
+) -> None:
+    config = replace(SMALL_FILES, log_grace_s=2.0, log_roll_age_s=3.0, read_chunk_bytes=1 * KIB)
+    (host,) = await bed.cluster(1, config)
+    host.broker._budget.limit = 6_000
+    await bed.topic(host, durability=durability)
+    publisher = await host.publisher()
+    fast, slow = await host.subscriber(), await host.subscriber(credit=1_000)
+    late = []
+    for round_ in range(60):
+        await fill(publisher, 2)
+        await asyncio.sleep(0.3)
+        fast.take()
+        slow.take()
+        await slow.credit(1_000)
+        if round_ % 15 == 14:
+            late.append(await host.subscriber())
+    await slow.credit(1 << 20)
+    for reader in (fast, slow, *late):
+        assert sequences(await reader.until(1_200)) == list(range(1_200))
+    assert len(bed.files(FileKind.TABLE)) > 5
+    assert bed.files(FileKind.LOG)[0].base_offset > 0
+
+
+@story
+async def test_log_files_roll_by_age_and_become_tables_when_nothing_more_comes(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, log_roll_age_s=5.0, maintenance_interval_s=1.0))
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=3)
+    await tabled(bed, 3)
+    assert bed.loop.time() < 9
+    await publisher.store()
+    assert [f.base_offset for f in bed.files(FileKind.LOG)] == [0, 3]
+    assert await (await host.subscriber()).until(4) == values(1, 4)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@story
+async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=5)
+    primary.kill()
+    others = [h for h in hosts if h is not primary]
+    await bed.until(lambda: all(1 in h.broker._view.segments[NAME] for h in others))
+    for other in others:
+        reader = await other.subscriber()
+        end = await reader.ending()
+        assert (end.end_offset, end.successors) == (5, (1,))
+        assert reader.values == values(1, 5)
+        beyond = await other.subscriber(Start(StartKind.OFFSET, 99))
+        assert (await beyond.ending()).end_offset == 5
+
+
+@story
+async def test_a_subscriber_of_a_broker_that_stops_gets_everything_first(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    publisher = await primary.publisher()
+    reader = await primary.subscriber()
+    await publisher.store(frames=5)
+    await primary.stop()
+    await bed.until(lambda: reader.stream.ended)
+    reader.take()
+    assert reader.values == values(1, 5)
+
+
+@pytest.mark.parametrize("reading", ["waiting for records", "waiting for credit", "reading files"])
+@story
+async def test_deleting_a_topic_ends_its_streams(bed: Bed, reading: str) -> None:
+    (host,) = await bed.cluster(1, SMALL_FILES)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await fill(publisher, 20)
+    if reading == "reading files":
+        evict(host)
+    reader = await host.subscriber(credit=1_000 if reading != "waiting for records" else 1 << 20)
+    await asyncio.sleep(1)
+    await host.api.delete_topic(NAME)
+    await reader.credit(1 << 20)
+    assert isinstance(await reader.stream.failure(), NotFound)
+    assert isinstance(await publisher.stream.failure(), NotFound)
+    assert not host.has_failed
+    assert host.broker._budget.used == 0
+
+
+@story
+async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL_FILES)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await fill(publisher, 4)
+    idle, stuck = await host.subscriber(), await host.subscriber(credit=1)
+    await idle.until(40)
+    await host.api.delete_topic(NAME)
+    await bed.topic(host)
+    again = await host.publisher(2)
+    await again.store(frames=60)
+    await stuck.credit(1 << 20)
+    for reader in (idle, stuck):
+        assert isinstance(await reader.stream.failure(), NotFound)
+        reader.take()
+        assert not any(v.startswith(b"2:") for v in reader.values)
+    assert isinstance(await publisher.stream.failure(), NotFound)
+    assert await (await host.subscriber()).until(60) == values(2, 60)
+
+
+@story
+async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, SMALL_FILES)
+    await bed.topic(host)
+    await fill(await host.publisher(), 20)
+    await tabled(bed, 100)
+    await host.api.delete_topic(NAME)
+    await bed.topic(host)
+    await (await host.publisher(2)).store(frames=2)
+    evict(host)
+    assert await (await host.subscriber()).until(2) == [value(2, 0), value(2, 1)]
+
+
+@story
+async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_theirs_is_gone(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    held = bed.faults.hold(StorageOp.SYNC)
+    await publisher.send()
+    await asyncio.sleep(0.1)
+    deleting = asyncio.create_task(host.api.delete_topic(NAME))
+    await asyncio.sleep(0.1)
+    await deleting
+    await bed.topic(host)
+    held.set()
+    assert isinstance(await publisher.stream.failure(), NotFound)
+    await (await host.publisher()).store()

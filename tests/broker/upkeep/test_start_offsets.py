@@ -1,0 +1,77 @@
+"""Figures of a segment say where it begins after retention, and cost the storage little."""
+
+import asyncio
+from dataclasses import replace
+
+from seaweedmq.broker.upkeep.start_offsets import FRESH_S, PATIENCE_S
+from seaweedmq.model.topic import TopicChange
+from seaweedmq.ports import FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story
+
+QUICK = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0, log_grace_s=2.0)
+
+
+async def start_of(host: Host) -> int:
+    (stats,) = await host.api.topic_stats(NAME)
+    return stats.start_offset
+
+
+@story
+async def test_the_start_rises_as_retention_removes_files(bed: Bed) -> None:
+    hosts = await bed.cluster(2, QUICK)
+    await bed.topic(hosts[0], retention_s=20.0)
+    publisher = await (await bed.primary(hosts[0])).publisher()
+    for _ in range(4):
+        await publisher.store(frames=2)
+        await asyncio.sleep(5)
+    assert await start_of(hosts[0]) == 0
+    await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.TABLE)) > 0)
+    await asyncio.sleep(FRESH_S)
+    left = min(f.base_offset for kind in FileKind for f in bed.files(kind))
+    assert left > 0
+    assert {await start_of(host) for host in hosts} == {left}
+    reader = await (await bed.primary(hosts[0])).subscriber()
+    assert reader.ready.start_offset == left
+
+
+@story
+async def test_a_successor_begins_where_its_parent_ended(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    await host.api.seal_segment(NAME, 0)
+    assert await start_of(host) == 3
+
+
+@story
+async def test_files_are_listed_once_and_with_retention_now_and_then(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, maintenance_interval_s=1_000.0))
+    await bed.topic(host, segments=4)
+    bed.faults.counts.clear()
+    for _ in range(10):
+        await asyncio.gather(*(host.api.topic_stats(NAME) for _ in range(5)))
+        await asyncio.sleep(FRESH_S)
+    assert bed.faults.counts[StorageOp.LIST] == 1
+    await host.api.alter_topic(NAME, TopicChange(retention_s=3_600.0))
+    for _ in range(5):
+        await asyncio.gather(*(host.api.topic_stats(NAME) for _ in range(5)))
+        await asyncio.sleep(FRESH_S)
+    assert bed.faults.counts[StorageOp.LIST] == 6
+
+
+@story
+async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    await (await host.publisher()).store(frames=3)
+    held = bed.faults.hold(StorageOp.LIST)
+    began = bed.loop.time()
+    (stats,) = await host.api.topic_stats(NAME)
+    assert (stats.start_offset, stats.high_watermark) == (0, 3)
+    assert bed.loop.time() - began < 2 * PATIENCE_S
+    held.set()
+    bed.faults.held.clear()
+    bed.faults.failing[StorageOp.LIST] = "input/output error"
+    (stats,) = await host.api.topic_stats(NAME)
+    assert (stats.start_offset, stats.high_watermark) == (0, 3)

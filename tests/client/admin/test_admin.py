@@ -1,0 +1,195 @@
+"""Administration from programs: what is asked of brokers, and what is refused before they are asked."""
+
+import asyncio
+import inspect
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from seaweedmq.client.admin.admin import Admin
+from seaweedmq.client.blocking import admin as sync_admin
+from seaweedmq.client.blocking.background import Background
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.errors import InvalidArgument, StaleMetadata
+from seaweedmq.model.protocol import LATEST, Start, StartKind
+from seaweedmq.model.topic import TopicChange, TopicName
+from seaweedmq.ports import BrokerApi, Dialer
+from tests.client.conftest import QUICK, environment
+
+NAME = TopicName("shop", "orders")
+
+
+class Answer(str):
+    """Also passes for the description of a topic."""
+
+    __slots__ = ()
+    addresses: Mapping[str, str] = {}
+    more_above = None
+    uid = 7
+
+    @property
+    def topic(self) -> "Answer":
+        return self
+
+
+class Recorder:
+    """Answers every call with its name, or with an error, and remembers it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any) -> Answer:
+            self.calls.append((name, *arguments))
+            if self.error is not None:
+                raise self.error
+            return Answer(name)
+
+        return call
+
+    def dial(self, address: str) -> BrokerApi:
+        return cast(BrokerApi, self)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def admin(recorder: Recorder) -> Admin:
+    return Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
+
+
+async def test_segments_are_changed_as_asked(admin: Admin, recorder: Recorder) -> None:
+    await admin.split_segment("shop/orders", 3)
+    await admin.split_segment(NAME, 3, at=100)
+    await admin.merge_segments("shop/orders", 3, 4)
+    await admin.seal_segment("shop/orders", 3)
+    await admin.move_segment("shop/orders", 3, ["b-1", "127.0.0.1:17777"])
+    await admin.move_segment("shop/orders", 3, "b-1")
+    await admin.rebalance()
+    assert recorder.calls == [
+        ("split_segment", NAME, 3, None),
+        ("split_segment", NAME, 3, 100),
+        ("merge_segments", NAME, 3, 4),
+        ("seal_segment", NAME, 3),
+        ("move_segment", NAME, 3, ("b-1", "127.0.0.1:17777")),
+        ("move_segment", NAME, 3, ("b-1",)),
+        ("rebalance",),
+    ]
+
+
+async def test_groups_are_administered_as_asked(admin: Admin, recorder: Recorder) -> None:
+    moment = datetime(2026, 1, 31, tzinfo=UTC)
+    await admin.list_groups()
+    await admin.describe_group("billing")
+    await admin.reset_group("billing", "shop/orders", "latest")
+    await admin.reset_group("billing", "shop/orders", 7, force=True)
+    await admin.reset_group("billing", "shop/orders", moment)
+    await admin.delete_group("billing", force=True)
+    assert recorder.calls == [
+        ("list_groups",),
+        ("describe_group", "billing"),
+        ("reset_group", "billing", NAME, LATEST, False),
+        ("reset_group", "billing", NAME, Start(StartKind.OFFSET, 7), True),
+        ("reset_group", "billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
+        ("delete_group", "billing", True),
+    ]
+
+
+async def test_a_segment_that_is_sealed_is_told_at_once(admin: Admin, recorder: Recorder) -> None:
+    """Repeating it would find the segment sealed still."""
+    recorder.error = StaleMetadata("shop/orders#3 is sealed: go on with its successors 4, 5")
+    with pytest.raises(StaleMetadata, match="successors 4, 5"):
+        await admin.split_segment("shop/orders", 3)
+    assert len(recorder.calls) == 1
+
+
+async def test_what_can_not_be_meant_is_refused_before_a_broker_is_asked(admin: Admin, recorder: Recorder) -> None:
+    for name in ("", "a b", "x" * 101, "a/b", ".."):
+        with pytest.raises(InvalidArgument, match="group name"):
+            await admin.describe_group(name)
+        with pytest.raises(InvalidArgument, match="group name"):
+            await admin.delete_group(name)
+        with pytest.raises(InvalidArgument, match="group name"):
+            await admin.reset_group(name, "shop/orders", "latest")
+    with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
+        await admin.split_segment("orders", 3)
+    with pytest.raises(InvalidArgument, match='is not "earliest"'):
+        await admin.reset_group("billing", "shop/orders", "first")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="no broker to move shop/orders#3 to"):
+        await admin.move_segment("shop/orders", 3, [])
+    assert recorder.calls == []
+
+
+async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> None:
+    await admin.create_topic("shop/orders", target_bytes_per_s=1e6)
+    await admin.alter_topic("shop/orders", target_bytes_per_s=0, target_records_per_s=5e3)
+    created, change = recorder.calls[0][1], recorder.calls[2][2]
+    assert (created.target_bytes_per_s, created.target_records_per_s) == (1e6, None)
+    assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
+
+
+async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, recorder: Recorder) -> None:
+    """The leader is asked which one there is, and every attempt says that it means that one."""
+    await admin.delete_topic("shop/orders")
+    await admin.alter_topic("shop/orders", retention=60)
+    nothing = TopicChange()
+    assert recorder.calls == [
+        ("alter_topic", NAME, nothing),
+        ("delete_topic", NAME, 7),
+        ("alter_topic", NAME, nothing),
+        ("alter_topic", NAME, TopicChange(retention_s=60.0), 7),
+    ]
+
+
+def test_the_synchronous_face_offers_the_same() -> None:
+    def methods(kind: type) -> dict[str, list[Any]]:
+        return {
+            name: list(inspect.signature(method).parameters.values())
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert methods(sync_admin.Admin) == methods(Admin)
+
+
+class Direct:
+    """Runs what the synchronous face hands over, in the calling thread."""
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(work)
+
+
+def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> None:
+    core = Admin(Cluster(("fake:9000",), cast(Dialer, recorder), environment(), QUICK))
+    admin = sync_admin.Admin(core, cast(Background, Direct()))
+    admin.split_segment(NAME, 3, 100)
+    admin.merge_segments(NAME, 3, 4)
+    admin.seal_segment(NAME, 3)
+    admin.move_segment(NAME, 3, ["b-1"])
+    admin.rebalance()
+    admin.list_groups()
+    admin.describe_group("billing")
+    admin.reset_group("billing", NAME, "latest", True)
+    admin.delete_group("billing", True)
+    admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
+    admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
+    *plain, (_, spec), _, (_, _, change, _) = recorder.calls
+    assert plain == [
+        ("split_segment", NAME, 3, 100),
+        ("merge_segments", NAME, 3, 4),
+        ("seal_segment", NAME, 3),
+        ("move_segment", NAME, 3, ("b-1",)),
+        ("rebalance",),
+        ("list_groups",),
+        ("describe_group", "billing"),
+        ("reset_group", "billing", NAME, LATEST, True),
+        ("delete_group", "billing", True),
+    ]
+    assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
+    assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)

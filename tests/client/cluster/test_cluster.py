@@ -1,0 +1,250 @@
+"""Whom a client asks."""
+
+import asyncio
+import contextlib
+import gc
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from seaweedmq.client.cluster.cluster import AVOID_S, Cluster, TopicView
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
+from seaweedmq.model.protocol import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.model.topic import TopicName
+from tests.client.conftest import QUICK, environment
+from tests.client.fake_broker import FakeCluster
+from tests.support.segments import NAME, make_segment, make_topic
+
+
+async def test_a_broker_out_of_reach_is_asked_last_for_a_while() -> None:
+    cluster = Cluster(("a:1", "b:1", "c:1"), FakeCluster().dialer(), environment(), QUICK)
+    assert {cluster.addresses()[-1] for _ in range(50)} == {"a:1", "b:1", "c:1"}
+    with contextlib.suppress(Unavailable), cluster.reaching("b:1"):
+        raise Unavailable("frozen")
+    assert {cluster.addresses()[-1] for _ in range(50)} == {"b:1"}
+    cluster._avoided["b:1"] = (cluster._avoided["b:1"][0] - AVOID_S, 1)
+    assert {cluster.addresses()[-1] for _ in range(50)} == {"a:1", "b:1", "c:1"}
+
+
+async def test_a_broker_that_did_not_answer_gets_little_time_at_first_and_then_more() -> None:
+    cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
+    times_s = [cluster.answer_timeout_s("b:1")]
+    for _ in range(7):
+        await asyncio.sleep(0.001)
+        with contextlib.suppress(TimeoutError), cluster.reaching("b:1"):
+            raise TimeoutError
+        times_s.append(cluster.answer_timeout_s("b:1"))
+    assert times_s == [10.0, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert cluster.answer_timeout_s("a:1") == 10.0
+
+
+async def test_one_failure_that_many_streams_notice_counts_once() -> None:
+    cluster = Cluster(("a:1", "b:1"), FakeCluster().dialer(), environment(), QUICK)
+
+    async def stream() -> None:
+        with contextlib.suppress(Unavailable), cluster.reaching("b:1"):
+            await asyncio.sleep(0.01)
+            raise Unavailable("frozen")
+
+    await asyncio.gather(*(stream() for _ in range(10)))
+    assert cluster.answer_timeout_s("b:1") == 0.5
+
+
+async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint() -> None:
+    closing = asyncio.Event()
+
+    async def describe(*_: Any) -> TopicDescription:
+        await closing.wait()
+        raise Closed("the client was closed")
+
+    cluster = SimpleNamespace(describe=describe, config=QUICK)
+    view = TopicView(cast(Any, cluster), TopicName("shop", "orders"), lambda _: None)
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    waiting = asyncio.create_task(view.description(refresh=True))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    closing.set()
+    (look,) = view._looks
+    await asyncio.wait({look})
+    del view, waiting, look
+    gc.collect()
+    assert not complaints
+
+
+def failing(errors: dict[str, Exception]) -> Any:
+    """A dialer to brokers that answer every call with an error; addresses without one do not answer at all."""
+
+    async def cluster_status(address: str) -> None:
+        if address in errors:
+            raise errors[address]
+        await asyncio.Event().wait()
+
+    return SimpleNamespace(dial=lambda address: SimpleNamespace(cluster_status=lambda: cluster_status(address)))
+
+
+async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[str, float]:
+    """What it says when nobody could be reached, and after how long."""
+    cluster = Cluster(("a:1", "b:1"), failing(errors), environment(), config)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable) as failure:
+        await cluster.connect()
+    return str(failure.value), asyncio.get_running_loop().time() - began
+
+
+async def test_where_nobody_listens_connecting_soon_ends_and_says_once_what_to_do() -> None:
+    refused = Refused("broker a:1 is out of reach (connection refused): check that it runs there, and retry")
+    config = ClientConfig(connect_timeout_s=5, connect_refused_s=0.1, backoff_s_max=0.05)
+    text, took_s = await connect({"a:1": refused, "b:1": refused}, config)
+    assert took_s < 1
+    before, after = text.split(", tried ")
+    assert before.startswith("could not connect to the cluster within 0.")
+    tried, remedy = after.split(". ")
+    assert sorted(tried.split("; ")) == ["a:1: connection refused", "b:1: connection refused"]
+    assert remedy == "Check that brokers run there"
+
+
+@pytest.mark.parametrize("other", [None, Unavailable("no broker leads the cluster at the moment: try again")])
+async def test_while_one_address_may_yet_answer_connecting_goes_on(other: Exception | None) -> None:
+    config = ClientConfig(connect_timeout_s=0.5, connect_refused_s=0.05, rpc_timeout_s=0.1, backoff_s_max=0.05)
+    errors: dict[str, Exception] = {"a:1": Refused("broker a:1 is out of reach")}
+    text, took_s = await connect(errors | ({"b:1": other} if other else {}), config)
+    assert took_s > 0.4
+    assert text.count("heck that") == 1
+    assert ("b:1: no broker leads" if other else "b:1: no answer within 0.1 s") in text
+
+
+async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
+    errors: dict[str, Exception] = {"a:1": Refused("nobody"), "b:1": Refused("nobody")}
+    dialer = failing(errors)
+    status = SimpleNamespace(brokers=())
+    cluster = Cluster(("a:1", "b:1"), dialer, environment(), ClientConfig(connect_refused_s=2.0, backoff_s_max=0.05))
+    connecting = asyncio.create_task(cluster.connect())
+    await asyncio.sleep(0.2)
+
+    async def answer() -> Any:
+        return status
+
+    dialer.dial = lambda address: SimpleNamespace(cluster_status=answer)
+    assert await connecting is status
+
+
+# --- descriptions in pages
+
+
+def told(*sealed: int, open_at: tuple[int, ...] = (), revision: int = 1, more: int | None = None) -> TopicDescription:
+    ids = {*sealed, *open_at}
+    return TopicDescription(
+        topic=replace(make_topic(), next_segment=10),
+        segments=tuple(replace(make_segment(5 if n in sealed else None), id=n) for n in sorted(ids)),
+        addresses={"b-0": "a:1"},
+        revision=revision,
+        more_above=more,
+    )
+
+
+class Pages:
+    """Brokers that answer in turn, whoever is asked."""
+
+    def __init__(self, *answers: TopicDescription) -> None:
+        self.answers = list(answers)
+        self.asked: list[Which] = []
+        self.uids: list[int] = []
+
+    def dial(self, _: str) -> "Pages":
+        return self
+
+    async def describe_topic(self, _: TopicName, which: Which, uid: int) -> TopicDescription:
+        self.asked.append(which)
+        self.uids.append(uid)
+        return self.answers.pop(0)
+
+
+async def described(pages: Pages, which: Which = ALL) -> list[tuple[int, bool]]:
+    cluster = Cluster(("a:1", "b:1"), cast(Any, pages), environment(), QUICK)
+    found = await cluster.describe(NAME, which)
+    assert found.more_above is None
+    return [(s.id, s.is_open) for s in found.segments]
+
+
+async def test_pages_are_joined_as_of_the_first_whatever_happens_meanwhile() -> None:
+    """Segment 8 is sealed between the pages, 10 and 11 come after it, and 3 is pruned."""
+    pages = Pages(
+        told(0, 1, open_at=(8, 9), more=1),
+        told(2, 4, revision=2, more=4),
+        told(5, 8, 10, revision=7),
+    )
+    every = [(n, False) for n in (0, 1, 2, 4, 5)] + [(8, True), (9, True)]
+    assert await described(pages) == every
+    assert pages.asked == [ALL, Which(open=False, sealed_above=1), Which(open=False, sealed_above=4)]
+
+
+async def test_pages_are_asked_for_of_the_topic_that_the_first_one_told_of() -> None:
+    """One that was created again between them would lend its segments to the earlier one."""
+    first, second = told(0, open_at=(3,), more=0), told(1, 2)
+    pages = Pages(first, second)
+    assert len(await described(pages)) == 4
+    assert pages.uids == [0, first.topic.uid]
+    again = replace(second, topic=replace(second.topic, uid=first.topic.uid + 1))
+    with pytest.raises(NotFound, match="created again"):
+        await described(Pages(first, again))
+
+
+async def test_a_view_asks_for_the_topic_that_it_knows() -> None:
+    first = told(open_at=(9,))
+    pages = Pages(first, replace(first, topic=replace(first.topic, uid=first.topic.uid + 1)))
+    view = TopicView(Cluster(("a:1",), cast(Any, pages), environment(), QUICK), NAME, lambda _: None)
+    assert await view.description(True) is first
+    with pytest.raises(NotFound, match="created again"):
+        await view.description(True)
+    assert pages.uids == [0, first.topic.uid]
+    assert await view.description(False) is first
+
+
+async def test_a_page_of_a_broker_that_lags_is_asked_for_again() -> None:
+    """It would lack what was sealed since."""
+    pages = Pages(told(0, open_at=(3,), revision=5, more=0), told(revision=4), told(1, 2, revision=5))
+    assert await described(pages) == [(0, False), (1, False), (2, False), (3, True)]
+
+
+async def test_very_many_ids_are_asked_for_in_several_calls() -> None:
+    ids = tuple(range(IDS_MAX + 1))
+    pages = Pages(told(0), told(IDS_MAX))
+    assert await described(pages, Which(ids=ids)) == [(0, False)], "ids that are to come are none of this answer"
+    assert [len(which.ids) for which in pages.asked] == [IDS_MAX, 1]
+
+
+async def test_a_look_that_does_not_ask_for_what_is_wanted_is_not_shared() -> None:
+    pages = Pages(told(open_at=(9,)), told(1, open_at=(9,)))
+    cluster = Cluster(("a:1",), cast(Any, pages), environment(), QUICK)
+    view = TopicView(cluster, NAME, lambda _: None)
+    one, other = await asyncio.gather(view.description(True), view.description(True, (1,)))
+    assert [s.id for s in one.segments] == [9]
+    assert [s.id for s in other.segments] == [1, 9]
+    assert await view.description(False, (1,)) is other
+
+
+async def test_a_segment_is_not_taken_for_pruned_because_a_broker_lags() -> None:
+    new = told(open_at=(9,))
+    old = replace(told(open_at=(8,)), topic=replace(new.topic, next_segment=9))
+    view = TopicView(Cluster(("a:1",), cast(Any, Pages(new, old, old)), environment(), QUICK), NAME, lambda _: None)
+    assert await view.description(True) is new
+    assert await view.description(True, (9,)) is new, "what is known is newer"
+    with pytest.raises(Unavailable, match="segment 8 of shop/orders is not known yet"):
+        await view.description(False, (8,))
+
+
+async def test_a_broker_that_lags_does_not_take_the_schema_back() -> None:
+    old = told(open_at=(9,), revision=4)
+    new = replace(old, topic=replace(old.topic, schema=b"columns"), revision=5)
+    unnumbered = replace(new, revision=0)
+    view = TopicView(
+        Cluster(("a:1",), cast(Any, Pages(new, old, unnumbered)), environment(), QUICK), NAME, lambda _: None
+    )
+    assert await view.description(True) is new
+    assert await view.description(True) is new, "what is known is newer"
+    assert await view.description(True) is unnumbered

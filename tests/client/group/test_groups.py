@@ -1,0 +1,622 @@
+"""Groups: sharing, acknowledging, committing, redelivery, dead letters, fencing, reconnects."""
+
+import asyncio
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.client.client import Client
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.subscribe.messages import Arrived, Message
+from seaweedmq.core.group.events import Reset
+from seaweedmq.core.member.acks import Ledger
+from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.protocol import EARLIEST
+from tests.client.conftest import environment
+from tests.client.fake_broker import FakeCluster
+
+TOPIC = "shop/orders"
+GROUP = "billing"
+
+
+async def publish(client: Client, first: int, count: int, keys: int = 20) -> None:
+    async with client.publisher(TOPIC) as publisher:
+        for number in range(first, first + count):
+            await publisher.send(b"%d" % number, key=b"key-%d" % (number % keys))
+
+
+def member(client: Client, **options: object) -> "aio.Opening[aio.GroupSubscriber]":
+    return client.subscriber(TOPIC, **({"group": GROUP, "start": "earliest"} | options))  # type: ignore[call-overload,no-any-return]
+
+
+def number(message: Message) -> int:
+    return int(message.value)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - it may change for any reason
+            await asyncio.sleep(0.005)
+
+
+async def test_what_was_acknowledged_is_not_delivered_to_the_next(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 100)
+    async with member(client) as subscriber:
+        async for message in subscriber:
+            if number(message) == 60:
+                break
+            message.ack()
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 60}
+    async with member(client, stop_at="latest") as subscriber:
+        got = []
+        async for message in subscriber:
+            message.ack()
+            got.append(number(message))
+    assert got == list(range(60, 100))
+
+
+async def test_the_lowest_record_not_acknowledged_is_committed(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, limit=10) as subscriber:
+        messages = [message async for message in subscriber]
+        for message in messages:
+            if message.offset != 3:
+                message.ack()
+        await subscriber.commit()
+        assert cluster.coordinator(GROUP, TOPIC).committed == {0: 3}
+        messages[3].ack()
+        await until(lambda: cluster.coordinator(GROUP, TOPIC).committed == {0: 10})
+
+
+async def test_batches(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC, segments=3)
+    await publish(client, 0, 300)
+    async with member(client, stop_at="latest") as subscriber:
+        rows = 0
+        async for batch in subscriber.batches():
+            rows += batch.num_rows
+            subscriber.ack(batch)
+        assert rows == 300
+        with pytest.raises(InvalidArgument, match="name these two in columns="):
+            subscriber.ack(batch.select(["_key"]))
+    assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(3)}
+
+
+async def test_auto_ack_acknowledges_what_came_before(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, auto_ack=True) as subscriber:
+        async for message in subscriber:
+            if number(message) == 4:
+                break
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 4}
+    async with member(client, auto_ack=True, stop_at="latest") as subscriber:
+        assert [batch.num_rows async for batch in subscriber.batches()]
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 10}
+
+
+async def test_a_refused_record_comes_again_before_the_rest_of_its_key(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 12, keys=3)
+    async with member(client, stop_at="latest") as subscriber:
+        got = []
+        async for message in subscriber:
+            got.append((number(message), message.deliveries))
+            if got[-1] in ((3, 1), (3, 2)):
+                message.nack(delay=0.02)
+            else:
+                message.ack()
+    numbers = [n for n, _ in got]
+    assert [d for n, d in got if n == 3] == [1, 2, 3]
+    assert [n for n in numbers if n % 3 == 0] == [0, 3, 3, 3, 6, 9]
+    assert sorted(set(numbers)) == list(range(12))
+    assert numbers.index(11) < len(numbers) - 1 - numbers[::-1].index(3)
+
+
+async def test_a_refused_record_does_not_wait_for_a_later_one_of_its_key(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 2, keys=1)
+    async with member(client) as subscriber, asyncio.timeout(10):
+        messages = aiter(subscriber)
+        first, second = await anext(messages), await anext(messages)
+        second.nack(delay=60)
+        first.nack()
+        assert number(await anext(messages)) == 0
+
+
+async def test_a_limit_is_reached_though_more_wait_to_be_delivered_again(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 8, keys=1)
+    async with member(client, limit=11) as subscriber, asyncio.timeout(10):
+        messages = aiter(subscriber)
+        for message in [await anext(messages) for _ in range(8)]:
+            message.nack()
+        assert [number(message) async for message in messages] == [0, 1, 2]
+
+
+async def test_a_refused_batch_comes_again_before_the_next(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await client.admin.create_topic(TOPIC)
+    loop = asyncio.get_running_loop()
+    loop_time, readings = loop.time, itertools.count()
+    monkeypatch.setattr(loop, "time", lambda: loop_time() + 0.001 * next(readings))  # a busy machine
+    async with client.publisher(TOPIC) as publisher:
+        for first in (0, 50, 100):
+            numbers = range(first, first + 50)
+            table = pa.table({"_value": [b"%d" % n for n in numbers], "_key": [b"%d" % (n % 5) for n in numbers]})
+            await (await publisher.send_table(table))
+    async with member(client, stop_at="latest") as subscriber:
+        got: list[list[int]] = []
+        async for batch in subscriber.batches():
+            got.append(batch.column("_offset").to_pylist())
+            if len(got) == 1:
+                subscriber.nack(batch, delay=0.02)
+            else:
+                subscriber.ack(batch)
+    assert got[0] == got[1] == list(range(len(got[0]))), "however many tables it holds"
+    assert [offset for offsets in got[1:] for offset in offsets] == list(range(150))
+
+
+async def test_what_is_acknowledged_in_the_last_moment_is_not_delivered_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 40)
+    async with member(client) as one:
+        held: dict[int, Message] = {}
+        async for message in one:
+            held[message.segment] = message
+            if len(held) == 2:
+                break
+            message.ack()
+        await one.commit()
+        position = Ledger.position
+
+        def position_and_then_acknowledge(ledger: Ledger[Arrived]) -> int | None:
+            found = position(ledger)
+            for message in held.values():
+                message.ack()  # as another thread may
+            return found
+
+        monkeypatch.setattr(Ledger, "position", position_and_then_acknowledge)
+        async with member(client) as two, asyncio.timeout(10):
+            message = await anext(aiter(two))
+            assert message.offset == held[message.segment].offset + 1
+
+
+async def test_deliveries_survive_the_member(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    async with member(client, limit=2) as subscriber:
+        async for message in subscriber:
+            if number(message) == 1:
+                message.nack(delay=60)
+            else:
+                message.ack()
+        await subscriber.commit()
+    assert cluster.coordinator(GROUP, TOPIC).deliveries(0) == {1: 1}
+    async with member(client, limit=2) as subscriber:
+        assert [(number(m), m.deliveries) async for m in subscriber] == [(1, 2), (2, 1)]
+
+
+async def test_dead_letters(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC, replicas=1)
+    async with client.publisher(TOPIC) as publisher:
+        for n in range(6):
+            await publisher.send(b"%d" % n, key=b"k", headers={"h": b"v"}, timestamp=n + 1)
+    async with member(client, max_deliveries=3, stop_at="latest") as subscriber:
+        got = []
+        async for message in subscriber:
+            got.append(number(message))
+            if number(message) == 2:
+                message.nack()
+            else:
+                message.ack()
+    assert got == [0, 1, 2, 2, 2, 3, 4, 5]
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 6}
+    async with client.subscriber(f"{TOPIC}.{GROUP}.dead-letter", start="earliest", stop_at="latest") as subscriber_:
+        (letter,) = [message async for message in subscriber_]
+    assert (letter.key, letter.value, letter.timestamp_us) == (b"k", b"2", 3)
+    assert letter.headers == {
+        "h": b"v",
+        "dead-letter-reason": b"nack",
+        "dead-letter-topic": TOPIC.encode(),
+        "dead-letter-segment": b"0",
+        "dead-letter-offset": b"2",
+        "dead-letter-deliveries": b"3",
+        "dead-letter-group": GROUP.encode(),
+    }
+
+
+async def test_dead_letters_keep_the_columns_of_a_schema(client: Client) -> None:
+    table = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
+    await client.admin.create_topic(TOPIC, schema=table.schema)
+    async with client.publisher(TOPIC) as publisher:
+        await publisher.send_table(table, key="id")
+    async with member(client, max_deliveries=1, dead_letter="shop/lost", stop_at="latest") as subscriber:
+        async for message in subscriber:
+            if message.value["id"] == 2:
+                message.nack()
+            else:
+                message.ack()
+    async with client.subscriber("shop/lost", start="earliest", stop_at="latest") as lost:
+        (letter,) = [message async for message in lost]
+    assert (letter.key, letter.value) == (b"2", {"id": 2, "name": None})
+    assert letter.headers["dead-letter-offset"] == b"1"
+
+
+async def test_members_share_the_segments_and_each_record_is_delivered_once(
+    client: Client, cluster: FakeCluster
+) -> None:
+    await client.admin.create_topic(TOPIC, segments=6)
+    await publish(client, 0, 600, keys=100)
+    got: dict[int, list[Message]] = defaultdict(list)
+
+    async def read(name: int) -> None:
+        async with member(client, stop_at="latest") as subscriber:
+            async for message in subscriber:
+                got[name].append(message)
+                message.ack()
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for name in range(3):
+            group.create_task(read(name))
+    everything = [number(message) for part in got.values() for message in part]
+    assert sorted(set(everything)) == list(range(600))
+    assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(6)}
+
+
+async def test_a_segment_moves_only_after_what_is_out_is_settled(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 200, keys=50)
+    async with member(client) as first:
+        held: dict[int, Message] = {}
+        async for message in first:
+            if message.segment not in held:
+                held[message.segment] = message
+            else:
+                message.ack()
+            if len(held) == 2:
+                break
+        async with member(client) as second:
+            taking = asyncio.create_task(anext(aiter(second)))
+            await asyncio.sleep(0.1)
+            assert not taking.done()
+            later = asyncio.create_task(_collect(first))
+            await asyncio.sleep(0.1)
+            assert not taking.done()
+            for message in held.values():
+                message.ack()
+            moved = await asyncio.wait_for(taking, 5)
+            assert moved.offset == cluster.coordinator(GROUP, TOPIC).committed[moved.segment]
+            await first.close()
+            assert all(message.segment != moved.segment for message in await later)
+
+
+async def _collect(subscriber: aio.Subscriber | aio.GroupSubscriber) -> list[Message]:
+    return [message async for message in subscriber]
+
+
+async def test_order_through_splits_and_merges(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    last: dict[bytes | None, int] = defaultdict(lambda: -1)
+    seen: set[int] = set()
+
+    async def read() -> None:
+        async with member(client) as subscriber:
+            async for message in subscriber:
+                if number(message) not in seen:
+                    assert number(message) > last[message.key]
+                last[message.key] = number(message)
+                seen.add(number(message))
+                await asyncio.sleep(0)
+                message.ack()
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    for turn in range(10):
+        await publish(client, turn * 50, 50)
+        opened = sorted(
+            (s.meta for s in cluster.segments[next(iter(cluster.topics))].values() if s.meta.is_open),
+            key=lambda s: s.slots,
+        )
+        if turn % 3 < 2:
+            cluster.seal(TOPIC, opened[0].id, (opened[0].slots.lo + opened[0].slots.width // 2,))
+        else:
+            cluster.merge(TOPIC, opened[0].id, opened[1].id)
+    await until(lambda: len(seen) == 500 or any(reader.done() for reader in readers))
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    assert seen == set(range(500))
+
+
+async def test_a_later_member_of_the_same_name_fences_the_earlier(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, member="me") as first:
+        message = await anext(aiter(first))
+        async with member(client, member="me") as second:
+            with pytest.raises(Fenced, match="another subscriber joined the group as member me"):
+                await _collect(first)
+            message.ack()
+            with pytest.raises(Fenced):
+                await first.commit()
+            assert (await anext(aiter(second))).offset == 0
+
+
+async def test_a_lost_coordinator_hinders_nobody(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+        reading = aiter(subscriber)
+        (await anext(reading)).ack()
+        coordinator = cluster.coordinator(GROUP, TOPIC)
+        coordinator.is_silent = True
+        (await anext(reading)).ack()
+        with pytest.raises(DeadlineExceeded, match=r"did not take a commit within 0\.05 s"):
+            await subscriber.commit(timeout=0.05)
+        coordinator.is_silent = False
+        coordinator.break_streams()
+        for _ in range(8):
+            (await anext(reading)).ack()
+        await subscriber.commit()
+        assert coordinator.committed == {0: 10}
+        assert coordinator.group.record.generation == 1
+
+
+async def test_a_member_that_was_gone_too_long_goes_on_with_what_it_gets(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, member="zombie") as subscriber:
+        out = await anext(aiter(subscriber))
+        coordinator = cluster.coordinator(GROUP, TOPIC)
+        dead, cluster.dead = cluster.dead, set(cluster.brokers)
+        coordinator.break_streams()
+        await until(lambda: not coordinator.group.members)
+        cluster.dead = dead
+        await until(lambda: "zombie" in coordinator.group.members)
+        out.ack()
+        again = await anext(aiter(subscriber))
+        assert (again.offset, again.deliveries) == (0, 2)
+        again.ack()
+        await subscriber.commit()
+        assert coordinator.committed == {0: 1}
+
+
+async def test_delivery_waits_for_acknowledgements(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 100)
+    with caplog.at_level(logging.WARNING):
+        async with member(client, max_unacked=10) as subscriber:
+            reading = aiter(subscriber)
+            out = [await anext(reading) for _ in range(10)]
+            more = asyncio.create_task(anext(reading))
+            await asyncio.sleep(0.05)
+            assert not more.done()
+            for message in out:
+                message.ack()
+            assert (await more).value is not None
+    assert [r.message for r in caplog.records if "delivery waits" in r.message] != []
+
+
+async def test_pause_and_resume(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, timeout=0.02) as subscriber:
+        reading = aiter(subscriber)
+        assert number(await anext(reading)) == 0
+        subscriber.pause()
+        more = asyncio.create_task(anext(reading))
+        await asyncio.sleep(0.06)
+        assert not more.done()
+        subscriber.resume()
+        assert number(await more) == 1
+
+
+async def test_handlers_run_at_the_same_time_but_keys_one_after_the_other(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 200, keys=7)
+    running: dict[bytes | None, int] = defaultdict(int)
+    done: dict[bytes | None, list[int]] = defaultdict(list)
+    most = 0
+
+    async def handler(message: Message) -> None:
+        nonlocal most
+        running[message.key] += 1
+        assert running[message.key] == 1
+        most = max(most, sum(running.values()))
+        await asyncio.sleep(0.0002)
+        running[message.key] -= 1
+        if number(message) % 50 == 3 and message.deliveries < 3:
+            raise ValueError("not today")
+        done[message.key].append(number(message))
+
+    config = ClientConfig(redelivery_s_min=0.001, backoff_s_max=0.01)
+    async with (
+        aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as quick,
+        member(quick, stop_at="latest") as subscriber,
+    ):
+        await subscriber.handle(handler, concurrency=4)
+    assert sorted(n for numbers in done.values() for n in numbers) == list(range(200))
+    assert all(numbers == sorted(numbers) for numbers in done.values())
+    assert most == 4
+
+
+async def test_a_handler_may_end_it(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+
+        async def handler(message: Message) -> None:
+            if message.offset == 4:
+                await subscriber.close()
+
+        await subscriber.handle(handler)
+    assert cluster.coordinator(GROUP, TOPIC).committed == {0: 5}
+
+
+async def test_what_can_not_be_is_refused(client: Client) -> None:
+    with pytest.raises(NotFound):
+        await member(client)
+    await client.admin.create_topic(TOPIC)
+    for options, why in (
+        ({"group": "a/b"}, "group 'a/b' is not allowed"),
+        ({"member": ""}, "member '' is not allowed"),
+        ({"max_unacked": 0}, "max_unacked=0 is below 1"),
+        ({"max_deliveries": 0}, "max_deliveries=0 is below 1"),
+        ({"dead_letter": "a/b"}, "dead_letter= needs max_deliveries="),
+        ({"group": None, "auto_ack": True}, "auto_ack= needs a group"),
+    ):
+        with pytest.raises(InvalidArgument, match=why):
+            await member(client, **options)  # type: ignore[arg-type]
+    async with member(client) as subscriber:
+        with pytest.raises(InvalidArgument, match="concurrency=0 is below 1"):
+            await subscriber.handle(print, concurrency=0)
+        with pytest.raises(InvalidArgument, match="delay=-1 is not allowed"):
+            subscriber.nack(Message(), delay=-1)
+
+
+async def test_nobody_to_join(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    for broker in cluster.brokers.values():
+        broker.join_group = _unavailable  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unavailable, match=r"could not join group billing of shop/orders within 0\.5 s"):
+        await member(client)
+
+
+async def _unavailable(requests: object) -> object:
+    raise Unavailable("no leader")
+    yield
+
+
+async def test_a_limit_ends_handling_when_all_have_returned(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 20, keys=3)
+    handled = []
+
+    async def handler(message: Message) -> None:
+        await asyncio.sleep(0.001)
+        handled.append(number(message))
+
+    async with member(client, limit=8) as subscriber:
+        await subscriber.handle(handler, concurrency=3)
+    assert len(handled) == 8
+    async with member(client, stop_at="latest") as subscriber:
+        await subscriber.handle(handler)
+    assert sorted(handled) == list(range(20))
+
+
+async def test_more_members_than_segments(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client, stop_at="latest") as one, member(client, stop_at="latest") as two:
+        idle = asyncio.create_task(_collect(two))
+        got = []
+        async for message in one:
+            got.append(number(message))
+            message.ack()
+        assert got == list(range(10))
+        assert await idle == []
+
+
+async def test_a_reset_under_way_begins_anew(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+        reading = aiter(subscriber)
+        for _ in range(5):
+            (await anext(reading)).ack()
+        await subscriber.commit()
+        coordinator = cluster.coordinator(GROUP, TOPIC)
+        coordinator.handle(Reset(start=EARLIEST, horizon=1, offsets={0: 2}, at_us=0))
+        got = [4]
+        while got[-1] != 2:
+            message = await asyncio.wait_for(anext(reading), 5)
+            message.ack()
+            got.append(message.offset)
+        assert got[:-1] == list(range(4, 3 + len(got)))
+        assert [(await anext(reading)).offset for _ in range(3)] == [3, 4, 5]
+
+
+async def test_a_record_that_kills_its_readers_is_given_up(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    for _ in range(2):  # twins that are fenced in the middle of the first record, like processes that die of it
+        async with member(client, member="me") as victim:
+            assert (await anext(aiter(victim))).offset == 0
+            async with member(client, member="me") as last:
+                pass
+            assert last.is_closed
+    coordinator = cluster.coordinator(GROUP, TOPIC)
+    crashes = coordinator.group.record.crashes[0]
+    async with member(client, max_deliveries=crashes, stop_at="latest") as subscriber:
+        got = []
+        async for message in subscriber:
+            got.append(message.offset)
+            message.ack()
+    assert got == [1, 2]
+    async with client.subscriber(f"{TOPIC}.{GROUP}.dead-letter", start="earliest", stop_at="latest") as letters:
+        (letter,) = [message async for message in letters]
+    assert letter.headers["dead-letter-reason"] == b"delivered %d times and not acknowledged" % crashes
+
+
+async def test_a_sealed_segment_that_is_finished_is_committed_at_once(cluster: FakeCluster) -> None:
+    config = ClientConfig(group_commit_interval_s=1_000.0)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC)
+        await publish(client, 0, 10)
+        async with member(client) as subscriber:
+            reading = aiter(subscriber)
+            (await anext(reading)).ack()
+            await subscriber.commit()
+            cluster.seal(TOPIC, 0)
+            await publish(client, 10, 1)
+            for _ in range(9):
+                (await anext(reading)).ack()
+            message = await asyncio.wait_for(anext(reading), 5)
+            assert (message.segment, number(message)) == (1, 10)
+
+
+async def test_delivery_waits_for_bytes_too(cluster: FakeCluster) -> None:
+    config = ClientConfig(group_unacked_bytes_max=50_000, batch_bytes=10_000)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC)
+        async with client.publisher(TOPIC) as publisher:
+            for _ in range(200):
+                await publisher.send(bytes(1_000))
+        async with member(client, timeout=0.5) as subscriber:
+            out = await _collect(subscriber)
+        assert 40 <= len(out) <= 80
+
+
+async def test_retention_that_overtakes_a_member_does_not_end_it(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with member(client) as subscriber:
+        reading = aiter(subscriber)
+        for _ in range(10):
+            (await anext(reading)).ack()
+        stored = cluster.stored(TOPIC)
+        stored.frames, stored.headers, stored.ends, stored.end = [], [], [], 20
+        cluster.drop_connections()
+        await publish(client, 20, 1)
+        message = await asyncio.wait_for(anext(reading), 5)
+        assert (message.offset, number(message)) == (20, 20)
+        message.ack()
+        await subscriber.commit()
+        assert cluster.coordinator(GROUP, TOPIC).committed == {0: 21}
+
+
+async def test_a_deleted_topic_ends_in_not_found(client: Client, cluster: FakeCluster) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with member(client) as subscriber:
+        await client.admin.delete_topic(TOPIC)
+        with pytest.raises(NotFound, match="there is no topic"):
+            await _collect(subscriber)

@@ -1,0 +1,85 @@
+"""Routes: every slot goes to one segment, and hand-overs move only what was handed over."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.client.publish.routing import Routes, followed
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.ring import RING_SLOTS, KeyRange
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import TopicName
+
+NAME = TopicName("a", "b")
+
+
+def segment(number: int, lo: int, hi: int) -> Segment:
+    return Segment(topic=NAME, id=number, slots=KeyRange(lo, hi), epoch=1, state=SegmentState.OPEN, replicas=("b-0",))
+
+
+@given(
+    st.sets(st.integers(1, RING_SLOTS - 1), max_size=12).map(sorted),
+    st.lists(st.integers(0, RING_SLOTS - 1), min_size=1, max_size=200),
+)
+def test_partition_agrees_with_the_ranges_and_keeps_the_order_of_rows(cuts: list[int], slots: list[int]) -> None:
+    edges = [0, *cuts, RING_SLOTS]
+    segments = [segment(i, lo, hi) for i, (lo, hi) in enumerate(pairwise(edges))]
+    routes = Routes.to_open(segments)
+    parts = routes.partition(np.array(slots, dtype=np.uint16))
+    for number, rows in parts:
+        assert list(rows) == [i for i, slot in enumerate(slots) if slot in segments[number].slots]
+    assert sum(len(rows) for _, rows in parts) == len(slots)
+    assert all(slot in segments[routes.segment_of(slot)].slots for slot in slots)
+
+
+def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
+    half = RING_SLOTS // 2
+    routes = Routes.to_open([segment(0, 0, half), segment(1, half, RING_SLOTS)])
+    merged = segment(2, 0, RING_SLOTS)
+    routes = routes.replace(0, [merged])
+    assert (routes.segment_of(5), routes.segment_of(half)) == (2, 1)
+    assert routes.whole() is None
+    routes = routes.replace(1, [merged])
+    assert (routes.segment_of(5), routes.segment_of(half)) == (2, 2)
+    parts = routes.partition(np.array([half, 5, half], dtype=np.uint16))
+    assert [(number, list(rows)) for number, rows in parts] == [(2, [0, 1, 2])]
+
+
+def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
+    """6 lies before 8 in the lineage: the publisher has gone on from its neighbour, and never was in 6 itself."""
+    half, end = RING_SLOTS // 2, RING_SLOTS
+    routes = Routes([(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
+    routes = routes.replace(1, [segment(3, 0, half), segment(6, half + 200, end), segment(8, half, end - 100)])
+    found = [routes.segment_of(slot) for slot in (half - 1, half, half + 200, end - 101, end - 100)]
+    assert found == [3, 8, 8, 8, 6]
+
+
+def test_ranges_with_a_hole_are_a_passing_state_of_the_metadata() -> None:
+    with pytest.raises(Unavailable, match="do not cover the key ring"):
+        Routes.to_open([segment(0, 0, 100)])
+
+
+class Counted(dict[int, tuple[int, ...]]):
+    """Counts how often something is looked up."""
+
+    lookups = 0
+
+    def get(self, key: int, default: object = None) -> Any:
+        self.lookups += 1
+        assert self.lookups <= 2 * len(self), "goes every way through the lineage"
+        return super().get(key, default)
+
+
+def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
+    """A publisher of one side that wrote nothing to the other while it was split and merged 60 times: 2**60 ways."""
+    left = Counted()
+    for merged in range(0, 180, 3):
+        left[merged] = (merged + 1, merged + 2)
+        left[merged + 1] = left[merged + 2] = (merged + 3,)
+    assert followed([0], left) == {180}
+    assert followed([178, 200], left) == {180, 200}
+    assert followed([], left) == set()

@@ -1,0 +1,354 @@
+"""Subscribing: starts, ends, lineage, reconnects and bounded memory."""
+
+import asyncio
+import random
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from seaweedmq import aio
+from seaweedmq.client.client import Client
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
+from seaweedmq.model.protocol import SegmentStats
+from seaweedmq.model.topic import TopicName
+from tests.client.conftest import environment
+from tests.client.fake_broker import FakeBroker, FakeCluster
+
+TOPIC = "shop/orders"
+
+
+async def publish(client: Client, first: int, count: int, keys: int = 20) -> None:
+    async with client.publisher(TOPIC) as publisher:
+        for number in range(first, first + count):
+            await publisher.send(b"%d" % number, key=b"key-%d" % (number % keys), timestamp=number + 1)
+
+
+async def read(client: Client, **options: object) -> list[Message]:
+    options = {"start": "earliest", "stop_at": "latest"} | options
+    async with client.subscriber(TOPIC, **options) as subscriber:  # type: ignore[arg-type]
+        return [message async for message in subscriber]
+
+
+def values(messages: list[Message]) -> list[int]:
+    return [int(message.value) for message in messages]
+
+
+def check_order(messages: list[Message], count: int) -> None:
+    """Each record once; those of a key in order, at offsets that rise."""
+    assert sorted(values(messages)) == list(range(count))
+    last: dict[bytes | None, tuple[int, int]] = defaultdict(lambda: (-1, -1))
+    for message in messages:
+        now = (int(message.value), message.offset)
+        assert now[0] > last[message.key][0]
+        assert now[1] > last[message.key][1]
+        last[message.key] = now
+
+
+async def test_where_to_begin(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 100)
+    assert values(await read(client)) == list(range(100))
+    assert values(await read(client, start=90)) == list(range(90, 100))
+    assert values(await read(client, start="latest")) == []
+    early = datetime.fromtimestamp(0, UTC)
+    assert values(await read(client, start=early)) == list(range(100))
+    assert values(await read(client, start="earliest", limit=7)) == list(range(7))
+    assert values(await read(client, limit=0)) == []
+    with pytest.raises(InvalidArgument, match='is not "earliest"'):
+        await read(client, start="first")
+
+
+async def test_latest_gets_what_comes_after_it_opened(client: Client) -> None:
+    await client.admin.create_topic(TOPIC, segments=3)
+    await publish(client, 0, 50)
+    async with client.subscriber(TOPIC, start="latest", limit=60) as subscriber:
+        reading = asyncio.create_task(_collect(subscriber))
+        await asyncio.sleep(0.01)
+        await publish(client, 50, 60)
+        assert sorted(values(await reading)) == list(range(50, 110))
+
+
+async def _collect(subscriber: aio.Subscriber) -> list[Message]:
+    return [message async for message in subscriber]
+
+
+async def test_an_offset_beyond_the_end_is_waited_for(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with client.subscriber(TOPIC, start=15, limit=5) as subscriber:
+        reading = asyncio.create_task(_collect(subscriber))
+        await asyncio.sleep(0.01)
+        await publish(client, 10, 10)
+        assert values(await reading) == [15, 16, 17, 18, 19]
+
+
+async def test_a_successor_waits_until_all_before_it_was_delivered(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 100)
+    cluster.seal(TOPIC, 0, (10_000,))
+    await publish(client, 100, 100)
+    cluster.merge(TOPIC, 3, 1)
+    await publish(client, 200, 100)
+    cluster.kill("b-0")
+    messages = await read(client, stop_at=None, timeout=0.3)
+    check_order(messages, 300)
+    assert {message.segment for message in messages} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_order_through_splits_merges_and_broken_streams_while_reading(
+    cluster: FakeCluster, client: Client, seed: int
+) -> None:
+    rng = random.Random(seed)
+    await client.admin.create_topic(TOPIC, segments=2)
+    async with client.subscriber(TOPIC, start="earliest", limit=1_000) as subscriber:
+        reading = asyncio.create_task(_collect(subscriber))
+        for round_ in range(20):
+            await publish(client, round_ * 50, 50)
+            opened = sorted(
+                (s.meta for s in cluster.segments[subscriber._topic].values() if s.meta.is_open),
+                key=lambda s: s.slots,
+            )
+            at = rng.randrange(len(opened))
+            match rng.choice(["drop", "split", "merge", "calm"]):
+                case "drop":
+                    cluster.drop_connections()
+                case "split":
+                    cluster.seal(TOPIC, opened[at].id, (opened[at].slots.lo + opened[at].slots.width // 2,))
+                case "merge" if at + 1 < len(opened):
+                    cluster.merge(TOPIC, opened[at].id, opened[at + 1].id)
+        check_order(await reading, 1_000)
+
+
+async def test_stop_at_latest_does_not_run_after_a_publisher(client: Client) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    await publish(client, 0, 500)
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+        await publish(client, 500, 500)
+        assert sorted(values(await _collect(subscriber))) == list(range(500))
+
+
+async def test_idle_time_ends_it_without_an_error(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    assert values(await read(client, stop_at=None, timeout=0.05)) == [0, 1, 2]
+
+
+async def test_close_ends_whoever_waits(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    subscriber = await client.subscriber(TOPIC)
+    reading = asyncio.create_task(_collect(subscriber))
+    await asyncio.sleep(0.01)
+    await subscriber.close()
+    assert await reading == []
+    await subscriber.close()
+
+
+async def test_batches_and_messages_may_be_mixed(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 100)
+    seen: list[int] = []
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+        async for message in subscriber:
+            message.ack()
+            seen.append(message.offset)
+            if len(seen) == 30:
+                break
+        async for batch in subscriber.batches():
+            seen += batch.column("_offset").to_pylist()
+    assert seen == list(range(100))
+
+
+async def test_batches_have_the_columns_asked_for(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 5)
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest", columns=["_offset", "_key"]) as subscriber:
+        batches = [batch async for batch in subscriber.batches()]
+    assert pa.Table.from_batches(batches).to_pylist()[4] == {"_offset": 4, "_key": b"key-4"}
+    with pytest.raises(InvalidArgument, match="no column 'price': choose from _segment, _offset"):
+        await client.subscriber(TOPIC, columns=["price"])
+
+
+async def test_a_subscriber_that_does_not_read_takes_no_more_than_its_buffer(cluster: FakeCluster) -> None:
+    config = ClientConfig(subscribe_buffer_bytes_max=400_000, credit_bytes_min=1_000, batch_bytes=10_000)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC, segments=4)
+        async with client.publisher(TOPIC) as publisher:
+            for number in range(2_000):
+                await publisher.send(bytes(1_000), key=b"%d" % number)
+        async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+            await asyncio.sleep(0.1)
+            under_way = sum(cluster.frames_sent.values())
+            assert 300_000 < under_way < 500_000
+            assert sum(cluster.credit_given.values()) <= 400_000
+            assert len(await _collect(subscriber)) == 2_000
+
+
+async def test_segments_take_turns(client: Client) -> None:
+    await client.admin.create_topic(TOPIC, segments=2)
+    async with client.publisher(TOPIC, batch_bytes=1_000) as publisher:
+        for number in range(2_000):
+            await publisher.send(bytes(100), key=b"%d" % number)
+    async with client.subscriber(TOPIC, start="earliest", stop_at="latest") as subscriber:
+        await asyncio.sleep(0.05)
+        turns = [batch.column("_segment")[0].as_py() async for batch in subscriber.batches()]
+    assert turns[:6] in ([0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0])
+
+
+async def test_records_that_retention_took_meanwhile_are_an_error(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 10)
+    async with client.subscriber(TOPIC, start="earliest") as subscriber:
+        async for message in subscriber:
+            if message.offset == 9:
+                break
+        stored = cluster.stored(TOPIC)
+        stored.frames, stored.headers, stored.ends, stored.end = [], [], [], 20
+        cluster.drop_connections()
+        with pytest.raises(OutOfRange, match="retention removed offsets 10 to 19"):
+            await _collect(subscriber)
+
+
+async def test_a_deleted_topic_ends_in_not_found(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.subscriber(TOPIC) as subscriber:
+        await client.admin.delete_topic(TOPIC)
+        with pytest.raises(NotFound, match="there is no topic"):
+            await _collect(subscriber)
+
+
+async def test_a_cluster_out_of_reach_is_an_error_after_the_deadline(cluster: FakeCluster) -> None:
+    config = ClientConfig(read_retry_timeout_s=0.1, rpc_timeout_s=0.1, backoff_s_max=0.02)
+    async with aio.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=config) as client:
+        await client.admin.create_topic(TOPIC)
+        async with client.subscriber(TOPIC) as subscriber:
+            for broker in list(cluster.brokers):
+                cluster.kill(broker)
+            with pytest.raises(Unavailable):
+                await _collect(subscriber)
+
+
+async def test_connecting_to_nobody_names_every_address_and_why(cluster: FakeCluster) -> None:
+    config = ClientConfig(connect_timeout_s=0.1)
+    with pytest.raises(Unavailable, match=r"within 0.1 s, tried .*nowhere:1: connection to nowhere:1 refused"):
+        await aio.connect("nowhere:1,nowhere:2", dialer=cluster.dialer(), env=environment(), config=config)
+    for wrong in ("", "host", "host:port", "host:0", ":17777"):
+        with pytest.raises(InvalidArgument, match=r"HOST:PORT"):
+            await aio.connect(wrong, dialer=cluster.dialer(), env=environment())
+
+
+# --- many sealed segments, and pruned ones
+
+
+async def test_a_long_lineage_is_read_page_by_page_and_followed_without_another_look_at_it(
+    cluster: FakeCluster, client: Client
+) -> None:
+    cluster.sealed_per_page = 3
+    await client.admin.create_topic(TOPIC)
+    last = 0
+    for number in range(10):
+        await publish(client, number, 1)
+        (last,) = cluster.seal(TOPIC, last)
+    assert [s.id for s in (await client.admin.describe_topic(TOPIC)).segments] == list(range(11))
+    assert values(await read(client)) == list(range(10))
+    async with client.subscriber(TOPIC, start="earliest", limit=20) as subscriber:
+        cluster.asked.clear()
+        got = []
+        async for message in subscriber:
+            got.append(message)
+            if len(got) >= 10 and len(got) < 20:
+                await publish(client, len(got), 1)
+                (last,) = cluster.seal(TOPIC, last)
+    check_order(got, 20)
+    assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)
+
+
+async def test_a_subscriber_goes_on_past_segments_that_were_pruned_before_it_came_to_them(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    async with client.subscriber(TOPIC, start="earliest", limit=3) as subscriber:
+        messages = aiter(subscriber)
+        got = [await anext(messages)]
+        left, right = cluster.seal(TOPIC, 0, (30_000,))
+        (after_left,) = cluster.seal(TOPIC, left)
+        merged = cluster.merge(TOPIC, after_left, right)
+        cluster.prune(TOPIC, left, after_left)
+        await publish(client, 1, 2)
+        got += [message async for message in messages]
+    assert values(got) == [0, 1, 2]
+    assert {m.segment for m in got} == {0, merged}
+
+
+async def test_a_subscriber_from_latest_never_sees_what_was_sealed_before(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 1)
+    one, two = cluster.seal(TOPIC, 0, (30_000,))
+    async with client.subscriber(TOPIC, start="latest", limit=2) as subscriber:
+        merged = cluster.merge(TOPIC, one, two)
+        await publish(client, 1, 2)
+        got = [message async for message in subscriber]
+    assert values(got) == [1, 2]
+    assert {m.segment for m in got} == {merged}
+
+
+async def test_a_segment_that_never_had_a_record_may_go_while_its_reader_is_away(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.subscriber(TOPIC, start="earliest", limit=2) as subscriber:
+        messages = aiter(subscriber)
+        waiting = asyncio.ensure_future(anext(messages))
+        await asyncio.sleep(0.05)
+        (second,) = cluster.seal(TOPIC, 0)
+        cluster.prune(TOPIC, 0)
+        cluster.drop_connections()
+        await publish(client, 0, 1)
+        (third,) = cluster.seal(TOPIC, second)
+        await publish(client, 1, 1)
+        got = [await waiting] + [message async for message in messages]
+    assert values(got) == [0, 1]
+    assert [m.segment for m in got] == [second, third]
+
+
+async def test_a_reader_to_the_latest_record_waits_for_no_segment_that_is_pruned_meanwhile(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    (second,) = cluster.seal(TOPIC, 0)
+    stats = FakeBroker.topic_stats
+
+    async def stats_after_a_change(broker: FakeBroker, name: TopicName) -> tuple[SegmentStats, ...]:
+        if second in cluster.segments[name]:
+            cluster.seal(TOPIC, second)
+            cluster.prune(TOPIC, 0, second)
+        return await stats(broker, name)
+
+    monkeypatch.setattr(FakeBroker, "topic_stats", stats_after_a_change)
+    assert await read(client) == []
+
+
+@pytest.mark.parametrize("is_switched_off", [False, True])
+async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
+    cluster: FakeCluster, client: Client, is_switched_off: bool
+) -> None:
+    """Whether or not retention goes on after that."""
+    await client.admin.create_topic(TOPIC, retention=3600.0)
+    await publish(client, 0, 1)
+    async with client.subscriber(TOPIC, start="earliest") as subscriber:
+        messages = aiter(subscriber)
+        await anext(messages)
+        cluster.dead.update(cluster.brokers)
+        cluster.drop_connections()
+        cluster.dead.clear()
+        cluster.seal(TOPIC, 0)
+        cluster.prune(TOPIC, 0)
+        if is_switched_off:
+            await client.admin.alter_topic(TOPIC, retention=0)
+        with pytest.raises(OutOfRange, match="retention removed its records: go on with"):
+            await anext(messages)

@@ -1,0 +1,91 @@
+"""Which files to read: every offset once, Parquet first."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.core.files.cover import cover, log_at
+from seaweedmq.ports import FileKind, SegmentFile
+from tests.support.segments import NAME
+
+
+def log(base: int, writer: str = "b-1", size_bytes: int = 100) -> SegmentFile:
+    return SegmentFile(
+        topic=NAME,
+        segment=0,
+        kind=FileKind.LOG,
+        base_offset=base,
+        end_offset=None,
+        writer=writer,
+        size_bytes=size_bytes,
+        path=f"{base}-{writer}.log",
+        modified_us=0,
+    )
+
+
+def table(base: int, end: int) -> SegmentFile:
+    return SegmentFile(
+        topic=NAME,
+        segment=0,
+        kind=FileKind.TABLE,
+        base_offset=base,
+        end_offset=end,
+        writer="",
+        size_bytes=100,
+        path=f"{base}-{end}.parquet",
+        modified_us=0,
+    )
+
+
+def story(files: list[SegmentFile], start: int, end: int) -> list[str]:
+    return [
+        f"{p.start}-{p.end} {p.table.path if p.table else ' '.join(f.path for f in p.logs)}"
+        for p in cover(files, start, end)
+    ]
+
+
+def test_tables_first_and_logs_for_the_rest() -> None:
+    files = [log(0), table(0, 10), log(10), table(20, 30), log(30), log(90)]
+    assert story(files, 5, 40) == [
+        "5-10 0-10.parquet",
+        "10-20 0-b-1.log 10-b-1.log",
+        "20-30 20-30.parquet",
+        "30-40 0-b-1.log 10-b-1.log 30-b-1.log",
+    ]
+
+
+def test_the_table_that_reaches_further_is_taken() -> None:
+    assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 0-30.parquet"]
+
+
+def test_what_no_file_holds_is_a_piece_without_files() -> None:
+    assert story([table(10, 20)], 0, 15) == ["0-10 ", "10-15 10-20.parquet"]
+
+
+@given(
+    tables=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20))),
+    logs=st.lists(st.integers(0, 60)),
+    start=st.integers(0, 60),
+    length=st.integers(0, 60),
+)
+def test_every_offset_is_in_exactly_one_piece(
+    tables: list[tuple[int, int]], logs: list[int], start: int, length: int
+) -> None:
+    files = [table(b, b + n) for b, n in tables] + [log(b) for b in logs]
+    pieces = cover(files, start, start + length)
+    assert [o for p in pieces for o in range(p.start, p.end)] == list(range(start, start + length))
+    for piece in pieces:
+        assert piece.start < piece.end
+        inside = {o for b, n in tables for o in range(b, b + n)} & set(range(piece.start, piece.end))
+        assert bool(inside) == (piece.table is not None)
+        if piece.table is not None:
+            assert piece.table.base_offset <= piece.start < piece.end <= (piece.table.end_offset or 0)
+
+
+def test_the_log_that_begins_closest_below_is_tried_first_and_none_twice() -> None:
+    logs = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20)]
+    passed: set[str] = set()
+    order = []
+    while (found := log_at(logs, 15, passed)) is not None:
+        order.append(found.path)
+        passed.add(found.path)
+    assert order == ["10-b-2.log", "10-b-1.log", "0-b-1.log"]

@@ -1,0 +1,215 @@
+"""Which files may go: told as small histories. Times in microseconds, the grace period is 100."""
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.core.files.retention import RetentionPolicy, broker_of, covered_since, expired_files, log_end_bound
+
+
+@dataclass(frozen=True)
+class File:
+    kind: str
+    base_offset: int
+    end_offset: int | None
+    writer: str
+    size_bytes: int
+    modified_us: int
+
+    @property
+    def path(self) -> str:
+        return f"{self.kind} {self.base_offset}-{self.writer or self.end_offset}"
+
+
+def log(base: int, modified_us: int = 0, writer: str = "b-1") -> File:
+    return File("log", base, None, writer, 10, modified_us)
+
+
+def table(base: int, end: int, modified_us: int = 0, size_bytes: int = 10) -> File:
+    return File("table", base, end, "", size_bytes, modified_us)
+
+
+def expired(
+    files: list[File],
+    now_us: int,
+    *,
+    end: int | None = None,
+    retention_us: int | None = None,
+    retention_bytes: int | None = None,
+) -> list[str]:
+    policy = RetentionPolicy(log_grace_us=100, retention_us=retention_us, retention_bytes=retention_bytes)
+    return [f.path for f in expired_files([(end, files)], policy, now_us)]
+
+
+def test_a_log_goes_a_grace_period_after_its_table_was_made() -> None:
+    files = [log(0), log(10), table(0, 10, modified_us=50), table(10, 12)]
+    assert expired(files, 149) == []
+    assert expired(files, 150) == ["log 0-b-1"]
+
+
+def test_a_log_stays_until_tables_hold_all_of_it() -> None:
+    files = [log(0), log(10), table(0, 6), table(7, 10), table(10, 12)]
+    assert expired(files, 1_000) == []
+    assert expired([*files, table(6, 7, modified_us=950)], 1_049) == []
+    assert expired([*files, table(6, 7, modified_us=950)], 1_050) == ["log 0-b-1"]
+
+
+def test_the_newest_log_of_an_open_segment_stays_for_recovery() -> None:
+    files = [log(0), table(0, 10)]
+    assert expired(files, 10_000) == []
+    assert expired(files, 10_000, end=10) == ["log 0-b-1"]
+
+
+def test_every_broker_of_an_open_segment_keeps_its_newest() -> None:
+    files = [log(0, writer="b-1"), log(5, writer="b-2"), log(8, writer="b-2.1"), table(0, 20)]
+    assert expired(files, 10_000) == ["log 5-b-2"]
+
+
+def test_what_lies_beyond_the_end_of_a_sealed_segment_is_nobodys() -> None:
+    assert expired([log(0), log(10), log(20, writer="zombie"), table(0, 10)], 10_000, end=10) == [
+        "log 0-b-1",
+        "log 10-b-1",
+        "log 20-zombie",
+    ]
+
+
+def test_retention_by_time_takes_a_table_a_grace_period_later() -> None:
+    files = [table(0, 10, modified_us=0), table(10, 20, modified_us=500)]
+    assert expired(files, 1_099, retention_us=1_000, end=20) == []
+    assert expired(files, 1_100, retention_us=1_000, end=20) == ["table 0-10"]
+    assert expired(files, 1_600, retention_us=1_000, end=20) == ["table 0-10", "table 10-20"]
+
+
+def test_retention_by_size_takes_the_oldest_a_grace_period_after_the_limit_was_passed() -> None:
+    files = [table(i * 10, i * 10 + 10, modified_us=i * 1_000, size_bytes=40) for i in range(4)]
+    assert expired(files, 3_099, retention_bytes=100, end=40) == ["table 0-10"]
+    assert expired(files, 3_100, retention_bytes=100, end=40) == ["table 0-10", "table 10-20"]
+    assert expired(files, 10**9, retention_bytes=100, end=40) == ["table 0-10", "table 10-20"]
+
+
+def test_a_table_outlives_its_log_or_it_would_be_made_again() -> None:
+    files = [log(0), table(0, 10)]
+    assert expired(files, 10**9, retention_us=0) == []
+    assert expired(files, 10**9, retention_us=0, end=10) == ["log 0-b-1", "table 0-10"]
+
+
+def test_a_table_waits_for_those_before_it() -> None:
+    """Three machines made them, whose clocks differ."""
+    files = [table(0, 10, modified_us=500), table(10, 20, modified_us=0), table(20, 30, modified_us=900)]
+    assert expired(files, 1_599, retention_us=1_000, end=30) == []
+    assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
+    assert expired(files, 5_000, retention_bytes=15, end=30) == ["table 0-10", "table 10-20"]
+
+
+def test_a_table_that_may_not_go_yet_holds_up_those_behind_it() -> None:
+    files = [table(0, 10), log(10, writer="b-2"), table(10, 20), table(20, 30), log(20), log(30), table(30, 31)]
+    assert expired(files, 10**9, retention_us=0) == ["log 20-b-1", "table 0-10"]
+
+
+def test_a_table_from_the_future_is_no_younger_than_the_next() -> None:
+    """The clock of the machine that made the first one was a year ahead."""
+    files = [table(0, 10, modified_us=10**12), table(10, 20, modified_us=500), table(20, 30, modified_us=10**12)]
+    assert expired(files, 1_599, retention_us=1_000, end=30) == []
+    assert expired(files, 1_600, retention_us=1_000, end=30) == ["table 0-10", "table 10-20"]
+
+
+def test_a_table_within_another_one_goes_after_the_grace_period() -> None:
+    files = [table(0, 30), table(0, 10, modified_us=50), table(10, 30), table(20, 40)]
+    assert expired(files, 149, end=40) == ["table 10-30"]
+    assert expired(files, 150, end=40) == ["table 0-10", "table 10-30"]
+
+
+def test_the_last_log_that_is_sound_stays_while_the_next_may_be_a_torso() -> None:
+    files = [log(0), log(10), log(20), table(0, 20)]
+    assert expired(files, 10_000) == ["log 0-b-1"]
+    assert expired([*files, log(20, writer="b-1.1")], 10_000) == ["log 0-b-1"]
+    assert expired([*files, table(20, 21)], 10_000) == ["log 0-b-1", "log 10-b-1"]
+    assert expired(files, 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 20-b-1"]
+
+
+def test_a_log_of_a_sealed_segment_stays_until_tables_hold_all_that_it_may_hold() -> None:
+    """An fsync of log 10 failed; log 15 was to repeat what that was for, and did not get as far."""
+    files = [log(0), log(10), log(15), table(0, 15)]
+    assert expired(files, 10_000, end=20) == []
+    assert expired([*files, table(15, 20)], 10_000, end=20) == ["log 0-b-1", "log 10-b-1", "log 15-b-1"]
+
+
+def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:
+    files = [table(0, 100, size_bytes=50), table(10, 20), table(90, 110), table(110, 120)]
+    assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
+
+
+def test_no_limit_keeps_tables_for_ever() -> None:
+    assert expired([table(0, 10)], 10**15, end=10) == []
+
+
+def test_the_size_is_of_the_whole_topic() -> None:
+    policy = RetentionPolicy(log_grace_us=0, retention_bytes=50)
+    old, new = table(0, 10, modified_us=1, size_bytes=30), table(10, 20, modified_us=2, size_bytes=30)
+    assert expired_files([(10, [old]), (None, [new])], policy, 10) == [old]
+
+
+def test_files_written_again_belong_to_their_broker() -> None:
+    assert broker_of("b-7f3a.2") == broker_of("b-7f3a") == "b-7f3a"
+    assert log_end_bound(log(0), [log(0), log(0, writer="b-1.1"), log(30, writer="b-1.1")]) == 30
+
+
+TIMES = st.integers(0, 10_000)
+
+
+@given(
+    skewed=st.lists(st.lists(st.tuples(TIMES, TIMES), max_size=6), min_size=1, max_size=3),
+    retention_us=st.none() | st.integers(0, 5_000),
+    retention_bytes=st.none() | st.integers(0, 60),
+    now_us=TIMES,
+)
+def test_whatever_the_clocks_say_retention_leaves_no_hole(
+    skewed: list[list[tuple[int, int]]], retention_us: int | None, retention_bytes: int | None, now_us: int
+) -> None:
+    """Tables of some segments, each with what the clock said and how far ahead it was."""
+    segments = [
+        (
+            None,
+            [table(n * 10 + s * 1_000, n * 10 + 10 + s * 1_000, told) for n, (told, _) in enumerate(times)],
+        )
+        for s, times in enumerate(skewed)
+    ]
+    policy = RetentionPolicy(log_grace_us=100, retention_us=retention_us, retention_bytes=retention_bytes)
+    gone = expired_files(segments, policy, now_us)
+    for _, tables in segments:
+        here = [f for f in gone if f in tables]
+        assert here == tables[: len(here)]
+        if retention_bytes is None and retention_us is not None:
+            told = [f.modified_us for f in tables]
+            assert all(m + retention_us + 100 <= now_us or m > now_us for m in told[: len(here)])
+            assert len(here) == len(tables) or max(told[: len(here) + 1]) + retention_us + 100 > now_us
+    if retention_bytes is not None and retention_us is None:
+        left = [f for _, tables in segments for f in tables if f not in gone]
+        assert not gone or sum(f.size_bytes for f in left) + gone[-1].size_bytes > retention_bytes or not left
+
+
+@given(
+    edges=st.lists(st.integers(1, 100), min_size=1, unique=True).map(sorted),
+    tables=st.lists(
+        st.tuples(st.integers(0, 100), st.integers(1, 30), st.integers(0, 1_000)), unique_by=lambda t: t[:2]
+    ),
+    now_us=st.integers(0, 2_000),
+    sealed=st.booleans(),
+)
+def test_no_record_is_lost_without_retention(
+    edges: list[int], tables: list[tuple[int, int, int]], now_us: int, sealed: bool
+) -> None:
+    logs = [log(b) for b in [0, *edges[:-1]]]
+    spans = dict(zip([0, *edges[:-1]], edges, strict=True))
+    made = [table(b, b + n, modified_us=m) for b, n, m in tables]
+    end = edges[-1] if sealed else None
+    policy = RetentionPolicy(log_grace_us=100)
+    gone = expired_files([(end, [*logs, *made])], policy, now_us)
+    left = [t for t in made if t not in gone]
+    for file in (f for f in gone if f.kind == "table"):
+        assert covered_since(file.base_offset, file.end_offset or 0, left) is not None
+    for file in (f for f in gone if f.kind == "log"):
+        since = covered_since(file.base_offset, spans[file.base_offset], made)
+        assert since is not None
+        assert since + 100 <= now_us

@@ -1,0 +1,107 @@
+"""Who should own what: balanced, then as few moves as that allows, then always the same."""
+
+from collections import Counter
+from itertools import product
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.core.group.assignor import assign
+
+MEMBERS = [f"m-{number:02d}" for number in range(50)]
+
+
+def moved(before: dict[int, str], after: dict[int, str], members: list[str]) -> int:
+    """Segments taken from an owner that stays."""
+    return sum(owner in members and after[segment] != owner for segment, owner in before.items() if segment in after)
+
+
+def moves_least(segments: int, members: list[str], before: dict[int, str]) -> int:
+    """The exact bound: everybody may keep the smaller quota, and as many as there are larger ones one more."""
+    share, larger = divmod(segments, len(members))
+    counts = Counter(owner for segment, owner in before.items() if owner in members and segment < segments)
+    kept = sum(min(count, share) for count in counts.values())
+    kept += min(larger, sum(count > share for count in counts.values()))
+    return sum(counts.values()) - kept
+
+
+def balanced(target: dict[int, str], members: list[str]) -> bool:
+    counts = [Counter(target.values())[m] for m in members]
+    return max(counts) - min(counts) <= 1
+
+
+def test_without_members_nobody_owns_anything() -> None:
+    assert assign(range(3), [], {0: "m"}) == {}
+
+
+def test_a_first_member_gets_all_and_a_second_one_half() -> None:
+    assert assign(range(4), ["a"], {}) == dict.fromkeys(range(4), "a")
+    assert assign(range(4), ["a", "b"], dict.fromkeys(range(4), "a")) == {0: "a", 1: "a", 2: "b", 3: "b"}
+
+
+def test_more_members_than_segments() -> None:
+    assert assign([7, 8], MEMBERS, {8: "m-31"}) == {7: "m-00", 8: "m-31"}
+
+
+def test_who_owns_most_keeps_the_odd_ones() -> None:
+    before = {0: "a", 1: "b", 2: "b", 3: "b"}
+    assert assign(range(4), ["a", "b", "c"], before) == {0: "a", 1: "b", 2: "b", 3: "c"}
+
+
+def test_one_of_fifty_leaves_and_only_its_ten_segments_move() -> None:
+    before = assign(range(500), MEMBERS, {})
+    after = assign(range(500), MEMBERS[1:], before)
+    assert moved(before, after, MEMBERS[1:]) == 0
+    assert {s for s in before if before[s] != after[s]} == {s for s, m in before.items() if m == "m-00"}
+
+
+def test_a_fifty_first_joins_and_takes_nine() -> None:
+    before = assign(range(500), MEMBERS, {})
+    after = assign(range(500), [*MEMBERS, "late"], before)
+    assert Counter(after.values())["late"] == 9
+    assert moved(before, after, MEMBERS) == 9
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 500),
+    st.lists(st.tuples(st.sampled_from(MEMBERS), st.booleans()), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_joins_and_leaves_move_no_more_than_they_must(
+    segments: int, story: list[tuple[str, bool]], rng: Random
+) -> None:
+    members = list(MEMBERS[:25])
+    owners = assign(range(segments), members, {})
+    for member, joins in story:
+        if joins and member not in members:
+            members.append(member)
+        elif not joins and member in members and len(members) > 1:
+            members.remove(member)
+        target = assign(range(segments), members, owners)
+        assert sorted(target) == list(range(segments))
+        assert balanced(target, members)
+        assert moved(owners, target, members) == moves_least(segments, members, owners)
+        shuffled = rng.sample(members, len(members))
+        assert assign(rng.sample(range(segments), segments), shuffled, dict(reversed(owners.items()))) == target
+        assert assign(range(segments), members, target) == target, "it is silent once it is done"
+        owners = target
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", "c", "gone"])),
+    st.integers(1, 6),
+    st.sampled_from([["a"], ["a", "b"], ["a", "b", "c"], ["b", "d"]]),
+)
+def test_no_balanced_assignment_moves_less(owners: dict[int, str], segments: int, members: list[str]) -> None:
+    target = assign(range(segments), members, owners)
+    assert balanced(target, members)
+    least = min(
+        moved(owners, candidate, members)
+        for choice in product(members, repeat=segments)
+        if balanced(candidate := dict(enumerate(choice)), members)
+    )
+    assert moved(owners, target, members) == least
+    assert least == moves_least(segments, members, owners)

@@ -1,0 +1,48 @@
+"""Whom the leader asks when a segment has to end, and whose log counts."""
+
+from seaweedmq.core.segment.sealing import longest_first, must_move, whom_to_ask
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import TopicName
+
+SEGMENT = Segment(
+    topic=TopicName("shop", "orders"),
+    id=4,
+    slots=WHOLE_RING,
+    epoch=1,
+    state=SegmentState.OPEN,
+    replicas=("b-1", "b-2", "b-3"),
+)
+
+
+def test_a_living_primary_is_asked_and_its_living_followers_stand_by() -> None:
+    whom = whom_to_ask(SEGMENT, {"b-1", "b-3", "b-9"})
+    assert (whom.primary, whom.followers, whom.files) == ("b-1", ("b-3",), False)
+
+
+def test_without_the_primary_the_followers_decide() -> None:
+    whom = whom_to_ask(SEGMENT, {"b-2", "b-3"})
+    assert (whom.primary, whom.followers, whom.files) == (None, ("b-2", "b-3"), False)
+
+
+def test_files_are_believed_only_when_no_replica_holds_a_lease() -> None:
+    assert whom_to_ask(SEGMENT, {"b-8"}).files
+    for survivor in SEGMENT.replicas:
+        assert not whom_to_ask(SEGMENT, {survivor}).files, f"{survivor} could still acknowledge, or hold more"
+
+
+def test_the_longest_log_is_written_out_first_and_one_that_never_began_last() -> None:
+    assert [name for name, _ in longest_first({"b-2": 10, "b-3": 30, "b-4": None, "b-5": 20})] == [
+        "b-3",
+        "b-5",
+        "b-2",
+        "b-4",
+    ]
+
+
+def test_a_segment_moves_when_any_replica_is_gone_suspected_or_drained() -> None:
+    everybody = {"b-1", "b-2", "b-3"}
+    assert not must_move(SEGMENT, everybody, set())
+    assert must_move(SEGMENT, everybody - {"b-3"}, set())
+    assert must_move(SEGMENT, everybody, {"b-2"})
+    assert not must_move(SEGMENT, everybody, {"b-7"})

@@ -1,0 +1,231 @@
+"""A log file read piece by piece: whole frames, torn tails, damage."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.errors import Corrupt
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.read.log_scan import LogScanner
+from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
+
+FRAMES = [make_frame(0, 3), make_frame(3, 1, size=700), make_frame(4, 5, keys=True), make_frame(9, 2)]
+PREAMBLE = make_preamble(0)
+LOG = PREAMBLE + b"".join(FRAMES)
+STARTS = [len(PREAMBLE) + sum(map(len, FRAMES[:i])) for i in range(5)]
+
+
+def scan(
+    content: bytes, *, skip_below: int = 0, read_bytes: int = 1_000, reads: list[tuple[int, int]] | None = None
+) -> tuple[LogScanner, list[int]]:
+    """The scanner after the walk, and the base offsets of the frames it gave."""
+    file = SegmentFile(
+        topic=NAME,
+        segment=0,
+        kind=FileKind.LOG,
+        base_offset=0,
+        end_offset=None,
+        writer="b-1",
+        size_bytes=len(content),
+        path="the.log",
+        modified_us=0,
+    )
+    scanner = LogScanner(make_topic(), file, skip_below=skip_below, read_bytes=read_bytes)
+    bases = []
+    while (wanted := scanner.wants()) is not None:
+        position, length = wanted
+        if reads is not None:
+            reads.append(wanted)
+        run = scanner.feed(content[position : position + length])
+        for found in run.frames:
+            assert (
+                bytes(run.data[found.start : found.end])
+                == content[found.position : found.position + found.end - found.start]
+            )
+            bases.append(found.frame.header.base_offset)
+    return scanner, bases
+
+
+@pytest.mark.parametrize("read_bytes", [1, 16, 144, 145, 1_000, 10_000])
+def test_a_whole_log_is_read_frame_by_frame_whatever_the_size_of_the_reads(read_bytes: int) -> None:
+    scanner, bases = scan(LOG, read_bytes=read_bytes)
+    assert bases == [0, 3, 4, 9]
+    assert (scanner.next_offset, scanner.torn) == (11, None)
+
+
+@given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
+@settings(max_examples=300, deadline=None)
+def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes: int, skip_below: int) -> None:
+    scanner, bases = scan(LOG[:cut], read_bytes=read_bytes, skip_below=skip_below)
+    whole = [i for i in range(4) if STARTS[i + 1] <= cut]
+    ends = [3, 4, 9, 11]
+    assert bases == [(0, 3, 4, 9)[i] for i in whole if ends[i] > skip_below]
+    assert scanner.next_offset == (ends[whole[-1]] if whole else 0)
+    assert (scanner.torn is None) == (cut in STARTS)
+
+
+@given(at=st.integers(0, len(LOG) - 1), bit=st.integers(0, 7), read_bytes=st.integers(1, 2_000))
+@settings(max_examples=300, deadline=None)
+def test_a_flipped_bit_is_never_served(at: int, bit: int, read_bytes: int) -> None:
+    damaged = bytearray(LOG)
+    damaged[at] ^= 1 << bit
+    bases: list[int] = []
+    if at < STARTS[3]:  # sound frames follow
+        with pytest.raises(Corrupt, match=r"the\.log"):
+            scan(bytes(damaged), read_bytes=read_bytes)
+    else:  # in the last frame it can not be told from a torn tail: whoever knows the end of the log does
+        scanner, bases = scan(bytes(damaged), read_bytes=read_bytes)
+        assert bases == [0, 3, 4]
+        assert scanner.next_offset == 9
+        assert scanner.torn is not None
+
+
+@pytest.mark.parametrize("start", STARTS[:3])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_of_the_version_is_damage_and_no_newer_format(start: int, bit: int) -> None:
+    damaged = bytearray(LOG)
+    damaged[start + 4] ^= 1 << bit
+    with pytest.raises(Corrupt, match=rf"the\.log is damaged at byte {start}, .*says format version"):
+        scan(bytes(damaged))
+
+
+def test_frames_before_the_damage_are_given_and_its_place_is_named() -> None:
+    damaged = bytearray(LOG)
+    damaged[STARTS[2] + 200] ^= 1
+    with pytest.raises(Corrupt, match=rf"damaged at byte {STARTS[2]}, offset 4"):
+        scan(bytes(damaged))
+
+
+def test_skipped_frames_are_jumped_over_and_not_read() -> None:
+    log = PREAMBLE + make_frame(0, 1, size=100_000) + make_frame(1, 1)
+    reads: list[tuple[int, int]] = []
+    scanner, bases = scan(log, skip_below=1, read_bytes=500, reads=reads)
+    assert bases == [1]
+    assert scanner.next_offset == 2
+    assert sum(length for _, length in reads) < 2_000
+
+
+def test_zeros_at_the_end_are_a_torn_tail() -> None:
+    scanner, bases = scan(LOG + bytes(5_000))
+    assert bases == [0, 3, 4, 9]
+    assert scanner.torn is not None
+
+
+def test_a_file_of_zeros_never_reached_the_disk() -> None:
+    scanner, bases = scan(bytes(300))
+    assert bases == []
+    assert scanner.torn is not None
+
+
+def test_a_gap_in_the_offsets_with_more_behind_it_is_damage() -> None:
+    with pytest.raises(Corrupt, match="offset 5, 3 was expected"):
+        scan(PREAMBLE + FRAMES[0] + make_frame(5, 1) + make_frame(6, 1))
+
+
+def test_a_frame_whose_value_is_a_log_is_a_torn_tail_nonetheless() -> None:
+    scanner, bases = scan(PREAMBLE + make_frame(0, 1)[:-10] + b"SWMF" + bytes(200))
+    assert bases == []
+    assert scanner.torn is not None
+
+
+def test_a_log_of_an_earlier_topic_of_the_name_is_ignored() -> None:
+    scanner, bases = scan(make_preamble(0, uid=6) + FRAMES[0])
+    assert bases == []
+    assert scanner.foreign
+
+
+def test_a_renamed_log_is_refused() -> None:
+    with pytest.raises(Corrupt, match="renamed or copied"):
+        scan(make_preamble(7) + make_frame(7, 1))
+
+
+def test_a_text_file_is_refused() -> None:
+    with pytest.raises(Corrupt, match=r"the\.log can not be read"):
+        scan(b"hello world, this is no log" * 10)
+
+
+BIG = [make_frame(n, 1, size=size) for n, size in enumerate((3_000, 20_000, 5_000, 100, 9_000))]
+BIG_LOG = PREAMBLE + b"".join(BIG)
+BIG_STARTS = [len(PREAMBLE) + sum(map(len, BIG[:i])) for i in range(6)]
+
+
+@given(
+    blocks=st.sets(st.integers(0, len(BIG_LOG) // BLOCK_BYTES), min_size=1),
+    synced=st.integers(0, 4),
+    read_bytes=st.integers(500, 50_000),
+)
+@settings(max_examples=300, deadline=None)
+def test_blocks_lost_of_what_was_not_fsynced_are_a_torn_tail(blocks: set[int], synced: int, read_bytes: int) -> None:
+    """The first ``synced`` frames were fsynced; the block they end in comes back as it was then."""
+    content = bytearray(BIG_LOG)
+    for block in blocks:
+        start, end = max(block * BLOCK_BYTES, BIG_STARTS[synced]), min((block + 1) * BLOCK_BYTES, len(content))
+        content[start:end] = bytes(max(0, end - start))
+    scanner, bases = scan(bytes(content), read_bytes=read_bytes)
+    whole = next((n for n in range(5) if content[BIG_STARTS[n] : BIG_STARTS[n + 1]] != BIG[n]), 5)
+    assert whole >= synced
+    assert bases == list(range(whole))
+    assert (scanner.torn is None) == (whole == 5)
+
+
+@given(sectors=st.sets(st.integers(0, 7), min_size=1), synced=st.integers(1, 4))
+def test_sectors_lost_of_a_block_that_was_written_before_are_a_torn_tail(sectors: set[int], synced: int) -> None:
+    content = bytearray(BIG_LOG)
+    first = BIG_STARTS[synced] - BIG_STARTS[synced] % BLOCK_BYTES
+    for sector in sectors:
+        start, end = (first + (sector + n) * SECTOR_BYTES for n in (0, 1))
+        start, end = max(start, BIG_STARTS[synced]), min(end, len(content))
+        content[start:end] = bytes(max(0, end - start))
+    scanner, bases = scan(bytes(content))
+    assert len(bases) >= synced
+    assert (scanner.torn is None) == (len(bases) == 5)
+
+
+@given(at=st.integers(0, BIG_STARTS[4] - 1), bit=st.integers(0, 7), read_bytes=st.integers(1, 50_000))
+@settings(max_examples=100, deadline=None)
+def test_a_flipped_bit_is_no_lost_block(at: int, bit: int, read_bytes: int) -> None:
+    damaged = bytearray(BIG_LOG)
+    damaged[at] ^= 1 << bit
+    with pytest.raises(Corrupt, match=r"the\.log"):
+        scan(bytes(damaged), read_bytes=read_bytes)
+
+
+def test_a_block_lost_behind_a_damaged_frame_does_not_make_it_a_torn_tail() -> None:
+    content = bytearray(BIG_LOG)
+    content[BIG_STARTS[1] + 300] ^= 1
+    content[BIG_STARTS[4] + 200 :] = bytes(len(BIG[4]) - 200)
+    with pytest.raises(Corrupt, match=f"damaged at byte {BIG_STARTS[1]}"):
+        scan(bytes(content))
+
+
+def encode_value(value: bytes) -> bytes:
+    """A frame at offset 0 with one record."""
+    frame = encode_frame(
+        pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=payload_schema(0, None)),
+        flags=0,
+        producer_id=1,
+        producer_epoch=0,
+        first_sequence=0,
+        timestamp_min=T0,
+        timestamp_max=T0,
+        slot_min=0,
+        slot_max=0,
+        histogram=(1,) + (0,) * 15,
+    )
+    return stamp(frame[:HEADER_BYTES], 0) + frame[HEADER_BYTES:]
+
+
+def test_records_that_are_frames_prove_nothing() -> None:
+    """A log file was sent as a record, and a block of its frame was lost, or damaged."""
+    value = make_frame(1_000, 1)
+    outer = encode_value(value + b"x" * 20_000)
+    lost = bytearray(PREAMBLE + outer)
+    lost[2 * BLOCK_BYTES : 3 * BLOCK_BYTES] = bytes(BLOCK_BYTES)
+    assert value in lost
+    scanner, bases = scan(bytes(lost))
+    assert bases == []
+    assert scanner.torn is not None

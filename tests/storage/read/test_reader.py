@@ -1,0 +1,288 @@
+"""Catch-up joins tables and logs without gap or repeat, while files come and go underneath."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.read.reader import read_segment
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.tables.files import convert_files
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, tables_of, value_of, write_log
+
+TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(autouse=True)
+def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seaweedmq.storage.read.reader.RELIST_DELAY_S", 0.0001)
+
+
+async def read(
+    store: FileSegmentStore | MemorySegmentStore,
+    start: int,
+    end: int,
+    *,
+    chunk_bytes: int = 1_000,
+    topic: Topic | None = None,
+) -> list[tuple[int, dict[str, object]]]:
+    """Records with offsets in [start, end); asserts that frames join."""
+    topic = topic or make_topic()
+    records: list[tuple[int, dict[str, object]]] = []
+    position = None
+    async for chunk in read_segment(store, topic, 0, start, end, chunk_bytes=chunk_bytes):
+        for frame in split_frames(chunk.data):
+            if position is None:
+                assert frame.header.base_offset <= start < frame.header.end_offset
+            else:
+                assert frame.header.base_offset == position
+            assert frame.header.base_offset < end
+            position = frame.header.end_offset
+        assert position == chunk.end_offset
+        records += records_of(chunk.data, topic)
+    return [(o, r) for o, r in records if start <= o < end]
+
+
+async def check(
+    store: FileSegmentStore | MemorySegmentStore, start: int, end: int, *, chunk_bytes: int = 1_000
+) -> None:
+    found = await read(store, start, end, chunk_bytes=chunk_bytes)
+    assert [(o, r["_value"]) for o, r in found] == [(o, value_of(o)) for o in range(start, end)]
+
+
+def convert(store: FileSegmentStore, logs: list[SegmentFile], topic: Topic | None = None) -> list[SegmentFile]:
+    return convert_files(store.root, topic or make_topic(), logs, None, 2_000)
+
+
+async def test_from_a_log(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(b, 10) for b in range(0, 100, 10)])
+    await check(store, 0, 100)
+    await check(store, 37, 38)
+    await check(store, 95, 100)
+
+
+async def test_from_a_table(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(b, 10, keys=b % 20 == 0) for b in range(0, 1000, 10)])
+    convert(store, [log])
+    await store.delete([log])
+    await check(store, 0, 1000)
+    await check(store, 555, 777)
+    await check(store, 999, 1000)
+
+
+async def test_keys_headers_and_times_survive_the_way_through_a_table(store: FileSegmentStore) -> None:
+    log = await write_log(
+        store,
+        0,
+        [make_frame(0, 5, keys=True, headers=True, stamps=True), make_frame(5, 5), make_frame(10, 5, keys=True)],
+    )
+    before = await read(store, 0, 15)
+    convert(store, [log])
+    await store.delete([log])
+    assert await read(store, 0, 15, chunk_bytes=100) == before
+
+
+async def test_absent_columns_stay_absent_after_a_table(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    convert(store, [log])
+    await store.delete([log])
+    chunks = [c async for c in read_segment(store, make_topic(), 0, 0, 10, chunk_bytes=1_000)]
+    assert [f.header.flags for c in chunks for f in split_frames(c.data)] == [0]
+
+
+async def test_plain_and_typed_records_of_one_segment(store: FileSegmentStore) -> None:
+    topic = make_topic(schema_to_bytes(TYPED))
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+    log = await write_log(
+        store,
+        0,
+        [make_frame(0, 5), make_frame_of_names(5, 5, schema), make_frame(10, 2)],
+    )
+    before = await read(store, 0, 12, topic=topic)
+    assert [r.get("name") for _, r in before] == [None] * 5 + [f"n{o}" for o in range(5, 10)] + [None] * 2
+    convert(store, [log], topic)
+    await store.delete([log])
+    assert await read(store, 0, 12, topic=topic) == before
+
+
+def make_frame_of_names(base: int, count: int, schema: pa.Schema) -> bytes:
+    from seaweedmq.codec.frame import HEADER_BYTES, stamp
+    from seaweedmq.codec.payload.batch import encode_frame
+
+    batch = pa.RecordBatch.from_pydict(
+        {"id": list(range(base, base + count)), "name": [f"n{o}" for o in range(base, base + count)]}, schema=schema
+    )
+    frame = encode_frame(
+        batch,
+        flags=1 << 8,
+        producer_id=1,
+        producer_epoch=0,
+        first_sequence=base,
+        timestamp_min=1,
+        timestamp_max=1,
+        slot_min=0,
+        slot_max=0,
+        histogram=(count,) + (0,) * 15,
+    )
+    return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+async def test_any_mixture_of_tables_logs_and_torn_tails_reads_as_one(seed: int) -> None:
+    """Several writers wrote overlapping stretches; any part was converted; what tables hold may be deleted as logs."""
+    rng = random.Random(seed)
+    store = MemorySegmentStore(lambda: 1_000)
+    bases = [0]
+    while bases[-1] < 120:
+        bases.append(bases[-1] + rng.randint(1, 15))
+    end = bases[-1]
+    frames = {b: make_frame(b, e - b, keys=rng.random() < 0.3) for b, e in itertools.pairwise(bases)}
+    for writer in range(rng.randint(1, 3)):
+        starts = sorted({0, *rng.sample(bases[:-1], rng.randint(0, 3))})
+        for start, stop in zip(starts, [*starts[1:], end], strict=True):
+            content = [f for b, f in frames.items() if start <= b < stop]
+            if writer and rng.random() < 0.5:
+                content[-1] = content[-1][: rng.randint(0, len(content[-1]) - 1)]
+            await write_log(store, start, content, writer=f"b-{writer}")
+    logs = await logs_of(store)
+    whole = [f for f in logs if f.writer == "b-0"]
+    converted = rng.sample(whole, rng.randint(0, len(whole)))
+    await MemoryTableConverter(store, row_group_bytes=rng.choice([100, 10_000])).convert(make_topic(), converted, None)
+    for log in converted:
+        if rng.random() < 0.5:
+            await store.delete([log])
+    start = rng.randrange(end)
+    await check(store, start, rng.randint(start, end), chunk_bytes=rng.choice([1, 300, 100_000]))
+    await store.close()
+
+
+async def test_conversion_and_deletion_in_the_middle_of_a_read(store: FileSegmentStore) -> None:
+    for base in range(0, 400, 100):
+        await write_log(store, base, [make_frame(b, 10) for b in range(base, base + 100, 10)])
+    seen: list[int] = []
+    async for chunk in read_segment(store, make_topic(), 0, 0, 400, chunk_bytes=200):
+        seen += [o for o, _ in records_of(chunk.data)]
+        if len(seen) == 20:
+            logs = await logs_of(store)
+            await asyncio.to_thread(convert, store, logs)
+            await store.delete(logs)
+    assert seen == list(range(400))
+
+
+async def test_a_reader_that_stops_early_leaves_nothing_behind(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(b, 10) for b in range(0, 1000, 10)])
+    for prepare in (lambda: None, lambda: convert(store, [log])):
+        prepare()
+        chunks = read_segment(store, make_topic(), 0, 0, 1000, chunk_bytes=100)
+        assert await anext(chunks)
+        await chunks.aclose()
+
+
+async def test_each_log_is_read_once(store: FileSegmentStore) -> None:
+    memory = MemorySegmentStore(lambda: 1_000)
+    for base in range(0, 300, 100):
+        await write_log(memory, base, [make_frame(b, 10) for b in range(base, base + 100, 10)])
+    opened: list[str] = []
+
+    async def note(op: object, path: str) -> None:
+        if op == "open":
+            opened.append(path)
+
+    memory.fault = note
+    await check(memory, 0, 300)
+    assert len(opened) == len(set(opened)) == 3
+
+
+def flip(store: FileSegmentStore, file: SegmentFile, at: Callable[[int], int]) -> None:
+    path = store.root / file.path
+    data = bytearray(path.read_bytes())
+    data[at(len(data))] ^= 1
+    path.write_bytes(data)
+
+
+async def test_a_damaged_table_is_read_from_its_log_while_that_is_there(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(b, 10, size=200) for b in range(0, 100, 10)])
+    (table,) = convert(store, [log])
+    flip(store, table, lambda size: size // 3)
+    await check_size(store, 100)
+    await store.delete([log])
+    with pytest.raises(Corrupt, match=table.path):
+        await read(store, 0, 100)
+
+
+async def check_size(store: FileSegmentStore, end: int) -> None:
+    assert [o for o, _ in await read(store, 0, end)] == list(range(end))
+
+
+async def test_a_damaged_log_is_read_from_its_copy(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 100, 10)]
+    log = await write_log(store, 0, frames, writer="b-1")
+    flip(store, log, lambda size: size // 2)
+    with pytest.raises(Corrupt, match=rf"{log.path} is damaged at byte \d+, offset \d+"):
+        await read(store, 0, 100)
+    await write_log(store, 0, frames, writer="b-2")
+    await check(store, 0, 100)
+
+
+@given(at=st.floats(0, 0.999), bit=st.integers(0, 7))
+@settings(max_examples=150, deadline=None)
+async def test_no_flipped_bit_of_a_table_is_ever_served(at: float, bit: int) -> None:
+    store = MemorySegmentStore(lambda: 1_000)
+    log = await write_log(store, 0, [make_frame(b, 10, keys=True, stamps=True) for b in range(0, 100, 10)])
+    before = await read(store, 0, 100)
+    (table,) = await MemoryTableConverter(store, row_group_bytes=1_000).convert(make_topic(), [log], None)
+    await store.delete([log])
+    data = store.files[table.path].data
+    data[int(at * len(data))] ^= 1 << bit
+    try:
+        found = await read(store, 0, 100)
+    except Corrupt as e:
+        found = before if table.path in str(e) else []
+    assert found == before
+    await store.close()
+
+
+async def test_what_retention_removed_is_said(store: FileSegmentStore) -> None:
+    await write_log(store, 50, [make_frame(50, 10)])
+    with pytest.raises(OutOfRange, match="lowest that is kept is 50"):
+        await read(store, 10, 60)
+
+
+async def test_a_committed_offset_that_no_file_holds_is_corruption(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-3]])
+    with pytest.raises(Corrupt, match="offset 10 was committed"):
+        await read(store, 0, 20)
+
+
+async def test_a_vanished_storage_is_not_taken_for_retention(store: FileSegmentStore, tmp_path: Path) -> None:
+    gone = FileSegmentStore(tmp_path / "unmounted")
+    with pytest.raises(StorageFailed):
+        await read(gone, 0, 20)
+    await gone.close()
+
+
+async def test_nothing_asked_nothing_read(store: FileSegmentStore) -> None:
+    assert await read(store, 5, 5) == []
+    assert await tables_of(store) == []
+    assert await store.list_files(NAME, 0) == []

@@ -1,0 +1,236 @@
+"""The file store where directories fail: read-only, full, vanished, foreign files, torn appends."""
+
+import errno
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path
+from seaweedmq.errors import InvalidArgument, StorageFailed
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.files import FileSegmentStore, open_store
+from tests.support.segments import NAME, begin_log, make_topic, write_log
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    root = tmp_path / "root"
+    root.mkdir()
+    made = FileSegmentStore(root)
+    yield made
+    await made.close()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes: int | None = None) -> None:
+    """Make one call of ``file_io`` fail; ``write_all`` writes a part before."""
+    original = getattr(file_io, name)
+
+    def fail(fd: int, *args: Sequence[bytes]) -> None:
+        if after_bytes is not None:
+            original(fd, [b"".join(args[0])[:after_bytes]])
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(file_io, name, fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errno.ENOSPC, "free space"),
+        (errno.EDQUOT, "raise the quota"),
+        (errno.EIO, "I/O error"),
+        (errno.EROFS, "mounted read-only"),
+        (errno.ESTALE, "mount it again"),
+    ],
+)
+async def test_a_failed_append_names_the_file_and_the_remedy(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch, error: int, remedy: str
+) -> None:
+    log = await begin_log(store, 0)
+    failing(monkeypatch, "write_all", error)
+    with pytest.raises(StorageFailed, match=remedy) as caught:
+        await log.append([b"x"])
+    assert log.path in str(caught.value)
+    await log.close()
+
+
+async def test_after_a_failed_append_nothing_is_written_behind_the_torn_tail(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await begin_log(store, 0)
+    with monkeypatch.context() as patch:
+        failing(patch, "write_all", errno.ENOSPC, after_bytes=3)
+        with pytest.raises(StorageFailed):
+            await log.append([b"half-written"])
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.append([b"more"])
+    assert (store.root / log.path).read_bytes().endswith(b"hal")
+    await log.close()
+
+
+async def test_fsync_is_never_tried_again_after_it_failed(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await begin_log(store, 0)
+    await log.append([b"x"])
+    with monkeypatch.context() as patch:
+        failing(patch, "sync_file", errno.EIO)
+        with pytest.raises(StorageFailed, match="I/O error"):
+            await log.sync()
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.sync()
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.append([b"y"])
+    await log.close()
+
+
+async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    original = file_io.sync_directories
+
+    def note(root: Path, directory: Path) -> None:
+        synced.append(directory)
+        original(root, directory)
+
+    monkeypatch.setattr(file_io, "sync_directories", note)
+    log = await begin_log(store, 0)
+    await log.sync()
+    await log.sync()
+    assert synced == [store.root / log_dir(NAME, 0)]
+    await log.close()
+
+
+async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [b"x"])
+    shutil.rmtree(store.root)
+    with pytest.raises(StorageFailed, match="vanished"):
+        await begin_log(store, 1)
+    with pytest.raises(StorageFailed, match="vanished"):
+        await store.put_document(NAME, "topic.json", b"{}")
+    with pytest.raises(StorageFailed, match="no such directory"):
+        await store.check()
+    assert await store.list_files(NAME, 0) == []
+    assert not store.root.exists()
+
+
+async def test_a_file_in_the_place_of_a_folder(store: FileSegmentStore) -> None:
+    (store.root / "topics").write_text("not a folder")
+    with pytest.raises(StorageFailed, match="move it away"):
+        await begin_log(store, 0)
+
+
+async def test_foreign_files_are_reported_once_and_left_alone(
+    store: FileSegmentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await write_log(store, 0, [b"x"])
+    folder = store.root / log_dir(NAME, 0)
+    for name in ("notes.txt", "1-b.log", "00000000000000000005.log", ".tmp-1-1"):
+        (folder / name).write_text("mine")
+    (folder / "00000000000000000009-b-9.log").mkdir()
+    with caplog.at_level(logging.WARNING):
+        first = await store.list_files(NAME, 0)
+        assert await store.list_files(NAME, 0) == first
+    assert [f.base_offset for f in first] == [0]
+    assert len(caplog.records) == 4
+    assert (folder / "notes.txt").exists()
+
+
+async def test_foreign_files_among_the_tables_are_reported_too(
+    store: FileSegmentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = store.root / table_dir(NAME)
+    folder.mkdir(parents=True)
+    own, others = table_path(NAME, 0, 0, 5), table_path(NAME, 1, 0, 5)
+    for path in (store.root / own, store.root / others, folder / "part-0.parquet", folder / "00000000-9.parquet"):
+        path.write_text("mine")
+    (folder / ".tmp-1-1").write_text("half")
+    with caplog.at_level(logging.WARNING):
+        assert [f.path for f in await store.list_files(NAME, 0)] == [own]
+        assert [f.path for f in await store.list_files(NAME, 1)] == [others]
+    assert sorted(Path(r.args[0]).name for r in caplog.records if r.args) == ["00000000-9.parquet", "part-0.parquet"]
+
+
+async def test_only_a_day_old_temporary_files_are_removed(store: FileSegmentStore) -> None:
+    old, new, other = (store.root / n for n in (".tmp-1-0", ".tmp-1-1", "data"))
+    for path in (old, new, other):
+        path.write_text("x")
+        os.utime(path, (0, 0))
+    os.utime(new)
+    file_io.remove_stale_temporaries(store.root, new.stat().st_mtime + 10)
+    assert [old.exists(), new.exists(), other.exists()] == [False, True, True]
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = os.writev
+    monkeypatch.setattr(os, "writev", lambda fd, parts: original(fd, [b"".join(parts)[:7]]))
+    with (tmp_path / "f").open("wb") as file:
+        file_io.write_all(file.fileno(), [b"0123", b"", b"456789abc", memoryview(b"def"), b"g" * 20])
+    assert (tmp_path / "f").read_bytes() == b"0123456789abcdef" + b"g" * 20
+
+
+@pytest.mark.parametrize(
+    ("uri", "root"),
+    [
+        ("/mnt/mq", "/mnt/mq"),
+        ("file:///mnt/a%20b", "/mnt/a b"),
+        ("file://localhost/mnt", "/mnt"),
+        ("file:/mnt", "/mnt"),
+    ],
+)
+def test_uris_of_directories(uri: str, root: str) -> None:
+    assert str(open_store(uri).root) == root
+    assert str(open_store(open_store(uri).uri).root) == root
+
+
+@pytest.mark.parametrize("uri", ["", "s3://bucket/x", "file://host/x", "http://x"])
+def test_other_uris_are_refused(uri: str) -> None:
+    with pytest.raises(InvalidArgument):
+        open_store(uri)
+
+
+def remember_missing_names(patch: pytest.MonkeyPatch) -> set[Path]:
+    """As on a mount whose client remembers names it did not find until it changes the folder itself; which ones."""
+    missing: set[Path] = set()
+    real_stat, real_touch = Path.stat, Path.touch
+
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        if path in missing:
+            raise FileNotFoundError(errno.ENOENT, "remembered", str(path))
+        try:
+            return real_stat(path, **options)
+        except FileNotFoundError:
+            missing.add(path)
+            raise
+
+    def touch(path: Path, **options: Any) -> None:
+        real_touch(path, **options)
+        missing.difference_update([p for p in missing if p.parent == path.parent])
+
+    patch.setattr(Path, "stat", stat)
+    patch.setattr(Path, "touch", touch)
+    return missing
+
+
+async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = FileSegmentStore(tmp_path), FileSegmentStore(tmp_path)
+    await ours.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic()))
+    await write_log(ours, 0, [b"x"])
+    missing = remember_missing_names(monkeypatch)
+    assert not await ours.is_fenced(NAME, 7, 0)
+    known = set(missing)
+    assert known
+    await theirs.fence(NAME, 7, 0)
+    missing |= known  # that was on another machine
+    assert await ours.is_fenced(NAME, 7, 0)
+    await ours.close()
+    await theirs.close()

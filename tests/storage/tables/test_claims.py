@@ -1,0 +1,116 @@
+"""Converters whose locks do not see each other: whatever the order of their steps, no two tables overlap."""
+
+import itertools
+import os
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.codec.paths import table_dir
+from seaweedmq.errors import Unavailable
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.directory import scan_tables
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables import files as table_files
+from seaweedmq.storage.tables.files import CLAIM_AGE_S_MAX, CLAIM_PREFIX, DirectoryTarget
+from tests.support.segments import NAME, logs_of, make_frame, make_topic, tables_of, write_log
+
+RANGES = st.tuples(st.integers(0, 6), st.integers(1, 6)).map(lambda r: (r[0], r[0] + r[1]))
+
+
+class Turns:
+    """Lets one of some threads at a time do its next step, which one is drawn."""
+
+    def __init__(self, rng: random.Random, count: int) -> None:
+        self._rng = rng
+        self._left = count
+        self._waiting: dict[int, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def step(self) -> None:
+        mine = threading.Event()
+        with self._lock:
+            self._waiting[threading.get_ident()] = mine
+            self._go_on()
+        assert mine.wait(10)
+
+    def done(self) -> None:
+        with self._lock:
+            self._left -= 1
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._left and len(self._waiting) == self._left:
+            self._waiting.pop(self._rng.choice(sorted(self._waiting))).set()
+
+
+def before(turns: Turns, call: Callable[..., Any]) -> Callable[..., Any]:
+    def stepped(*args: Any, **options: Any) -> Any:
+        turns.step()
+        return call(*args, **options)
+
+    return stepped
+
+
+@given(ranges=st.lists(RANGES, min_size=2, max_size=3), seed=st.integers(0, 10**6))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_tables_of_converters_without_a_common_lock_never_overlap(
+    ranges: list[tuple[int, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("storage")
+    turns = Turns(random.Random(seed), len(ranges))
+
+    def convert(base: int, end: int) -> None:
+        try:
+            target = DirectoryTarget(root, NAME, 0)
+            sink = target.create()
+            turns.step()
+            target.publish(sink, base, end)
+        except Unavailable:
+            pass  # another one was faster
+        finally:
+            turns.done()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in (
+            (table_files, "scan_tables"),
+            (file_io, "publish"),
+            (Path, "touch"),
+            (Path, "glob"),
+            (Path, "unlink"),
+        ):
+            patch.setattr(owner, name, before(turns, getattr(owner, name)))
+        patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
+        with ThreadPoolExecutor(len(ranges)) as pool:
+            for _ in pool.map(lambda r: convert(*r), ranges):
+                pass
+    tables = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
+    assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
+
+
+async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path: Path) -> None:
+    store = FileSegmentStore(tmp_path)
+    await write_log(store, 0, [make_frame(0, 10)])
+    claim = tmp_path / table_dir(NAME) / f"{CLAIM_PREFIX}0-5-20-1-dead-0"
+    claim.parent.mkdir()
+    claim.touch()
+    elsewhere = [claim.with_name(f"{CLAIM_PREFIX}{rest}-1-dead-0") for rest in ("0-90-99", "1-5-20", "10-0-10")]
+    for other in elsewhere:
+        other.touch()
+    with pytest.raises(Unavailable, match=r"about to publish offsets \[5, 20\)"):
+        table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
+    old_s = claim.stat().st_mtime - CLAIM_AGE_S_MAX - 1
+    for old in (claim, *elsewhere[:2]):
+        os.utime(old, (old_s, old_s))
+    table_files.convert_files(tmp_path, make_topic(), await logs_of(store), None, 10_000)
+    assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 10)]
+    assert list(claim.parent.glob(f"{CLAIM_PREFIX}*")) == elsewhere[2:]
+    await store.close()

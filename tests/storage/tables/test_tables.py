@@ -1,0 +1,363 @@
+"""Log files become Parquet tables: every record once, whatever overlaps, tears or breaks."""
+
+import contextlib
+import errno
+import fcntl
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.codec.paths import log_dir, table_dir
+from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.errors import Corrupt, NotFound, Unavailable
+from seaweedmq.model.topic import Topic
+from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.storage.store.directory import LOCK_NAME
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
+from seaweedmq.storage.tables.reader import open_table
+from tests.support.segments import (
+    NAME,
+    T0,
+    logs_of,
+    make_frame,
+    make_preamble,
+    make_topic,
+    tables_of,
+    value_of,
+    write_log,
+)
+
+TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("price", pa.float64())])
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+def convert(
+    store: FileSegmentStore,
+    logs: list[SegmentFile],
+    end_offset: int | None = None,
+    topic: Topic | None = None,
+    row_group_bytes: int = 500,
+) -> list[tuple[int, int | None]]:
+    made = convert_files(store.root, topic or make_topic(), logs, end_offset, row_group_bytes)
+    return [(t.base_offset, t.end_offset) for t in made]
+
+
+def offsets(store: FileSegmentStore) -> list[int]:
+    """Of all rows a reader of the table folder finds."""
+    folder = store.root / table_dir(NAME)
+    return sorted(o for p in folder.glob("*.parquet") for o in pq.read_table(p)["_offset"].to_pylist())
+
+
+async def test_a_log_becomes_a_table_of_its_records(store: FileSegmentStore) -> None:
+    log = await write_log(
+        store, 0, [make_frame(0, 3, keys=True), make_frame(3, 40), make_frame(43, 2, stamps=True, headers=True)]
+    )
+    assert convert(store, [log]) == [(0, 45)]
+    (table,) = await tables_of(store)
+    file = pq.ParquetFile(store.root / table.path)
+    assert file.schema_arrow.names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "_value"]
+    assert file.num_row_groups > 1
+    rows = file.read().to_pylist()
+    assert [r["_offset"] for r in rows] == list(range(45))
+    assert [r["_value"] for r in rows] == [value_of(o) for o in range(45)]
+    assert {r["_segment"] for r in rows} == {0}
+    assert [r["_key"] for r in rows[1:4]] == [b"key-1", b"key-2", None]
+    assert rows[44]["_headers"] == [("h", b"44")]
+    assert rows[43]["_headers"] == [("h", b"43")]
+    stamps = pq.read_table(store.root / table.path)["_timestamp"].cast(pa.int64()).to_pylist()
+    assert stamps[:4] == [T0, T0, T0, T0 + 3_000_000]
+    assert stamps[44] == T0 + 44_000_000
+
+
+async def test_doing_it_again_changes_nothing(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    convert(store, [log])
+    before = await tables_of(store)
+    assert convert(store, [log]) == [(0, 10)]
+    assert await tables_of(store) == before
+
+
+async def test_logs_that_follow_one_another_share_a_table(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 10)])
+    await write_log(store, 10, [make_frame(10, 5)])
+    assert convert(store, await logs_of(store)) == [(0, 15)]
+
+
+async def test_logs_of_several_writers_that_overlap_are_one(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
+    await write_log(store, 0, [*frames[:3], frames[3][:50]], writer="b-1")
+    await write_log(store, 10, frames[1:5], writer="b-2")
+    await write_log(store, 20, frames[2:6], writer="b-3")
+    await write_log(store, 20, frames[2:4], writer="b-4")
+    assert convert(store, await logs_of(store)) == [(0, 60)]
+    assert offsets(store) == list(range(60))
+
+
+async def test_what_a_table_holds_already_is_left_out(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 60, 10)]
+    early = await write_log(store, 0, frames[:2], writer="b-1")
+    assert convert(store, [early]) == [(0, 20)]
+    longer = await write_log(store, 10, frames[1:], writer="b-2")
+    assert convert(store, [longer]) == [(0, 20), (20, 60)]
+    assert offsets(store) == list(range(60))
+
+
+async def test_records_beyond_the_end_of_the_segment_are_cut_off(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+    assert convert(store, [log], end_offset=14) == [(0, 14)]
+    assert offsets(store) == list(range(14))
+
+
+async def test_plain_and_typed_records_go_into_tables_of_their_own(store: FileSegmentStore) -> None:
+    topic = make_topic(schema_to_bytes(TYPED))
+    log = await write_log(store, 0, [make_frame(0, 5), make_frame(5, 5, schema=TYPED), make_frame(10, 5)])
+    assert convert(store, [log], topic=topic) == [(0, 5), (5, 10), (10, 15)]
+    typed = pq.read_table(store.root / (await tables_of(store))[1].path)
+    assert typed.column_names == ["_segment", "_offset", "_timestamp", "_key", "_headers", "id", "price"]
+    assert typed["id"].to_pylist() == [5, 6, 7, 8, 9]
+
+
+async def test_a_torn_tail_is_no_error(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
+    assert convert(store, [log]) == [(0, 10)]
+
+
+async def test_a_log_without_records_makes_no_table(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [])
+    assert convert(store, [log]) == []
+    assert await tables_of(store) == []
+
+
+async def test_damage_in_the_middle_names_the_place_and_leaves_everything_as_it_was(store: FileSegmentStore) -> None:
+    broken = bytearray(make_frame(10, 10))
+    broken[200] ^= 1
+    log = await write_log(store, 0, [make_frame(0, 10), bytes(broken), make_frame(20, 10)])
+    at = len(make_preamble(0)) + len(make_frame(0, 10))
+    with pytest.raises(Corrupt, match=rf"{log.path} is damaged at byte {at}, offset 10"):
+        convert(store, [log])
+    assert list((store.root / table_dir(NAME)).iterdir()) == []
+    assert await logs_of(store) == [log]
+
+
+async def test_damage_that_another_log_makes_good(store: FileSegmentStore) -> None:
+    frames = [make_frame(b, 10) for b in range(0, 50, 10)]
+    broken = bytearray(frames[2])
+    broken[200] ^= 1
+    await write_log(store, 0, [*frames[:2], bytes(broken), *frames[3:]], writer="b-1")
+    await write_log(store, 10, frames[1:], writer="b-1.1")
+    assert convert(store, await logs_of(store)) == [(0, 50)]
+    assert offsets(store) == list(range(50))
+
+
+async def test_a_log_cut_short_is_noticed_by_the_next_one(store: FileSegmentStore) -> None:
+    cut = await write_log(store, 0, [make_frame(0, 10)])
+    await write_log(store, 20, [make_frame(20, 10)])
+    with pytest.raises(Corrupt, match="ends with offset 10, but records up to 20 were stored"):
+        convert(store, [cut])
+    with pytest.raises(Corrupt, match="ends with offset 10"):
+        convert(store, await logs_of(store))
+
+
+async def test_a_log_cut_short_is_noticed_by_the_end_of_the_segment(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)[:-1]])
+    with pytest.raises(Corrupt, match="records up to 20 were stored"):
+        convert(store, [log], end_offset=20)
+
+
+async def test_a_log_of_an_earlier_topic_of_the_name_is_not_mixed_in(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [make_frame(0, 10)], uid=6, writer="zombie")
+    await write_log(store, 0, [make_frame(0, 4)])
+    assert convert(store, await logs_of(store)) == [(0, 4)]
+
+
+async def test_a_table_grows_no_larger_than_its_limit_where_logs_meet(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seaweedmq.storage.tables.convert.TABLE_BYTES_MAX", 3_000)
+    for base in range(0, 40, 10):
+        await write_log(store, base, [make_frame(base, 10, size=100)])
+    assert convert(store, await logs_of(store)) == [(0, 10), (10, 20), (20, 30), (30, 40)] or offsets(store) == list(
+        range(40)
+    )
+    assert len(await tables_of(store)) > 1
+
+
+async def test_tables_of_a_topic_lie_in_one_folder_that_plain_readers_understand(store: FileSegmentStore) -> None:
+    convert(store, [await write_log(store, 0, [make_frame(0, 10)])], row_group_bytes=10**6)
+    convert(store, [await write_log(store, 0, [make_frame(0, 30)], segment=1)], row_group_bytes=10**6)
+    folder = store.root / table_dir(NAME)
+    (folder / ".tmp-1-1").write_bytes(b"PAR1, half written")
+    read: tuple[Callable[[Path], pa.Table], ...] = (
+        pq.read_table,
+        lambda path: ds.dataset(path, format="parquet").to_table(),
+        lambda path: pa.Table.from_pandas(pd.read_parquet(path)),
+    )
+    for reader in read:
+        found = reader(folder)
+        assert sorted(zip(found["_segment"].to_pylist(), found["_offset"].to_pylist(), strict=True)) == [
+            *((0, offset) for offset in range(10)),
+            *((1, offset) for offset in range(30)),
+        ]
+    for segment in (0, 1):
+        (table,) = await tables_of(store, segment)
+        statistics = pq.read_metadata(store.root / table.path).row_group(0).column(0).statistics
+        assert (statistics.min, statistics.max) == (segment, segment)
+        assert [f.segment for f in await store.list_files(NAME, segment)] == [segment] * 2
+
+
+async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> None:
+    """Unnoticed, it would hide records from searches by time, or end the process that looks at it."""
+    log = await write_log(store, 0, [make_frame(0, 30, keys=True, stamps=True)])
+    (table,) = convert_files(store.root, make_topic(), [log], None, 10**6)
+    path = store.root / table.path
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content[footer - 16 : footer - 8] == b"SWMQFOOT"
+    assert xxh3_64_intdigest(content[footer:]) == int.from_bytes(content[footer - 8 : footer], "little")
+    for at in range(footer - 16, len(content)):
+        path.write_bytes(content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :])
+        with pytest.raises(Corrupt, match=f"{table.path} is damaged: its footer"):
+            open_table(str(path), table, make_topic())
+    for size in (0, 7, 8, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(Corrupt, match=f"{table.path} is damaged"):
+            open_table(str(path), table, make_topic())
+    path.write_bytes(content)
+    open_table(str(path), table, make_topic()).close()
+
+
+class Racing(DirectoryTarget):
+    """Another converter publishes the same records just before this one does."""
+
+    def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
+        faster = DirectoryTarget(self._root, NAME, 0)
+        other = faster.create()
+        other.write(b"of the other one")
+        faster.publish(other, base, end - 1)
+        return super().publish(sink, base, end)
+
+
+async def test_two_converters_never_make_tables_that_overlap(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    monkeypatch.setattr("seaweedmq.storage.tables.files.DirectoryTarget", Racing)
+    with pytest.raises(Unavailable, match=r"offsets \[0, 10\) were converted by another process meanwhile"):
+        convert(store, [log])
+    assert [(t.base_offset, t.end_offset) for t in await tables_of(store)] == [(0, 9)]
+    monkeypatch.undo()
+    assert convert(store, [log]) == [(0, 9), (9, 10)]
+
+
+async def test_only_one_process_converts_a_segment_at_a_time(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    with (store.root / log_dir(NAME, 0) / LOCK_NAME).open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="shop/orders#0 is being converted by another process"):
+            convert(store, [log])
+    assert convert(store, [log]) == [(0, 10)]
+    assert [path.name for path in (store.root / log_dir(NAME, 0)).iterdir()] == [Path(log.path).name]
+
+
+async def test_a_lock_whose_file_was_removed_meanwhile_is_none(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    lock = store.root / log_dir(NAME, 0) / LOCK_NAME
+    take = fcntl.flock
+
+    def late(fd: int, operation: int) -> None:
+        lock.unlink()  # by the one that was faster
+        take(fd, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", late)
+        with pytest.raises(Unavailable, match="was just converted by another process"):
+            convert(store, [log])
+    assert convert(store, [log]) == [(0, 10)]
+
+
+@pytest.mark.parametrize("converter", ["done", "killed", "at it"])
+async def test_the_folder_of_a_segment_goes_with_its_last_log(store: FileSegmentStore, converter: str) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    later = await write_log(store, 10, [make_frame(10, 10)])
+    folder = store.root / log_dir(NAME, 0)
+    assert convert(store, [log, later]) == [(0, 20)]
+    with contextlib.ExitStack() as held:
+        if converter != "done":
+            other = held.enter_context((folder / LOCK_NAME).open("wb"))
+            if converter == "at it":
+                fcntl.flock(other, fcntl.LOCK_EX)
+        await store.delete([log])
+        assert folder.exists()
+        await store.delete([later])
+        assert not folder.exists()
+
+
+async def test_the_folder_of_a_fenced_segment_stays(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    await store.fence(NAME, 7, 0)
+    convert(store, [log])
+    await store.delete([log])
+    assert await store.is_fenced(NAME, 7, 0)
+
+
+async def test_a_file_system_without_locks_will_do(store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+
+    def no_locks(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert convert(store, [log]) == [(0, 10)]
+
+
+async def test_the_logs_of_a_deleted_topic_make_no_folder_anew(store: FileSegmentStore) -> None:
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    shutil.rmtree(store.root / "topics")
+    with pytest.raises(NotFound, match="the topic was deleted"):
+        convert(store, [log])
+    assert list(store.root.iterdir()) == []
+
+
+async def test_a_table_is_not_left_to_the_next_topic_of_the_name(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same broker may have begun a log of the same name there."""
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    path = store.root / log.path
+
+    class Late(DirectoryTarget):
+        def create(self) -> IO[bytes]:
+            content = path.read_bytes()
+            path.rename(store.root / "deleted")
+            path.write_bytes(content)
+            return super().create()
+
+    monkeypatch.setattr("seaweedmq.storage.tables.files.DirectoryTarget", Late)
+    with pytest.raises(NotFound, match="its topic was deleted"):
+        convert(store, [log])
+    assert not [f for f in await store.list_files(NAME, 0) if f.kind is FileKind.TABLE]
+
+
+async def test_what_lies_behind_the_end_of_the_segment_is_not_even_read(store: FileSegmentStore) -> None:
+    broken = bytearray(make_frame(20, 10))
+    broken[200] ^= 1
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), bytes(broken), make_frame(30, 10)])
+    await write_log(store, 40, [bytes(broken), make_frame(30, 10)], writer="zombie")
+    assert convert(store, await logs_of(store), end_offset=20) == [(0, 20)]

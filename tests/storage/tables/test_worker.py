@@ -1,0 +1,173 @@
+"""The child process that converts: started when needed, restarted when it dies, gone when idle or orphaned."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.errors import Corrupt, DeadlineExceeded
+from seaweedmq.ports import SegmentFile
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.converter import ProcessTableConverter
+from tests.support.segments import T0, make_frame, make_topic, tables_of, write_log
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def log(store: FileSegmentStore) -> SegmentFile:
+    return await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10)])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.01)
+
+
+async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
+    store: FileSegmentStore, log: SegmentFile
+) -> None:
+    converter = ProcessTableConverter(store.root, row_group_bytes=1_000)
+    made = await converter.convert(make_topic(), [log], None)
+    assert made == await tables_of(store)
+    assert [(t.base_offset, t.end_offset) for t in made] == [(0, 20)]
+    child = converter.pid
+    assert child is not None
+    assert psutil.Process(child).nice() > 0
+    assert await converter.convert(make_topic(), [log], None) == made
+    assert converter.pid == child
+    await converter.close()
+    assert not psutil.pid_exists(child)
+
+
+WITHOUT_PANDAS = """
+import asyncio, sys
+from pathlib import Path
+from seaweedmq.codec.metadata import topic_from_json
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.read.reader import read_segment
+from seaweedmq.storage.read.recovery import find_offset_by_time
+from seaweedmq.storage.tables.worker import convert_files
+
+async def main():
+    store, topic = FileSegmentStore(sys.argv[1]), topic_from_json(sys.argv[2].encode())
+    for step in ("from logs", "from tables"):
+        ends = [chunk.end_offset async for chunk in read_segment(store, topic, 0, 0, 20, chunk_bytes=100)]
+        assert ends[-1] == 20, ends
+        found = await find_offset_by_time(store, topic, 0, int(sys.argv[3]), 20)
+        assert found == 13, found
+        logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
+        convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
+        await store.delete(logs)
+    await store.close()
+
+asyncio.run(main())
+sys.exit("pandas was imported" if "pandas" in sys.modules else 0)
+"""
+
+
+async def test_neither_conversion_nor_reading_imports_pandas(store: FileSegmentStore) -> None:
+    """Arrow does so at the first Python value that it is given: 35 MB and half a second, in a process a broker."""
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10, stamps=True, keys=True)])
+    arguments = (str(store.root), topic_to_json(make_topic()).decode(), str(T0 + 13_000_000))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WITHOUT_PANDAS, *arguments, cwd=Path(__file__).parents[3]
+    )
+    assert await child.wait() == 0
+
+
+async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
+    store: FileSegmentStore, log: SegmentFile
+) -> None:
+    cut = await write_log(store, 20, [make_frame(20, 10)])
+    converter = ProcessTableConverter(store.root)
+    with pytest.raises(Corrupt, match=f"{cut.path} ends with offset 30"):
+        await converter.convert(make_topic(), [cut], 40)
+    child = converter.pid
+    assert len(await converter.convert(make_topic(), [log, cut], 30)) == 1
+    assert converter.pid == child
+    await converter.close()
+
+
+async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root)
+    await converter.convert(make_topic(), [log], None)
+    first = converter.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    assert converter.pid != first
+    await converter.close()
+
+
+async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root, idle_s=0.05)
+    await converter.convert(make_topic(), [log], None)
+    await until(lambda: converter.pid is None)
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    await converter.close()
+
+
+async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root, timeout_s=10)
+    await converter.convert(make_topic(), [log], None)
+    child = converter.pid
+    assert child is not None
+    os.kill(child, signal.SIGSTOP)
+    converter._timeout_s = 0.1
+    with pytest.raises(DeadlineExceeded):
+        await converter.convert(make_topic(), [log], None)
+    assert not psutil.pid_exists(child)
+    await converter.close()
+
+
+async def test_a_cancelled_request_does_not_answer_the_next_one(store: FileSegmentStore, log: SegmentFile) -> None:
+    converter = ProcessTableConverter(store.root)
+    request = asyncio.create_task(converter.convert(make_topic(), [log], None))
+    await until(lambda: converter.pid is not None)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+    assert len(await converter.convert(make_topic(), [log], None)) == 1
+    await converter.close()
+
+
+async def test_the_child_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import asyncio, sys; from pathlib import Path\n"
+        "from tests.support.segments import *\n"
+        "from seaweedmq.storage.store.files import FileSegmentStore\n"
+        "from seaweedmq.storage.tables.converter import ProcessTableConverter\n"
+        "async def main():\n"
+        "    store = FileSegmentStore(sys.argv[1])\n"
+        "    log = await write_log(store, 0, [make_frame(0, 1)])\n"
+        "    converter = ProcessTableConverter(store.root)\n"
+        "    await converter.convert(make_topic(), [log], None)\n"
+        "    print(converter.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n",
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    await until(lambda: not psutil.pid_exists(child))
