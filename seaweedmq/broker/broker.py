@@ -15,7 +15,7 @@ from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader_calls import LeaderCalls
 from seaweedmq.broker.membership import Membership, is_retryable
-from seaweedmq.broker.memory import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.passed_on import PassedOn
 from seaweedmq.broker.segment.flush import GroupSync
 from seaweedmq.broker.segment.follower import FollowerService

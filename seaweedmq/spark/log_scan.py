@@ -14,7 +14,7 @@ from seaweedmq.ports import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.read.log_scan import LogScanner
+from seaweedmq.storage.logs.log_scan import LogScanner
 
 
 class LogScan:

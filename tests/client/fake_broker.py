@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from seaweedmq.broker.segment.budget import MemoryBudget
-from seaweedmq.broker.serve.intake import Intake
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
 from seaweedmq.codec.payload.batch import schema_from_bytes, validate_payload
 from seaweedmq.core.segment.producers import ProducerTable

@@ -17,7 +17,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.read.log_scan import LogScanner
+from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.checkers import ClusterState

@@ -10,8 +10,8 @@ from seaweedmq.broker.leader import sealer
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.core.files import retention
+from seaweedmq.storage.logs.lost_blocks import LostBlocks
 from seaweedmq.storage.read import recovery
-from seaweedmq.storage.read.lost_blocks import LostBlocks
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.mutants import Break
 

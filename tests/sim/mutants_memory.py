@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.broker.memory.intake import Intake
+from seaweedmq.broker.memory.sending import Sending
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.file_turn import FileTurn
-from seaweedmq.broker.serve.intake import Intake
-from seaweedmq.broker.serve.sending import Sending
 from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES
 from tests.sim.mutants import Break
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.memory import COPIES
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.broker.segment.follower import Key as FollowedKey
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.file_turn import FileTurn
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName

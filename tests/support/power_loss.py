@@ -2,7 +2,7 @@
 
 import random
 
-from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES
+from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.store.memory import MemorySegmentStore
 
 

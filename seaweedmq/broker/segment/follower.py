@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.write_out import WriteOut
-from seaweedmq.broker.serve.intake import Intake
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool

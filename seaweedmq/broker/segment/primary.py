@@ -8,7 +8,7 @@ from typing import Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.commit import Committer
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.segment.flush import GroupSync

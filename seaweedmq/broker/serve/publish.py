@@ -7,9 +7,9 @@ from contextlib import aclosing, closing
 
 import pyarrow as pa
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.intake import Intake
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, FrameHeader, split_frames

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
-from seaweedmq.broker.memory import BrokerMemory
-from seaweedmq.broker.serve.file_turn import FileTurn
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.broker.memory.sending import STALL_S, Sending
+from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.broker.serve.sending import STALL_S, Sending
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, fresh
 from seaweedmq.model.config import BrokerConfig

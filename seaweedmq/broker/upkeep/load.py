@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 import psutil
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable

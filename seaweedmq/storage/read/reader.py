@@ -11,9 +11,9 @@ from seaweedmq.core.files.cover import Piece, cover, log_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile, SegmentStore
-from seaweedmq.storage.read.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.read.clip import clip_frame
-from seaweedmq.storage.read.log_scan import READ_BYTES, LogScanner
+from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.clip import clip_frame
+from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from seaweedmq.model.protocol import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, SegmentFile, SegmentStore
-from seaweedmq.storage.read.log_scan import LogFrame, LogScanner, check_joins
+from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.read.time_search import find_offset_by_time
 
 __all__ = ["Recovered", "earliest_offset", "find_offset_by_time", "recover_segment"]

@@ -28,7 +28,7 @@ from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 
 
 class StorageOp(StrEnum):

@@ -16,7 +16,7 @@ from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.read.log_scan import LogFrame, LogScanner, check_joins
+from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.format import TableWriter
 

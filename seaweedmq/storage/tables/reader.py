@@ -27,7 +27,7 @@ from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.read.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.footer import verify_footer
 from seaweedmq.storage.tables.format import OFFSET, SEGMENT, table_schema

@@ -15,7 +15,7 @@ from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.protocol import FrameAck
 from seaweedmq.ports import LogReader, SegmentFile
-from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES
+from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.broker.memory import COPIES
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, InvalidArgument
 from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames

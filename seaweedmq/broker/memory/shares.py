@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.config import KIB, MIB, BrokerConfig
 

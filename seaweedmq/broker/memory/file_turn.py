@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
-from seaweedmq.broker.segment.budget import MemoryBudget
+from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.storage.read.chunk import Chunk
+from seaweedmq.storage.logs.chunk import Chunk
 
 TURN_BYTES = 16 * 1024 * 1024
 """A turn that others wait for ends after so much; opening a table anew costs up to a row group."""

@@ -20,7 +20,7 @@ from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.read.lost_blocks import LostBlocks
+from seaweedmq.storage.logs.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024
 _SEEN_BYTES = 16

@@ -9,8 +9,8 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.read.log_scan import LogScanner
-from seaweedmq.storage.read.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
 
 FRAMES = [make_frame(0, 3), make_frame(3, 1, size=700), make_frame(4, 5, keys=True), make_frame(9, 2)]

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from seaweedmq.broker.segment.budget import MemoryBudget
-from seaweedmq.broker.serve.file_turn import FileTurn
-from seaweedmq.storage.read.chunk import Chunk
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.storage.logs.chunk import Chunk
 
 
 async def chunks() -> AsyncGenerator[Chunk, None]:
