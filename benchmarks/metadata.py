@@ -19,7 +19,7 @@ from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.pruning import trimmable
 from seaweedmq.core.lineage.topology import Sealing, new_topic, succeed
-from seaweedmq.model.protocol import ALL, OPEN, Which
+from seaweedmq.model.description import ALL, OPEN, Which
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put

@@ -11,18 +11,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
+from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
 from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.protocol import (
-    ALL,
-    PublishReply,
-    PublishRequest,
-    SegmentStats,
-    Start,
-    SubscribeReply,
-    SubscribeRequest,
-    TopicDescription,
-    Which,
-)
+from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import (
     Emptied,
     FenceReply,
@@ -33,6 +24,7 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
+from seaweedmq.model.subscribe import Start, SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 
 # --- the environment ------------------------------------------------------------------------------------------------

@@ -42,18 +42,8 @@ from seaweedmq.errors import (
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import (
-    ALL,
-    IDS_MAX,
-    OPEN,
-    PublishReply,
-    PublishRequest,
-    SegmentStats,
-    SubscribeReply,
-    SubscribeRequest,
-    TopicDescription,
-    Which,
-)
+from seaweedmq.model.description import ALL, IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
+from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import (
     FenceReply,
     Progress,
@@ -63,6 +53,7 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
+from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import Topic, TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 

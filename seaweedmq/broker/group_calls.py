@@ -8,7 +8,7 @@ from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.protocol import Start
+from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName, check_name
 from seaweedmq.runtime.closing import closing
 

@@ -6,7 +6,7 @@ Only shells: the leader's parts do the work.
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.model.broker import ClusterStatus, Decision
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.replication import Emptied, Suspicion
 from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
 

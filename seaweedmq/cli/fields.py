@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from seaweedmq.codec.payload.batch import schema_from_bytes
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
-from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic
 
 HOLD = "hold"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from seaweedmq.cli.fields import HOLD, topic_status
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import RING_SLOTS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic

@@ -7,7 +7,7 @@ import typer
 from seaweedmq.cli.fields import segments_fields
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
 from seaweedmq.cli.output import show_done, show_rows
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.description import TopicDescription
 
 app = typer.Typer(help="List, split, merge, seal and move segments.", no_args_is_help=True)
 

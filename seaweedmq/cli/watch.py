@@ -16,7 +16,7 @@ from seaweedmq.cli.fields import Fields, cluster_fields, description_fields
 from seaweedmq.cli.live_views import cluster_view, topic_view
 from seaweedmq.cli.output import Output, say, show, show_json
 from seaweedmq.model.broker import Decision
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.description import SegmentStats, TopicDescription
 
 REFRESH_S = 1.0
 BAR_WIDTH_IN_PIPE = 100

@@ -7,7 +7,7 @@ offset -> count.
 
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
-from seaweedmq.model.protocol import Start, StartKind
+from seaweedmq.model.subscribe import Start, StartKind
 
 _KINDS: dict[str, StartKind] = {kind.value: kind for kind in StartKind}
 

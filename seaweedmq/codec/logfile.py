@@ -15,7 +15,7 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import Truncated
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic import TopicName
 
 LOG_MAGIC = b"SWMQLOG1"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.model.protocol import Start
+from seaweedmq.model.subscribe import Start
 
 FORMER_INCARNATIONS_MAX = 8
 

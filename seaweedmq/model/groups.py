@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from seaweedmq.model.protocol import Start
+from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
 
 # --- member to coordinator ------------------------------------------------------------------------------------------

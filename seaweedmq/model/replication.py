@@ -7,7 +7,7 @@ start offset and is never resumed: a stream that breaks means the segment is sea
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName
 

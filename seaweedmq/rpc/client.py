@@ -8,19 +8,10 @@ import grpc.aio
 
 from seaweedmq.errors import Closed
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
+from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.frames import PROTOCOL_VERSION
 from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.protocol import (
-    ALL,
-    PROTOCOL_VERSION,
-    PublishReply,
-    PublishRequest,
-    SegmentStats,
-    Start,
-    SubscribeReply,
-    SubscribeRequest,
-    TopicDescription,
-    Which,
-)
+from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import (
     Emptied,
     FenceReply,
@@ -31,6 +22,7 @@ from seaweedmq.model.replication import (
     SegmentRef,
     Suspicion,
 )
+from seaweedmq.model.subscribe import Start, SubscribeReply, SubscribeRequest
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, wire

@@ -13,7 +13,7 @@ from seaweedmq.model.groups import (
     GroupRequest,
     GroupSummary,
 )
-from seaweedmq.model.protocol import Start
+from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import group_messages, messages
 from seaweedmq.rpc.methods import Unary

@@ -12,9 +12,11 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.protocol import FrameAck, SegmentStats, Start, StartKind, TopicDescription, Which
+from seaweedmq.model.description import SegmentStats, TopicDescription, Which
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc.v1 import admin_pb2, data_pb2, types_pb2
 

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.protocol import SegmentStats, TopicDescription, Which
+from seaweedmq.model.description import SegmentStats, TopicDescription, Which
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import cluster_messages, messages
 from seaweedmq.rpc.transport import ADMIN_SERVICE, CLUSTER_SERVICE

@@ -1,7 +1,7 @@
 """Replication on the wire: the unary calls between replicas and the leader, and the replicate stream."""
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     Emptied,
     FenceReply,

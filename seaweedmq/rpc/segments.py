@@ -1,7 +1,7 @@
 """Changing segments by hand, on the wire."""
 
 from seaweedmq.model.broker import Decision
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import cluster_messages, messages
 from seaweedmq.rpc.methods import Unary

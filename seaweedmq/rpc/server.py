@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
 from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import groups, methods, replication, segments, status, wire
 from seaweedmq.rpc.address import Address, parse_address

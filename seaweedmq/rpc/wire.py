@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.protocol import (
-    LARGE_MESSAGE_BYTES,
-    FrameHead,
-    Frames,
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.publish import (
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -23,6 +21,8 @@ from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
     PublishSealed,
+)
+from seaweedmq.model.subscribe import (
     SubscribeCredit,
     SubscribeEnd,
     SubscribeFrames,

@@ -19,22 +19,19 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.config import KIB, BrokerConfig
-from seaweedmq.model.protocol import (
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import (
     EARLIEST,
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
     Start,
     SubscribeCredit,
     SubscribeEnd,
     SubscribeFrames,
     SubscribeOpen,
     SubscribeReady,
-    TopicDescription,
 )
-from seaweedmq.model.replication import SegmentRef
-from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment, FileKind, SegmentFile
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp

@@ -13,7 +13,7 @@ from seaweedmq.model.groups import (
     Ownership,
     Position,
 )
-from seaweedmq.model.protocol import EARLIEST, Start
+from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 from tests.broker.bed import NAME, Bed, Host, Streaming
 

@@ -13,7 +13,7 @@ from seaweedmq.broker.forward import Forwarding
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.groups import GroupOpen
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, Streaming, story
 
 

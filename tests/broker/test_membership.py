@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.protocol import PublishAck, PublishOpen, PublishSealed
+from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp

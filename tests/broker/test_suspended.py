@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from seaweedmq.model.protocol import PublishAck
+from seaweedmq.model.publish import PublishAck
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, story, values
 

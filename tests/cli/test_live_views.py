@@ -11,7 +11,7 @@ from rich.text import Text
 
 from seaweedmq.cli.live_views import SEGMENTS_SHOWN_MAX, cluster_view, colours_of, ring_bar, topic_view
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import RING_SLOTS, KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName

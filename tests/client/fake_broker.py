@@ -27,12 +27,11 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
+from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
-from seaweedmq.model.protocol import (
-    ALL,
+from seaweedmq.model.publish import (
     FrameAck,
-    FrameHead,
-    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -40,7 +39,10 @@ from seaweedmq.model.protocol import (
     PublishReply,
     PublishRequest,
     PublishSealed,
-    SegmentStats,
+)
+from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.subscribe import (
     StartKind,
     SubscribeCredit,
     SubscribeEnd,
@@ -49,11 +51,7 @@ from seaweedmq.model.protocol import (
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
-    TopicDescription,
-    Which,
 )
-from seaweedmq.model.ring import KeyRange, even_ranges
-from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator

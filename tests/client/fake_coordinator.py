@@ -20,6 +20,7 @@ from seaweedmq.core.group.events import (
 )
 from seaweedmq.core.group.machine import Group
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import (
     GroupCommit,
@@ -29,7 +30,7 @@ from seaweedmq.model.groups import (
     GroupReply,
     GroupRequest,
 )
-from seaweedmq.model.protocol import LATEST, TopicDescription
+from seaweedmq.model.subscribe import LATEST
 from seaweedmq.model.topic import TopicName
 
 LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10)

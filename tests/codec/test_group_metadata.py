@@ -16,7 +16,7 @@ from seaweedmq.codec.group_metadata import (
 )
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
-from seaweedmq.model.protocol import Start, StartKind
+from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import TopicName
 
 UINTS = st.integers(0, 2**64 - 1)

@@ -12,7 +12,7 @@ import grpc.aio
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import MIB
-from seaweedmq.model.protocol import EARLIEST, SubscribeOpen
+from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import wire
 from seaweedmq.rpc.transport import SUBSCRIBE

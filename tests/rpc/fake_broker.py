@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
 from seaweedmq.model.groups import (
     GroupAssignment,
     GroupCommit,
@@ -17,9 +18,7 @@ from seaweedmq.model.groups import (
     GroupSummary,
     Ownership,
 )
-from seaweedmq.model.protocol import (
-    ALL,
-    EARLIEST,
+from seaweedmq.model.publish import (
     FrameAck,
     PublishAck,
     PublishFrames,
@@ -27,15 +26,6 @@ from seaweedmq.model.protocol import (
     PublishReady,
     PublishReply,
     PublishRequest,
-    SegmentStats,
-    Start,
-    SubscribeFrames,
-    SubscribeOpen,
-    SubscribeReady,
-    SubscribeReply,
-    SubscribeRequest,
-    TopicDescription,
-    Which,
 )
 from seaweedmq.model.replication import (
     Emptied,
@@ -51,6 +41,15 @@ from seaweedmq.model.replication import (
 )
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
+from seaweedmq.model.subscribe import (
+    EARLIEST,
+    Start,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+    SubscribeReply,
+    SubscribeRequest,
+)
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc.server import serve
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 from seaweedmq.model import groups as g
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from tests.rpc.fake_broker import NAME
 

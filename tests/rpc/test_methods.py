@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model import groups as g
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
-from seaweedmq.model.protocol import SegmentStats, Start, StartKind, TopicDescription, Which
+from seaweedmq.model.description import SegmentStats, TopicDescription, Which
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import groups, methods, segments, wire
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2

@@ -8,7 +8,7 @@ import pytest
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.groups import GroupOpen, GroupRequest
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from tests.rpc.fake_broker import NAME, FakeBroker

@@ -19,7 +19,7 @@ from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists
-from seaweedmq.model.protocol import ALL
+from seaweedmq.model.description import ALL
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.mutants import Break

@@ -18,8 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
-from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, FrameHead, PublishAck, PublishFrames, SubscribeFrames
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.publish import PublishAck, PublishFrames
 from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld
+from seaweedmq.model.subscribe import SubscribeFrames
 from seaweedmq.ports import BrokerApi
 from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import InvalidArgument, Unavailable, fresh
-from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES, PublishFrames
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.publish import PublishFrames
 from tests.sim.determinism import deterministic
 from tests.sim.loop import Owner, OwnerState, SimLoop
 from tests.sim.network import Network

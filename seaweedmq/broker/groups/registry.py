@@ -26,7 +26,7 @@ from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, Resourc
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
-from seaweedmq.model.protocol import Start, StartKind
+from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, MetaStore
 from seaweedmq.runtime.closing import closing

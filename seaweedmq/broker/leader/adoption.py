@@ -21,7 +21,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
-from seaweedmq.model.protocol import OPEN
+from seaweedmq.model.description import OPEN
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Compare
 

@@ -23,7 +23,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import SegmentStats
+from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, SegmentStore

@@ -14,7 +14,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.model.protocol import ALL, TopicDescription, Which
+from seaweedmq.model.description import ALL, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put

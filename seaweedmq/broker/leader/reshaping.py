@@ -9,7 +9,7 @@ from seaweedmq.core.balance.splitting import split_slot
 from seaweedmq.core.lineage.reshaping import check_targets, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName

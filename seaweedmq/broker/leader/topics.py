@@ -16,7 +16,7 @@ from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.core.lineage.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
-from seaweedmq.model.protocol import OPEN, SegmentStats, TopicDescription
+from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import BrokerApi, Compare, Delete, Put, SegmentStore
 

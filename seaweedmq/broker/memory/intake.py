@@ -15,7 +15,7 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, InvalidArgument
-from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 
 PIECE_TIMEOUT_S = 10.0
 """An announced frame holds memory that others wait for: a sender that is silent in the middle of it is ended."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.errors import ResourceExhausted
-from seaweedmq.model.protocol import SMALL_MESSAGE_BYTES
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 
 PATIENCE_S = 10.0
 STALL_S = 1.0

@@ -19,7 +19,7 @@ from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import FrameHead, Frames
+from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.replication import (
     FenceReply,
     Progress,

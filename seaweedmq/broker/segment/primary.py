@@ -20,7 +20,7 @@ from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic

@@ -8,7 +8,7 @@ from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, Unavailable
-from seaweedmq.model.protocol import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     Progress,
     ReplicateFrames,

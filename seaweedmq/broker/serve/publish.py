@@ -16,10 +16,9 @@ from seaweedmq.codec.frame import Frame, FrameHeader, split_frames
 from seaweedmq.codec.payload.batch import validate_payload
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import (
+from seaweedmq.model.frames import FrameHead, Frames
+from seaweedmq.model.publish import (
     FrameAck,
-    FrameHead,
-    Frames,
     PublishAck,
     PublishFrames,
     PublishOpen,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, StorageFailed
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore

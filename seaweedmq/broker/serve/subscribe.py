@@ -12,8 +12,8 @@ from seaweedmq.broker.serve.lookup import Found, Lookup
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, fresh
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import (
-    SMALL_MESSAGE_BYTES,
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
+from seaweedmq.model.subscribe import (
     Start,
     StartKind,
     SubscribeCredit,

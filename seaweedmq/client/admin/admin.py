@@ -11,8 +11,8 @@ from seaweedmq.client.subscribe.subscriber import StartAt, start_of
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.broker import ClusterStatus, Decision
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary
-from seaweedmq.model.protocol import SegmentStats, TopicDescription
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec, check_name
 from seaweedmq.ports import BrokerApi
 

@@ -8,8 +8,9 @@ from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
+from seaweedmq.model.description import TopicDescription, Which
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.protocol import (
+from seaweedmq.model.subscribe import (
     EARLIEST,
     Start,
     StartKind,
@@ -19,8 +20,6 @@ from seaweedmq.model.protocol import (
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
-    TopicDescription,
-    Which,
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.closing import closing

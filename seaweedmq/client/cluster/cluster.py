@@ -11,7 +11,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import deadline, is_retryable, retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.protocol import ALL, IDS_MAX, OPEN, TopicDescription, Which
+from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment

@@ -13,7 +13,7 @@ from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.core.member.acks import ACKED, KEPT, OUT, Ledger, Offsets, Span
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
 from seaweedmq.model.groups import DELIVERIES_KEPT_MAX, Ownership, Position
-from seaweedmq.model.protocol import Start, StartKind
+from seaweedmq.model.subscribe import Start, StartKind
 
 
 class OwnershipOwner(Protocol):

@@ -15,7 +15,7 @@ from seaweedmq.client.retry import deadline, retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
-from seaweedmq.model.protocol import OPEN, TopicDescription
+from seaweedmq.model.description import OPEN, TopicDescription
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.retry import is_retryable
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupDescription
-from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import TopicName
 
 STOP_POLL_S = 0.2

@@ -31,8 +31,8 @@ from seaweedmq.client.subscribe.subscriber import StartAt, start_of
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen
-from seaweedmq.model.protocol import EARLIEST, Start, StartKind
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.topic import TopicName, check_name
 from seaweedmq.runtime.notice import Notice
 

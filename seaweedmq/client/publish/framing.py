@@ -14,7 +14,7 @@ from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, FrameHe
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of, slots_of
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.protocol import Frames
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.rpc.wire import pack_frames
 

@@ -13,19 +13,9 @@ from seaweedmq.client.retry import is_retryable, retrying
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.config import KIB
-from seaweedmq.model.protocol import (
-    LARGE_MESSAGE_BYTES,
-    PIECE_BYTES,
-    FrameHead,
-    Frames,
-    PublishAck,
-    PublishFrames,
-    PublishOpen,
-    PublishReady,
-    PublishRequest,
-    PublishSealed,
-    TopicDescription,
-)
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishRequest, PublishSealed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.wire import pack_frames

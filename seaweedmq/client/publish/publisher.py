@@ -23,7 +23,8 @@ from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.config import MIB
-from seaweedmq.model.protocol import PublishReady, PublishSealed, TopicDescription
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.publish import PublishReady, PublishSealed
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName

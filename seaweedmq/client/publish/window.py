@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from seaweedmq.client.publish.delivery import Outcome, Rows
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.protocol import FrameAck, Frames, PublishReady, PublishSealed
+from seaweedmq.model.frames import Frames
+from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from seaweedmq.client.subscribe.messages import Arrived, Origin
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
-from seaweedmq.model.protocol import (
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import (
     LATEST,
     Start,
     StartKind,
@@ -27,9 +29,7 @@ from seaweedmq.model.protocol import (
     SubscribeOpen,
     SubscribeReady,
     SubscribeRequest,
-    TopicDescription,
 )
-from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.closing import closing
 

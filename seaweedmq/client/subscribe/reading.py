@@ -16,8 +16,9 @@ from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.payload.batch import schema_from_bytes
 from seaweedmq.errors import Closed, InvalidArgument, Unavailable
-from seaweedmq.model.protocol import Start, TopicDescription
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
 
 MESSAGES_AT_ONCE = 4_096

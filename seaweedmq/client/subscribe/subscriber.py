@@ -17,8 +17,8 @@ from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import InvalidArgument, Unavailable, fresh
-from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime

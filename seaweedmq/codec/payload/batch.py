@@ -29,7 +29,7 @@ from seaweedmq.codec.payload.arrow_message import ARROW_FAILURES, Layout, layout
 from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument
-from seaweedmq.model.protocol import Frames
+from seaweedmq.model.frames import Frames
 
 __all__ = [
     "PLAIN_SCHEMA",

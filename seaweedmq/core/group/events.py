@@ -10,8 +10,8 @@ from typing import TypeAlias
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupReply
-from seaweedmq.model.protocol import Start
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.subscribe import Start
 
 
 @dataclass(frozen=True, slots=True)

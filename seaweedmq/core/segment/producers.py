@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.recent_frames import RecentFrames
 from seaweedmq.errors import Fenced, InvalidArgument
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence
 
 SNAPSHOT_FRAMES_MAX = 16_384

@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_left
 
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 
 SLACK_FRAMES = 64
 """Dropped frames that may take room until they are cut off."""

@@ -10,7 +10,7 @@ from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerState, ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import Fenced, InvalidArgument
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence
 
 

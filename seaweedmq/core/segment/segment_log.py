@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from seaweedmq.core.segment.producers import ProducerState, ProducerTable
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768

@@ -10,7 +10,7 @@ from seaweedmq.codec.logfile import LogPreamble
 from seaweedmq.core.files.retention import broker_of, log_end_bound
 from seaweedmq.core.segment.producers import ProducerState, ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, SegmentFile, SegmentStore

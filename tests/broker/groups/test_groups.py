@@ -15,7 +15,7 @@ from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
 from seaweedmq.model.group_record import Owner as SegmentOwner
 from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
-from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story

@@ -5,7 +5,7 @@ from typing import Any
 
 from seaweedmq.broker.groups.seat import Seat
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 
 
 def assigned(*ownerships: tuple[int, int]) -> GroupAssignment:

@@ -7,7 +7,7 @@ from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, story
 
 GROUP = GroupName(NAME, "billing")

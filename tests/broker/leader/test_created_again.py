@@ -12,8 +12,10 @@ from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Fenced, NotFound
-from seaweedmq.model.protocol import ALL, EARLIEST, PublishOpen, SubscribeOpen, TopicDescription
+from seaweedmq.model.description import ALL, TopicDescription
+from seaweedmq.model.publish import PublishOpen
 from seaweedmq.model.replication import SegmentRef, Suspicion
+from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment, FileKind
 from seaweedmq.storage.store.memory import StorageOp

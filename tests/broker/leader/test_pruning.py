@@ -11,8 +11,8 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.protocol import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName

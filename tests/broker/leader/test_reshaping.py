@@ -9,7 +9,8 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
-from seaweedmq.model.protocol import PublishSealed, TopicDescription
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.publish import PublishSealed
 from seaweedmq.model.ring import KeyRange, is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling

@@ -18,7 +18,7 @@ from seaweedmq.errors import (
     StorageFailed,
 )
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.protocol import TopicDescription
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put

@@ -16,15 +16,9 @@ from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, sta
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.protocol import (
-    EARLIEST,
-    LARGE_MESSAGE_BYTES,
-    PIECE_BYTES,
-    SMALL_MESSAGE_BYTES,
-    FrameHead,
-    PublishFrames,
-    SubscribeOpen,
-)
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.publish import PublishFrames
+from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values

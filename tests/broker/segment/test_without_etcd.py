@@ -10,7 +10,7 @@ from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT
 from seaweedmq.errors import StaleMetadata, StorageFailed, Unavailable
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import PublishAck
+from seaweedmq.model.publish import PublishAck
 from seaweedmq.model.topic import Durability
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values

@@ -15,7 +15,8 @@ from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.protocol import EARLIEST, PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.ports import Environment, FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, Streaming, frame, story, values

@@ -15,7 +15,8 @@ from seaweedmq.errors import (
     StaleMetadata,
 )
 from seaweedmq.model.config import KIB
-from seaweedmq.model.protocol import PublishAck, PublishFrames, PublishOpen, PublishReady, SubscribeCredit
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
+from seaweedmq.model.subscribe import SubscribeCredit
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, frame, story, values

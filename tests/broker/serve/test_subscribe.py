@@ -7,14 +7,7 @@ import pytest
 
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata
 from seaweedmq.model.config import KIB
-from seaweedmq.model.protocol import (
-    EARLIEST,
-    LATEST,
-    Start,
-    StartKind,
-    SubscribeCredit,
-    SubscribeOpen,
-)
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp

@@ -10,7 +10,7 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import OutOfRange, Unavailable
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
-from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import NOW_US, QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster, StoredSegment

@@ -12,7 +12,7 @@ import pytest
 from seaweedmq.client.cluster.cluster import AVOID_S, Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
-from seaweedmq.model.protocol import ALL, IDS_MAX, TopicDescription, Which
+from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster

@@ -16,7 +16,7 @@ from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.protocol import EARLIEST
+from seaweedmq.model.subscribe import EARLIEST
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeCluster
 

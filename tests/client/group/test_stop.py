@@ -10,8 +10,8 @@ import pytest
 from seaweedmq.client.group import finish as stop
 from seaweedmq.client.group.finish import until_finished
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupDescription
-from seaweedmq.model.protocol import TopicDescription
 from seaweedmq.model.topic import TopicName
 
 NAME = TopicName.parse("shop/orders")

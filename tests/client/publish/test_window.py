@@ -7,7 +7,7 @@ import pytest
 from seaweedmq.client.publish.window import OutFrame, Window
 from seaweedmq.codec.frame import FrameHeader, decode_header, encode_header
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.protocol import FrameAck, PublishReady, PublishSealed
+from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
 
 
 @dataclass(eq=False)

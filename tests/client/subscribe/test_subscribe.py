@@ -13,7 +13,7 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
-from seaweedmq.model.protocol import SegmentStats
+from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import environment
 from tests.client.fake_broker import FakeBroker, FakeCluster

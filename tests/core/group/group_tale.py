@@ -21,9 +21,9 @@ from seaweedmq.core.group.events import (
 from seaweedmq.core.group.machine import Group
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, Position
-from seaweedmq.model.protocol import EARLIEST, Start
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 
 LIMITS = Limits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5)

@@ -5,7 +5,7 @@ import pytest
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import Deleted, Outcome, TimePassed
 from seaweedmq.errors import NotFound
-from seaweedmq.model.protocol import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from tests.core.group.group_tale import TOPIC, Tale, segment
 
 # --- members come and go

@@ -34,8 +34,8 @@ from seaweedmq.core.group.machine import Group
 from seaweedmq.errors import Fenced
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupAssignment, GroupCommit, GroupCommitted, GroupReply, Position
-from seaweedmq.model.protocol import EARLIEST
 from seaweedmq.model.segment import SegmentState
+from seaweedmq.model.subscribe import EARLIEST
 from tests.core.group.group_tale import LIMITS, segment
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])

@@ -13,7 +13,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.logfile import ProducerRecord
 from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.protocol import FrameAck
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.ports import LogReader, SegmentFile
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment

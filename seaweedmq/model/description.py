@@ -1,0 +1,61 @@
+"""What brokers tell of a topic: its segments, who serves them, and how far they are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """The segments a description should have. Open ones all come at once; sealed ones, which may be very many, in pages
+    by id."""
+
+    open: bool = True
+    sealed_above: int | None = -1
+    """Sealed ones with a higher id, a page of them; None: no sealed ones."""
+    ids: tuple[int, ...] = ()
+    """These in any case, as far as they are known."""
+
+
+ALL = Which()
+
+
+OPEN = Which(sealed_above=None)
+
+
+IDS_MAX = 10_000
+"""Ids in one ``Which``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic, the segments that were asked for (by id) and the addresses of the brokers that live now.
+
+    A segment that was asked for by its id and is not in it, though it is below ``topic.next_segment``, was pruned: it
+    was sealed long ago, and its records, if it ever had any, were removed by retention.
+    """
+
+    topic: Topic
+    segments: tuple[Segment, ...]
+    addresses: Mapping[str, str]
+    """Broker id -> host:port, of every live broker: any of them serves a sealed segment."""
+    revision: int = 0
+    """Of the topic's record, which changes with its open segments."""
+    more_above: int | None = None
+    """More sealed segments that were asked for have an id above this one; None: these are all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentStats:
+    """How far one segment is, as its primary (open) or the metadata (sealed) knows."""
+
+    segment: int
+    start_offset: int
+    """Earliest offset that retention has left, as of some seconds ago."""
+    high_watermark: int
+    flushed_offset: int
+    """First offset not yet fsynced."""
+    bytes_per_s: float
+    records_per_s: float
