@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_document, lineage_line
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
+from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.pruning import trimmable
@@ -23,7 +25,7 @@ from seaweedmq.model.description import ALL, OPEN, Which
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Put
-from seaweedmq.rpc.messages import write_description
+from seaweedmq.rpc.types import write_description
 
 NAME = TopicName("bench", "history")
 SHORT, LONG = 100, 10_000
@@ -42,7 +44,7 @@ def run(scale: Scale) -> list[Measure]:
     rounds: list[tuple[str, Callable[[ClusterView], object], float | None]] = [
         ("describe_open", lambda v: _described(v, OPEN), None),
         ("describe_page", lambda v: _described(v, ALL), PAGE_MS_MAX),
-        ("open_segments", lambda v: Metadata(v, cast(Any, None)).open_segments(), None),
+        ("open_segments", lambda v: Metadata(v, cast(Any, None), random.Random(1)).open_segments(), None),
         ("leader_round", lambda v: trimmable(v.segments[NAME], 0), None),
         ("lineage_rewrite", _lineage, None),
     ]
@@ -86,7 +88,7 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
 
 def _described(view: ClusterView, which: Which) -> int:
     """Bytes of the answer."""
-    return len(write_description(Metadata(view, cast(Any, None)).description(NAME, which)).SerializeToString())
+    return len(write_description(describe(view, NAME, which)).SerializeToString())
 
 
 _lines: dict[tuple[int, int], bytes] = {}

@@ -5,27 +5,20 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
-from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
-from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
+from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.calls import Call
+from seaweedmq.model.groups import GroupReply, GroupRequest
 from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import (
-    Emptied,
-    FenceReply,
-    Progress,
-    ReplicateReply,
-    ReplicateRequest,
-    SealedLog,
-    SegmentRef,
-    Suspicion,
-)
-from seaweedmq.model.subscribe import Start, SubscribeReply, SubscribeRequest
-from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.topic import Topic, TopicName
+
+R = TypeVar("R")
 
 # --- the environment ------------------------------------------------------------------------------------------------
 
@@ -47,6 +40,8 @@ class Environment:
     clock may stand still then."""
     resident_bytes: Callable[[], int] = lambda: 0
     """What the process takes now."""
+    cpu_share: Callable[[], float] = lambda: 0.0
+    """Of one core, used by the process since the last call."""
 
 
 # --- storage --------------------------------------------------------------------------------------------------------
@@ -265,114 +260,37 @@ class MetaStore(Protocol):
 
 
 class LeaderApi(Protocol):
-    """What any broker answers by asking the one that it concerns: the leader, or the broker that is to be drained."""
+    """What a broker answers for another one that passes a call on to it: by itself, or not at all."""
 
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription: ...
-
-    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
-        """Nothing to change: the topic as the leader knows it. ``topic_uid`` is that of the topic that is meant; 0:
-        whichever has the name."""
-
-    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None: ...
-
-    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
-        """Give an empty topic the schema of its first table; the same schema again is no error."""
-
-    async def cluster_status(self) -> ClusterStatus: ...
-
-    async def drain_broker(self, broker: str) -> None:
-        """Move every segment away from a broker, by id or address, and give it no new ones."""
-
-    # segments by hand; each returns the topic after the change. NotFound, InvalidArgument, StaleMetadata (not open)
-
-    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        """Cut a segment in two at slot ``at``, the first of the upper one; None: where its load halves."""
-
-    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        """Make one segment of two neighbours."""
-
-    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
-        """Close a segment and open a successor of the same range, wherever there is room."""
-
-    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """Give a segment's range to these brokers (ids or addresses), the primary first."""
-
-    async def rebalance(self) -> tuple[Decision, ...]:
-        """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
-
-    # groups
+    async def call(self, request: Call[R]) -> R:
+        """Answer a unary call: see ``model.calls``."""
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         """A member's stream to the coordinator: see ``model.groups``."""
 
-    async def list_groups(self) -> tuple[GroupSummary, ...]:
-        """One entry for each group and topic, by group, then topic."""
-
-    async def describe_group(self, group: str) -> GroupDescription:
-        """Members, owners, committed offsets and lag; NotFound."""
-
-    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
-        """Have the group read the topic from ``start``. NotFound; InvalidArgument while it has members, unless forced:
-        then they go on from there, too."""
-
-    async def delete_group(self, group: str, force: bool) -> None:
-        """Forget a group and all its offsets. NotFound; InvalidArgument while it has members, unless forced."""
-
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """To the leader: a replica can not reach another one; it decides whether to seal."""
-
-    async def report_emptied(self, emptied: Emptied) -> None:
-        """To the leader: sealed segments have no files left; it forgets them, if they were sealed long ago. Reported
-        again as long as they are known. NotFound: the topic was deleted."""
-
 
 class BrokerApi(LeaderApi, Protocol):
-    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides."""
+    """A broker, local or remote. Errors are those of ``seaweedmq.errors`` on both sides.
+
+    What another broker has to answer, the leader or the one that is to be drained, is passed on to it.
+    """
 
     @property
     def passed_on(self) -> LeaderApi:
         """The same broker, for calls that another one passes on: it answers them itself or refuses with Unavailable,
         so that brokers that disagree about the leader do not pass a call to and fro."""
 
-    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]: ...
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        """See ``model.publish``."""
 
-    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]: ...
-
-    async def list_topics(self) -> tuple[Topic, ...]: ...
-
-    # ``topic_uid``: of the topic that the caller means, NotFound if another one has its name now; 0: whichever has it
-    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
-        """The topic with the segments that are asked for, of many sealed ones a page. NotFound."""
-
-    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        """Of every open segment, wherever its primary is."""
-
-    # between brokers
-
-    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
-        """Of the open segments whose primary this broker is."""
-
-    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
-        """Segment -> where it ends, committed or not, of the open segments whose primary this broker is; answered once
-        it knows the metadata at ``revision``, and does as they say."""
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        """See ``model.subscribe``."""
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
         """Primary to follower: see ``model.replication``."""
 
-    async def progress(self, progress: Progress) -> None:
-        """Primary to follower: what is flushed may be forgotten. Fenced: the epoch is over."""
-
-    async def fence(self, ref: SegmentRef) -> FenceReply:
-        """Leader to follower: take nothing of an epoch below ``ref.epoch`` any more."""
-
-    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
-        """Leader to a fenced follower: write what it holds to the storage and fsync it."""
-
-    async def seal(self, ref: SegmentRef) -> SealedLog:
-        """Leader to primary: take nothing more, write and fsync everything, say where it ends."""
-
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """Until the stream ends, or StaleMetadata when this broker is not the leader."""
+        """To the leader, until the stream ends, or StaleMetadata when the called broker does not lead."""
 
 
 class Dialer(Protocol):

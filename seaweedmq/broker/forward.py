@@ -1,23 +1,20 @@
 """Calls that only the leader can answer, made by whichever broker a client happens to talk to."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
-
-from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader.leader import Leader, NoLeader
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.calls import Call
 from seaweedmq.ports import Dialer, LeaderApi
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
-T = TypeVar("T")
-
-
-class NoLeader(Unavailable):
-    """Nobody leads; unlike other failures it is certain that nothing was done."""
+R = TypeVar("R")
 
 
 class Forwarding:
@@ -28,6 +25,7 @@ class Forwarding:
         view: ClusterView,
         dialer: Dialer,
         own: Callable[[], Leader],
+        rng: random.Random,
         timeout_s: float,
         *,
         passed_on: bool = False,
@@ -37,29 +35,28 @@ class Forwarding:
         self._view = view
         self._dialer = dialer
         self._own = own
+        self._rng = rng
         self._timeout_s = timeout_s
 
-    async def by_leader(
-        self, local: Callable[[Leader], Coroutine[Any, Any, T]], remote: Callable[[LeaderApi], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Have the leader do it. While there is none, wait for one; an unclear outcome is the caller's to judge."""
-        waiting = AsyncRetrying(
-            retry=retry_if_exception_type(NoLeader),
-            wait=wait_random_exponential(multiplier=0.05, max=0.5),
-            stop=stop_after_delay(self._timeout_s),
-            reraise=True,
-        )
-        async for attempt in waiting:
-            with attempt:
-                own = self._own()
-                if own.leading:
-                    return await _here(own, local)
-                return await remote(self._dialer.dial(self._another(own).address).passed_on)
-        raise AssertionError("tenacity ends with a result or an error")
+    def no_further(self) -> "Forwarding":
+        """The same for calls that another broker passed on."""
+        return Forwarding(self._view, self._dialer, self._own, self._rng, self._timeout_s, passed_on=True)
 
-    async def stream_by_leader(
-        self, local: Callable[[Leader], AsyncIterator[T]], remote: Callable[[LeaderApi], AsyncIterator[T]]
-    ) -> AsyncGenerator[T, None]:
+    async def call(self, request: Call[R], answer: Callable[[Leader, Any], Awaitable[R]]) -> R:
+        """Have the leader answer. While there is none, wait for one; an unclear outcome is the caller's to judge."""
+
+        async def attempt() -> R:
+            own = self._own()
+            if own.leading:
+                return await _here(own, answer(own, request))
+            return await self._dialer.dial(self._another(own).address).passed_on.call(request)
+
+        waiting = retrying(backoff(self._rng, 0.05, 0.5), on=NoLeader, stop=after_s(self._timeout_s))
+        return await waiting(attempt)
+
+    async def stream(
+        self, local: Callable[[Leader], AsyncIterator[R]], remote: Callable[[LeaderApi], AsyncIterator[R]]
+    ) -> AsyncGenerator[R, None]:
         """Replies of the leader, as long as it leads: a frozen one would never end its stream.
 
         Raises:
@@ -81,7 +78,7 @@ class Forwarding:
             async for reply in heard:
                 yield reply
 
-    async def _while_leading(self, info: BrokerInfo, replies: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    async def _while_leading(self, info: BrokerInfo, replies: AsyncIterator[R]) -> AsyncGenerator[R, None]:
         moved = asyncio.create_task(self._leader_moves(info.id), name=f"until {info.id} does not lead")
         try:
             while True:
@@ -125,9 +122,9 @@ class Forwarding:
         return info
 
 
-async def _here(own: Leader, local: Callable[[Leader], Coroutine[Any, Any, T]]) -> T:
+async def _here(own: Leader, answering: Awaitable[R]) -> R:
     try:
-        return await local(own)
+        return await answering
     except Fenced as error:
         if own.leading:
             raise

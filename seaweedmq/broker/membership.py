@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
-
 from seaweedmq.broker.term import Term
 from seaweedmq.coordination.session import Session
-from seaweedmq.errors import Fenced, SeaweedMQError
+from seaweedmq.errors import Fenced
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment, MetaStore
+from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,8 +41,6 @@ class Membership:
         """Register as draining from now on."""
         self.retiring = False
         """Comes back no more once the present term is over."""
-        self.is_ending = False
-        """The duties of the term are being cancelled."""
         self._meta = meta
         self._env = env
         self._ttl_s = lease_ttl_s
@@ -110,7 +107,7 @@ class Membership:
         if self._running is not None:
             await asyncio.wait({self._running})
         if self.term is not None:
-            await self._end(self.term)  # unless it was: there was never a task, or it has failed
+            await self.term.end()  # unless it was: there was never a task, or it has failed
 
     async def _stay(self, first: Term, ready: Awaitable[None]) -> None:
         await self._unless(self._leave, ready)
@@ -120,17 +117,14 @@ class Membership:
             await self._unless(self._leave, term.session.lost.wait())
             if term.session.lost.is_set():
                 await self._drop(term)
-            await self._end(term)
+            await term.end()
             self._changed()
             term = await self._come_back()
         await self._leave.wait()
 
     async def _come_back(self) -> Term | None:
         """A new term; None: the broker retires."""
-        rejoining = AsyncRetrying(
-            retry=retry_if_exception(is_retryable),
-            wait=wait_random_exponential(multiplier=0.1, max=self._ttl_s),
-        )
+        rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s))
         return await self._unless(self._retire, rejoining(self.join))
 
     async def _unless(self, event: asyncio.Event, work: Awaitable[T]) -> T | None:
@@ -144,13 +138,3 @@ class Membership:
                 doing.cancel()
             await asyncio.wait({doing, coming})
         return None if doing.cancelled() else doing.result()
-
-    async def _end(self, term: Term) -> None:
-        self.is_ending = True
-        await term.end()
-        self.is_ending = False
-
-
-def is_retryable(error: BaseException) -> bool:
-    """Whether doing it again may help."""
-    return isinstance(error, SeaweedMQError) and error.retryable

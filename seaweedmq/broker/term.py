@@ -1,13 +1,26 @@
-"""One stay of a broker in the cluster."""
+"""One stay of a broker in the cluster, and what runs meanwhile."""
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
 
+from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
+from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.upkeep.load import LoadReporter
+from seaweedmq.broker.upkeep.maintenance import Maintenance
+from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.calls import Emptied, Suspicion
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.runtime.supervision import Supervisor
 
 
 class Term:
@@ -19,15 +32,16 @@ class Term:
         session: Session,
         leader: Leader,
         followers: FollowerService,
-        begin: Callable[[], list[asyncio.Task[None]]],
+        supervisor: Supervisor,
+        begin: Callable[[], None],
     ) -> None:
         self.id = info.id
         self.session = session
         self.leader = leader
         self.followers = followers
         self._info = info
+        self._supervisor = supervisor
         self._begin = begin
-        self._duties: list[asyncio.Task[None]] = []
         self._ended = False
 
     @property
@@ -35,9 +49,13 @@ class Term:
         """Whether the lease is gone, or about to be given back: nothing may be said or done under the id any more."""
         return self._ended or self.session.lost.is_set()
 
+    def lease_alive(self) -> bool:
+        """Whether this broker surely still owns what it was assigned under this id."""
+        return self.session.alive()
+
     def begin(self) -> None:
         """Start the duties."""
-        self._duties = self._begin()
+        self._begin()
 
     async def announce_draining(self) -> None:
         """Register as draining, under the same lease. Fenced: that has ended."""
@@ -49,9 +67,98 @@ class Term:
         if self._ended:
             return
         self._ended = True
-        for task in self._duties:
-            task.cancel()
-        if self._duties:
-            await asyncio.wait(self._duties)
+        await self._supervisor.stop()
         await self.session.leave(self.id)
         await self.session.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermParts:
+    """What every term of a broker works with."""
+
+    config: BrokerConfig
+    env: Environment
+    view: ClusterView
+    meta: MetaStore
+    store: SegmentStore
+    dialer: Dialer
+    converter: TableConverter
+    memory: BrokerMemory
+    producers: ProducerPool
+    owned: Ownership
+    descriptions: Descriptions
+    dial: Callable[[str], BrokerApi]
+    """A broker by id; Unavailable if it is gone."""
+    brief: Callable[[Coroutine[Any, Any, None], str], object]
+    """Begin a task that may outlive the term."""
+    suspect: Callable[[Suspicion], Coroutine[Any, Any, None]]
+    report_emptied: Callable[[Emptied], Awaitable[None]]
+    is_leaving: Callable[[], bool]
+    """Whether this broker is being drained, which it knows before it is in the view."""
+
+
+def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, session: Session) -> Term:
+    """Everything that runs under one broker id, with tasks of this supervisor. Nothing runs before ``begin``."""
+    election = Election(parts.meta, session, info.id, parts.env.rng)
+
+    def make_groups() -> Groups:
+        return Groups(
+            view=parts.view,
+            election=election,
+            meta=parts.meta,
+            dial=parts.dial,
+            catch_up=parts.descriptions.catch_up,
+            config=parts.config,
+            env=parts.env,
+            spawn=supervisor.brief,
+        )
+
+    leader = Leader(
+        view=parts.view,
+        election=election,
+        store=parts.store,
+        env=parts.env,
+        dial=parts.dial,
+        stats=parts.descriptions.stats,
+        config=parts.config,
+        make_groups=make_groups,
+        is_leaving=parts.is_leaving,
+    )
+    followers = FollowerService(
+        config=parts.config,
+        env=parts.env,
+        view=parts.view,
+        store=parts.store,
+        memory=parts.memory,
+        producers=parts.producers,
+        broker_id=info.id,
+        suspect=parts.suspect,
+        spawn=parts.brief,
+    )
+    reporter = LoadReporter(
+        broker_id=info.id,
+        view=parts.view,
+        env=parts.env,
+        dial=parts.dial,
+        budget=parts.memory.logs,
+        segments=parts.owned.segments.values,
+        interval_s=parts.config.load_report_interval_s,
+    )
+    maintenance = Maintenance(
+        config=parts.config,
+        broker_id=info.id,
+        view=parts.view,
+        store=parts.store,
+        converter=parts.converter,
+        segments=parts.owned.segments.values,
+        wall_us=parts.env.wall_us,
+        report_emptied=parts.report_emptied,
+    )
+
+    def begin() -> None:
+        supervisor.brief(election.run(), "election")  # ends with the lease; the next term has another
+        supervisor.spawn(leader.run(), "leader")
+        supervisor.spawn(reporter.run(), "load")
+        supervisor.spawn(maintenance.run(), "maintenance")
+
+    return Term(info, session, leader, followers, supervisor, begin)

@@ -7,7 +7,6 @@ import secrets
 import time
 
 import psutil
-import tenacity
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.output import note
@@ -20,6 +19,7 @@ from seaweedmq.rpc.address import Address
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
 from seaweedmq.runtime.boot_clock import boot_s
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
 from seaweedmq.storage.store.files import open_store
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 
@@ -38,22 +38,25 @@ async def run_broker(
         AlreadyExists: the port or the address is taken.
     """
     async with contextlib.AsyncExitStack() as stack:
+        rng = random.Random(secrets.randbits(64))
+        process = psutil.Process()
         store = open_store(storage)
         stack.push_async_callback(store.close)
         await store.check()
         meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4))
         stack.push_async_callback(meta.close)
-        await _wait_for_etcd(meta, etcd, etcd_timeout_s)
+        await _wait_for_etcd(meta, etcd, etcd_timeout_s, rng)
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
-        converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes)
+        converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes, rng=rng)
         one = Broker(
             config=config,
             env=Environment(
                 wall_us=lambda: time.time_ns() // 1000,
-                rng=random.Random(secrets.randbits(64)),
+                rng=rng,
                 boot_s=boot_s,
-                resident_bytes=lambda: psutil.Process().memory_info().rss,
+                resident_bytes=lambda: process.memory_info().rss,
+                cpu_share=lambda: process.cpu_percent(interval=None) / 100,
             ),
             store=store,
             meta=meta,
@@ -61,17 +64,17 @@ async def run_broker(
             converter=converter,
             address=address,
         )
-        server = await serve(one, str(listen), config, memory=one.stream_memory)
+        server = await serve(one.api, str(listen), config, memory=one.stream_memory)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()
         await one.failed
 
 
-async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float) -> None:
+async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float, rng: random.Random) -> None:
     said = False
 
-    def say(_: tenacity.RetryCallState) -> None:
+    def say(_: int, __: BaseException) -> None:
         nonlocal said
         if not said:
             said = True
@@ -79,15 +82,8 @@ async def _wait_for_etcd(meta: EtcdMetaStore, endpoints: str, timeout_s: float) 
 
     try:
         async with asyncio.timeout(timeout_s):
-            async for attempt in tenacity.AsyncRetrying(
-                retry=tenacity.retry_if_exception_type(Unavailable),
-                wait=tenacity.wait_random_exponential(multiplier=0.1, max=1.0),
-                stop=tenacity.stop_after_delay(timeout_s),
-                before_sleep=say,
-                reraise=True,
-            ):
-                with attempt:
-                    await meta.get(LEADER)
+            asking = retrying(backoff(rng, 0.1, 1.0), on=Unavailable, stop=after_s(timeout_s), told=say)
+            await asking(meta.get, LEADER)
     except (TimeoutError, Unavailable) as error:
         raise Unavailable(
             f"etcd at {endpoints} did not answer within {timeout_s:g} s: start it or correct --etcd"

@@ -12,14 +12,13 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-import tenacity
 from aetcd import rpc
 
 from seaweedmq.coordination.etcd_watch import changes_of, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
 from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
-from seaweedmq.runtime.jitter import jittered
+from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
 _log = logging.getLogger(__name__)
 
@@ -189,12 +188,10 @@ class EtcdMetaStore:
     async def _attempt(
         self, send: Callable[[_Connection], Awaitable[_T]], is_worth_another: Callable[[BaseException], bool]
     ) -> _T:
-        attempts = tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
-            stop=tenacity.stop_after_attempt(max(ATTEMPTS_MIN, len(self._endpoints))),
-            wait=jittered(self._rng, 0.05, 0.2),
-            retry=tenacity.retry_if_exception(is_worth_another),
-            reraise=True,
+        attempts = retrying(
+            backoff(self._rng, 0.05, 0.2),
+            on=is_worth_another,
+            stop=after_attempts(max(ATTEMPTS_MIN, len(self._endpoints))),
         )
         return await attempts(self._send, send)
 

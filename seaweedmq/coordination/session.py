@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Callable
 
-import tenacity
+from tenacity import AsyncRetrying
 
 from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
@@ -13,7 +13,7 @@ from seaweedmq.coordination.waiting import until_deleted
 from seaweedmq.errors import AlreadyExists, Fenced, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
-from seaweedmq.runtime.jitter import jittered
+from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
 _log = logging.getLogger(__name__)
 
@@ -164,14 +164,9 @@ class Session:
         """Write both keys; return None, or who holds the address. Tried again when an answer is lost."""
         return await self._attempts()(self._register_once, info)
 
-    def _attempts(self) -> tenacity.AsyncRetrying:
-        return tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
-            stop=tenacity.stop_after_attempt(REGISTER_ATTEMPTS),
-            wait=jittered(self._rng, 0.05, self.ttl_s / 4),
-            retry=tenacity.retry_if_exception_type(Unavailable),
-            reraise=True,
-        )
+    def _attempts(self) -> AsyncRetrying:
+        pause_s = backoff(self._rng, 0.05, self.ttl_s / 4)
+        return retrying(pause_s, on=Unavailable, stop=after_attempts(REGISTER_ATTEMPTS))
 
     async def _grant(self) -> None:
         sent = self._clock_s()
@@ -198,15 +193,11 @@ class Session:
     async def _keep_alive(self) -> None:
         loop = asyncio.get_running_loop()
         next_renewal = loop.time() + self.ttl_s / 2
-        attempts = tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
-            wait=jittered(self._rng, self.ttl_s / 16, self.ttl_s / 4),
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
-            before_sleep=self._report_failure,
-        )
+        pause_s = backoff(self._rng, self.ttl_s / 16, self.ttl_s / 4)
         while True:
             await asyncio.sleep(next_renewal - loop.time())
-            renewal = attempts.copy()  # no stop: while the broker lives it must find out whether the lease does
+            # no stop: while the broker lives it must find out whether the lease does
+            renewal = retrying(pause_s, told=self._report_failure)
             next_renewal = await renewal(self._renew) + self.ttl_s / 2
             if self.lost.is_set():
                 return
@@ -231,6 +222,6 @@ class Session:
             _log.critical("the lease %x is renewed no more: %s", self.lease, error or "cancelled")
             self.lost.set()
 
-    def _report_failure(self, state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            _log.warning("can not renew the lease %x, trying on: %s", self.lease, state.outcome.exception())
+    def _report_failure(self, attempt: int, error: BaseException) -> None:
+        if attempt == 1:
+            _log.warning("can not renew the lease %x, trying on: %s", self.lease, error)

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import tenacity
-
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, OutOfRange, SeaweedMQError, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, OutOfRange, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Deletion, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
-from seaweedmq.runtime.jitter import jittered
+from seaweedmq.runtime.retrying import backoff, retrying
 
 _log = logging.getLogger(__name__)
 
@@ -83,14 +81,9 @@ class ClusterView:
 
     async def run(self) -> None:
         """Mirror until cancelled. Lists anew after a compaction or a lost connection; raises if refused for good."""
-        listing = tenacity.AsyncRetrying(
-            sleep=asyncio.sleep,
-            wait=jittered(self._rng, RETRY_FIRST_S, RETRY_MOST_S),
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
-            before_sleep=_report_failure,
-        )
         while True:
-            snapshot: Snapshot = await listing.copy()(self._store.list, keys.ROOT)
+            listing = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), told=_report_failure)
+            snapshot: Snapshot = await listing(self._store.list, keys.ROOT)
             await self._replace(snapshot)
             try:
                 await self._follow()
@@ -264,6 +257,6 @@ def _check(key: str, expected: str) -> None:
         raise Corrupt(f"its value belongs to {expected!r}")
 
 
-def _report_failure(state: tenacity.RetryCallState) -> None:
-    if state.attempt_number == 1 and state.outcome is not None:
-        _log.warning("can not list the metadata, trying on: %s", state.outcome.exception())
+def _report_failure(attempt: int, error: BaseException) -> None:
+    if attempt == 1:
+        _log.warning("can not list the metadata, trying on: %s", error)

@@ -59,18 +59,6 @@ class SegmentRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a primary is: its followers may forget what is flushed.
-
-    It does not travel on the replicate stream: there it would wait behind frames that wait for the memory it frees.
-    """
-
-    ref: SegmentRef
-    committed: int
-    flushed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FenceReply:
     """A follower's answer to a fence: it takes no frames of an older epoch from now on."""
 
@@ -87,23 +75,3 @@ class SealedLog:
     """Every producer that may not have heard yet of all it stored, the longest idle first."""
     sequences_complete: bool = True
     """False: log files that would name further ones are gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspicion:
-    """A replica that another one can not reach."""
-
-    ref: SegmentRef
-    suspect: str
-    """Broker id; "" when the segment has to be replaced, but nobody is to blame."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emptied:
-    """Sealed segments of a topic without any file left."""
-
-    topic: TopicName
-    uid: int
-    """Of the topic."""
-    segments: tuple[int, ...]

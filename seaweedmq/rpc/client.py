@@ -1,34 +1,24 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import grpc.aio
 
 from seaweedmq.errors import Closed
-from seaweedmq.model.broker import BrokerLoad, ClusterStatus, Decision
-from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.calls import Call
 from seaweedmq.model.frames import PROTOCOL_VERSION
-from seaweedmq.model.groups import GroupDescription, GroupReply, GroupRequest, GroupSummary
+from seaweedmq.model.groups import GroupReply, GroupRequest
 from seaweedmq.model.publish import PublishReply, PublishRequest
-from seaweedmq.model.replication import (
-    Emptied,
-    FenceReply,
-    Progress,
-    ReplicateReply,
-    ReplicateRequest,
-    SealedLog,
-    SegmentRef,
-    Suspicion,
-)
-from seaweedmq.model.subscribe import Start, SubscribeReply, SubscribeRequest
-from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi, LeaderApi
-from seaweedmq.rpc import groups, methods, replication, segments, wire
+from seaweedmq.rpc import cluster, data, groups
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.calls import Peer
-from seaweedmq.rpc.methods import Unary
+from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.transport import (
     JOIN_GROUP,
     PASSED_ON_KEY,
@@ -39,8 +29,8 @@ from seaweedmq.rpc.transport import (
     SUBSCRIBE,
     client_options,
 )
+from seaweedmq.rpc.unary import Unary
 
-Q = TypeVar("Q")
 R = TypeVar("R")
 
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -88,12 +78,6 @@ class GrpcDialer:
             await broker.close()
 
 
-DRAIN_TIMEOUT_S = 120.0
-"""Moving many segments, of a broker or for balance, is paced, and takes its time."""
-CHANGE_TIMEOUT_S = 30.0
-"""Sealing a segment whose broker just died waits for the end of its lease."""
-
-
 class _GrpcBroker:
     """A remote broker. Streams are async generators: nothing happens before the first reply is asked for, requests are
     pulled only as the network takes them, and closing the generator cancels the call and closes the requests."""
@@ -114,12 +98,12 @@ class _GrpcBroker:
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         return self._peer.stream(
-            "Publish", self._publish, requests, wire.encode_publish_request, wire.decode_publish_reply
+            "Publish", self._publish, requests, data.encode_publish_request, data.decode_publish_reply
         )
 
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
-            "Subscribe", self._subscribe, requests, wire.encode_subscribe_request, wire.decode_subscribe_reply
+            "Subscribe", self._subscribe, requests, data.encode_subscribe_request, data.decode_subscribe_reply
         )
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
@@ -127,8 +111,8 @@ class _GrpcBroker:
             "Replicate",
             self._replicate,
             requests,
-            replication.encode_replicate_request,
-            replication.decode_replicate_reply,
+            cluster.encode_replicate_request,
+            cluster.decode_replicate_reply,
         )
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
@@ -137,96 +121,19 @@ class _GrpcBroker:
         )
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        await self._peer.feed("ReportLoad", self._report_load, reports, wire.encode_load)
+        await self._peer.feed("ReportLoad", self._report_load, reports, cluster.encode_load)
 
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
-        return await self._unary(methods.CREATE_TOPIC, spec)
-
-    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
-        return await self._unary(methods.ALTER_TOPIC, (name, change, topic_uid))
-
-    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
-        await self._unary(methods.DELETE_TOPIC, (name, topic_uid))
-
-    async def list_topics(self) -> tuple[Topic, ...]:
-        return await self._unary(methods.LIST_TOPICS, None)
-
-    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
-        return await self._unary(methods.DESCRIBE_TOPIC, (name, which, topic_uid))
-
-    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
-        return await self._unary(methods.ADOPT_SCHEMA, (name, schema, topic_uid))
-
-    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        return await self._unary(methods.TOPIC_STATS, name)
-
-    async def cluster_status(self) -> ClusterStatus:
-        return await self._unary(methods.CLUSTER_STATUS, None)
-
-    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
-        return await self._unary(methods.LOCAL_STATS, (name, topic_uid))
-
-    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
-        return await self._unary(methods.LOG_ENDS, (name, uid, revision))
-
-    async def drain_broker(self, broker: str) -> None:
-        await self._unary(methods.DRAIN_BROKER, broker, DRAIN_TIMEOUT_S)
-
-    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        return await self._unary(segments.SPLIT_SEGMENT, (name, segment, at), CHANGE_TIMEOUT_S)
-
-    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        return await self._unary(segments.MERGE_SEGMENTS, (name, first, second), CHANGE_TIMEOUT_S)
-
-    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
-        return await self._unary(segments.SEAL_SEGMENT, (name, segment), CHANGE_TIMEOUT_S)
-
-    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        return await self._unary(segments.MOVE_SEGMENT, (name, segment, brokers), CHANGE_TIMEOUT_S)
-
-    async def rebalance(self) -> tuple[Decision, ...]:
-        return await self._unary(segments.REBALANCE, None, DRAIN_TIMEOUT_S)
-
-    async def list_groups(self) -> tuple[GroupSummary, ...]:
-        return await self._unary(groups.LIST_GROUPS, None)
-
-    async def describe_group(self, group: str) -> GroupDescription:
-        return await self._unary(groups.DESCRIBE_GROUP, group)
-
-    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
-        return await self._unary(groups.RESET_GROUP, (group, name, start, force))
-
-    async def delete_group(self, group: str, force: bool) -> None:
-        await self._unary(groups.DELETE_GROUP, (group, force))
-
-    async def progress(self, progress: Progress) -> None:
-        await self._unary(replication.NOTE_PROGRESS, progress)
-
-    async def fence(self, ref: SegmentRef) -> FenceReply:
-        return await self._unary(replication.FENCE, ref)
-
-    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
-        return await self._unary(replication.WRITE_OUT, (ref, end_offset))
-
-    async def seal(self, ref: SegmentRef) -> SealedLog:
-        return await self._unary(replication.SEAL, ref)
-
-    async def suspect(self, suspicion: Suspicion) -> None:
-        await self._unary(replication.SUSPECT, suspicion)
-
-    async def report_emptied(self, emptied: Emptied) -> None:
-        await self._unary(replication.REPORT_EMPTIED, emptied)
+    async def call(self, request: Call[R]) -> R:
+        method: Unary[Any, R] = METHODS[type(request)]
+        reply = await self._peer.unary(
+            method.name,
+            self._channel.unary_unary(method.path, None, None),
+            method.encode_request(request),
+            method.timeout_s or self._timeout_s,
+        )
+        return method.decode_reply(reply)
 
     async def close(self) -> None:
         """Cancel what is under way and drop the connection."""
         self._peer.close()
         await self._channel.close(None)
-
-    async def _unary(self, method: Unary[Q, R], request: Q, timeout_s: float | None = None) -> R:
-        data = await self._peer.unary(
-            method.name,
-            self._channel.unary_unary(method.path, None, None),
-            method.encode_request(request),
-            timeout_s or self._timeout_s,
-        )
-        return method.decode_reply(data)

@@ -18,10 +18,10 @@ from grpc_reflection.v1alpha import reflection
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
-from seaweedmq.ports import BrokerApi, LeaderApi
-from seaweedmq.rpc import groups, methods, replication, segments, status, wire
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc import cluster, data, groups, status
 from seaweedmq.rpc.address import Address, parse_address
-from seaweedmq.rpc.methods import Unary
+from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.transport import (
     CLUSTER_SERVICE,
     DATA_SERVICE,
@@ -32,13 +32,13 @@ from seaweedmq.rpc.transport import (
     SERVICES,
     server_options,
 )
+from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 Context = grpc.aio.ServicerContext[Any, Any]
-Call = Callable[[Any], Awaitable[Any]]
 
 UNARY_CALLS_MAX: Final = 1_000
 """Calls served at one time beside the streams."""
@@ -129,24 +129,18 @@ class _Handlers:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register every service."""
         api = self._api
-        unary: list[tuple[Unary[Any, Any], Call, Call]] = [
-            (method, call, passed_on)
-            for (method, call), (_, passed_on) in zip(_by_leader(api), _by_leader(api.passed_on), strict=True)
-        ]
-        unary += [(method, call, call) for method, call in _by_broker(api)]
         services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
-        for method, call, passed_on in unary:
-            handler = grpc.unary_unary_rpc_method_handler(self._unary(method, call, passed_on))
-            services[method.service][method.name] = handler
+        for method in METHODS.values():
+            services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
         services[DATA_SERVICE]["Publish"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Publish", api.publish),
-            request_deserializer=wire.decode_publish_request,
-            response_serializer=wire.encode_publish_reply,
+            request_deserializer=data.decode_publish_request,
+            response_serializer=data.encode_publish_reply,
         )
         services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
-            request_deserializer=wire.decode_subscribe_request,
-            response_serializer=wire.encode_subscribe_reply,
+            request_deserializer=data.decode_subscribe_request,
+            response_serializer=data.encode_subscribe_reply,
         )
         services[GROUPS_SERVICE]["Join"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Join", api.join_group, api.passed_on.join_group),
@@ -155,27 +149,22 @@ class _Handlers:
         )
         services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Replicate", api.replicate, between_brokers=True),
-            request_deserializer=replication.decode_replicate_request,
-            response_serializer=replication.encode_replicate_reply,
+            request_deserializer=cluster.decode_replicate_request,
+            response_serializer=cluster.encode_replicate_reply,
         )
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
-            self._report_load, request_deserializer=wire.decode_load
+            self._report_load, request_deserializer=cluster.decode_load
         )
         self._between_brokers = frozenset(services[CLUSTER_SERVICE])
         server.add_generic_rpc_handlers(
             tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
         )
 
-    def _unary(
-        self,
-        method: Unary[Q, R],
-        call: Callable[[Q], Awaitable[R]],
-        passed_on: Callable[[Q], Awaitable[R]],
-    ) -> Callable[..., Awaitable[bytes]]:
-        async def handle(data: bytes, context: Context) -> bytes:
+    def _unary(self, method: Unary[Any, Any]) -> Callable[..., Awaitable[bytes]]:
+        async def handle(request: bytes, context: Context) -> bytes:
             async with self._translated(method.name, context):
-                request = method.decode_request(data)
-                return method.encode_reply(await (passed_on if _is_passed_on(context) else call)(request))
+                api = self._api.passed_on if _is_passed_on(context) else self._api
+                return method.encode_reply(await api.call(method.decode_request(request)))
             raise AssertionError("unreachable: a translated block returns or aborts")
 
         return handle
@@ -249,42 +238,6 @@ class _Handlers:
         caller = "calling broker" if method in self._between_brokers or _is_passed_on(context) else "client"
         older = f"the {caller}" if number.isdecimal() and int(number) < self._protocol_version else "this broker"
         raise Unsupported(f"the {caller} speaks protocol {number}, this broker {ours}: upgrade {older}")
-
-
-def _by_leader(api: LeaderApi) -> list[tuple[Unary[Any, Any], Call]]:
-    return [
-        (methods.CREATE_TOPIC, api.create_topic),
-        (methods.ALTER_TOPIC, lambda request: api.alter_topic(*request)),
-        (methods.DELETE_TOPIC, lambda request: api.delete_topic(*request)),
-        (methods.ADOPT_SCHEMA, lambda request: api.adopt_schema(*request)),
-        (methods.CLUSTER_STATUS, lambda _: api.cluster_status()),
-        (methods.DRAIN_BROKER, api.drain_broker),
-        (segments.SPLIT_SEGMENT, lambda request: api.split_segment(*request)),
-        (segments.MERGE_SEGMENTS, lambda request: api.merge_segments(*request)),
-        (segments.SEAL_SEGMENT, lambda request: api.seal_segment(*request)),
-        (segments.MOVE_SEGMENT, lambda request: api.move_segment(*request)),
-        (segments.REBALANCE, lambda _: api.rebalance()),
-        (groups.LIST_GROUPS, lambda _: api.list_groups()),
-        (groups.DESCRIBE_GROUP, api.describe_group),
-        (groups.RESET_GROUP, lambda request: api.reset_group(*request)),
-        (groups.DELETE_GROUP, lambda request: api.delete_group(*request)),
-        (replication.SUSPECT, api.suspect),
-        (replication.REPORT_EMPTIED, api.report_emptied),
-    ]
-
-
-def _by_broker(api: BrokerApi) -> list[tuple[Unary[Any, Any], Call]]:
-    return [
-        (methods.LIST_TOPICS, lambda _: api.list_topics()),
-        (methods.DESCRIBE_TOPIC, lambda request: api.describe_topic(*request)),
-        (methods.TOPIC_STATS, api.topic_stats),
-        (methods.LOCAL_STATS, lambda request: api.local_stats(*request)),
-        (methods.LOG_ENDS, lambda request: api.log_ends(*request)),
-        (replication.NOTE_PROGRESS, api.progress),
-        (replication.FENCE, api.fence),
-        (replication.WRITE_OUT, lambda request: api.write_out(*request)),
-        (replication.SEAL, api.seal),
-    ]
 
 
 def _is_over(error: Exception) -> bool:

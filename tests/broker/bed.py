@@ -15,9 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.inspect import Inspection
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
 from seaweedmq.errors import SeaweedMQError, StorageFailed
+from seaweedmq.model.calls import CreateTopic, DescribeTopic
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
@@ -139,25 +141,25 @@ class Bed:
     async def cluster(self, count: int, config: BrokerConfig = CONFIG) -> list["Host"]:
         """So many brokers, each knowing all the others and who leads."""
         hosts = [await self.start(config) for _ in range(count)]
-        await self.until(lambda: all(len(h.broker._view.brokers) == count and h.broker._view.leader for h in hosts))
+        await self.until(lambda: all(len(h.inspect.view.brokers) == count and h.inspect.view.leader for h in hosts))
         return hosts
 
     def leader(self) -> "Host":
         """Who leads; fails if nobody does."""
-        return next(h for h in self.hosts if h.lives and h.broker._leader().leading)
+        return next(h for h in self.hosts if h.lives and h.inspect.leads)
 
     async def topic(self, host: "Host", name: TopicName = NAME, **settings: Any) -> TopicDescription:
-        return await host.api.create_topic(TopicSpec(name=name, **settings))
+        return await host.api.call(CreateTopic(TopicSpec(name=name, **settings)))
 
     async def primary(self, host: "Host", name: TopicName = NAME, segment: int = 0) -> "Host":
         """Who serves the segment."""
-        description = await host.api.describe_topic(name)
+        description = await host.api.call(DescribeTopic(name))
         found = next(s for s in description.segments if s.id == segment)
         return next(h for h in self.hosts if h.broker.id == found.primary)
 
     def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
         """A segment of a topic that is there, as brokers name it to each other."""
-        topic = self.leader().broker._view.topics[segment.topic]
+        topic = self.leader().inspect.view.topics[segment.topic]
         return SegmentRef(
             topic=topic.name,
             topic_uid=topic.uid,
@@ -205,10 +207,15 @@ class Host:
             converter=MemoryTableConverter(bed.store, row_group_bytes=64 * KIB),
             address=address,
         )
-        bed.network.serve(address, self.owner, self.broker)
+        bed.network.serve(address, self.owner, self.broker.api)
 
     def wall_us(self) -> int:
         return self.bed.wall_us() + int(self.ahead_s * 1e6)
+
+    @property
+    def inspect(self) -> Inspection:
+        """What may be looked at of the broker."""
+        return self.broker.inspect
 
     @property
     def api(self) -> Any:

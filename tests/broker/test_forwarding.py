@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.calls import DrainBroker, GetClusterStatus
 from seaweedmq.model.groups import GroupOpen
 from seaweedmq.model.subscribe import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, Streaming, story
@@ -25,7 +27,7 @@ def passing_on() -> Forwarding:
     )
     dialer = SimpleNamespace(dial=lambda address: SimpleNamespace(passed_on=address))
     own = SimpleNamespace(leading=False, broker_id="b-1")
-    return Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), 1.0)
+    return Forwarding(cast(Any, view), cast(Any, dialer), lambda: cast(Any, own), random.Random(1), 1.0)
 
 
 async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_broker() -> None:
@@ -41,7 +43,7 @@ async def test_an_error_that_comes_when_the_caller_is_gone_is_no_failure_of_the_
         yield 0
 
     async def call() -> None:
-        async for _ in forwarding.stream_by_leader(cast(Any, None), replies):
+        async for _ in forwarding.stream(cast(Any, None), replies):
             pass
 
     complaints: list[dict[str, Any]] = []
@@ -66,7 +68,7 @@ async def test_a_call_is_ended_at_the_leader_if_its_caller_goes_away_as_a_reply_
             ended.set()
 
     async def call() -> None:
-        async for _ in forwarding.stream_by_leader(cast(Any, None), replies):
+        async for _ in forwarding.stream(cast(Any, None), replies):
             raise AssertionError("it was cancelled before that")
 
     caller = asyncio.create_task(call())
@@ -96,8 +98,8 @@ async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[H
     monkeypatch.setattr(bed.network, "_serve", counted)
     for one, other in (hosts, hosts[::-1]):
         one.meta.hears.clear()
-        one.broker._view.leader = other.broker.id
-        monkeypatch.setattr(one.broker._leader().metadata.__class__, "leading", False)
+        one.inspect.view.leader = other.broker.id
+        monkeypatch.setattr(one.inspect.leader.metadata.__class__, "leading", False)
     return hosts, calls
 
 
@@ -107,7 +109,7 @@ async def test_a_call_is_not_passed_to_and_fro_between_brokers_that_take_each_ot
 ) -> None:
     hosts, calls = await disagreeing(bed, monkeypatch)
     with pytest.raises(Unavailable, match=r"was taken for the leader, and knows .* as such: try again"):
-        await hosts[0].api.cluster_status()
+        await hosts[0].api.call(GetClusterStatus())
     assert calls["call"] == 2
     monkeypatch.undo()
 
@@ -130,10 +132,10 @@ async def test_nor_is_the_draining_of_a_broker_that_came_back_as_another(
     for host in hosts:
         host.meta.hears.clear()
     old = hosts[1].broker.id
-    assert hosts[1].broker._term is not None
-    bed.etcd.server.expire_lease(hosts[1].broker._term.session.lease)
+    assert hosts[1].inspect.term is not None
+    bed.etcd.server.expire_lease(hosts[1].inspect.term.session.lease)
     await bed.until(lambda: hosts[1].broker.id != old)
     with pytest.raises(Unavailable, match=f"broker {old} came back as {hosts[1].broker.id} a moment ago: try again"):
-        await hosts[0].api.drain_broker(old)
+        await hosts[0].api.call(DrainBroker(old))
     for host in hosts:
         host.meta.hears.set()

@@ -12,6 +12,7 @@ from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination.session import Session
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story
@@ -21,8 +22,8 @@ DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 
 
 
 def session_of(host: Host) -> Session:
-    assert host.broker._term is not None
-    return host.broker._term.session
+    assert host.inspect.term is not None
+    return host.inspect.term.session
 
 
 def expire(bed: Bed, *hosts: Host) -> None:
@@ -46,7 +47,9 @@ async def everything_is_served(bed: Bed) -> None:
         segments = observer._view.segments.get(NAME, {}).values()
         open_ = [s for s in segments if s.is_open]
         return bool(open_) and all(
-            s.primary in living and (NAME, s.id) in living[s.primary].broker._owned and set(s.replicas) <= set(living)
+            s.primary in living
+            and (NAME, s.id) in living[s.primary].inspect.segments
+            and set(s.replicas) <= set(living)
             for s in open_
         )
 
@@ -108,15 +111,15 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(be
     await lost.wait()
     await asyncio.sleep(delay_s)
     with suppress(NotFound):  # its id is in no view at the moment; the operator tries again
-        await victim.broker.drain_broker(victim.broker.id)
-    await bed.until(lambda: victim.broker.id in other.broker._view.brokers)
-    await victim.broker.drain_broker(victim.broker.id)
-    await bed.until(lambda: (info := other.broker._view.brokers.get(victim.broker.id)) is not None and info.draining)
+        await victim.broker.api.call(DrainBroker(victim.broker.id))
+    await bed.until(lambda: victim.broker.id in other.inspect.view.brokers)
+    await victim.broker.api.call(DrainBroker(victim.broker.id))
+    await bed.until(lambda: (info := other.inspect.view.brokers.get(victim.broker.id)) is not None and info.draining)
     await bed.until(
         lambda: (
             not any(
                 s.is_open and {old, victim.broker.id} & set(s.replicas)
-                for s in other.broker._view.segments[NAME].values()
+                for s in other.inspect.view.segments[NAME].values()
             )
         )
     )
@@ -217,12 +220,12 @@ async def test_a_broker_takes_an_address_that_is_registered_without_a_lease(
 @story
 async def test_what_is_said_of_a_lease_that_has_ended_is_refused(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
-    term = host.broker._term
+    term = host.inspect.term
     assert term is not None
     bed.etcd.server.expire_lease(term.session.lease)
     with pytest.raises(SeaweedMQError, match=f"the lease of broker {term.id} has ended: register again"):
         await term.announce_draining()
-    await bed.until(lambda: host.broker._term is not term)
+    await bed.until(lambda: host.inspect.term is not term)
     with pytest.raises(SeaweedMQError, match=f"the lease of broker {term.id} has ended: register again"):
         await term.announce_draining()
     assert registered(bed) == {host.broker.id}

@@ -12,7 +12,7 @@ async def test_a_leader_that_has_not_heard_of_its_own_cluster_yet_makes_callers_
     host.meta.hears.clear()
     await bed.network.spawn(host.owner, host.broker.start())
     await asyncio.sleep(1)
-    assert not host.broker._view.brokers, "the registration is still on its way to the view"
+    assert not host.inspect.view.brokers, "the registration is still on its way to the view"
     creating = asyncio.ensure_future(bed.topic(host))
     await asyncio.sleep(1)
     assert not creating.done()

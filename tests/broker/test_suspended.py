@@ -14,8 +14,8 @@ async def test_a_broker_whose_machine_slept_knows_at_once_that_its_lease_may_hav
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0])
     primary = await bed.primary(hosts[0])
-    assert primary.broker._term is not None
-    session = primary.broker._term.session
+    assert primary.inspect.term is not None
+    session = primary.inspect.term.session
 
     async def remaining_s() -> float:
         return session.remaining_s
@@ -36,17 +36,17 @@ async def test_what_a_machine_had_under_way_when_it_fell_asleep_is_not_acknowled
     await publisher.store(frames=3)
     held = bed.faults.hold(StorageOp.APPEND)
     await publisher.send()
-    await bed.until(lambda: primary.broker._owned[NAME, 0].log.end == 4)
+    await bed.until(lambda: primary.inspect.segments[NAME, 0].log.end == 4)
     bed.loop.suspend(primary.owner)
     del bed.faults.held[StorageOp.APPEND]
-    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
     primary.meta.is_cut_off = True  # its network comes back later than itself
     held.set()
     bed.loop.resume(primary.owner)
     await asyncio.sleep(TTL_S / 2)
     assert not any(isinstance(r, PublishAck) for r in publisher.stream.replies)
     primary.meta.is_cut_off = False
-    await bed.until(lambda: len(other.broker._view.brokers) == 2)
+    await bed.until(lambda: len(other.inspect.view.brokers) == 2)
     reader = await other.subscriber()
     assert (await reader.ending()).end_offset == 3
     assert reader.values == values(1, 3)
@@ -57,7 +57,7 @@ async def test_a_leader_whose_machine_slept_leads_no_more(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     leader = bed.leader()
     sleeping = asyncio.create_task(leader.suspend(3 * TTL_S))
-    await bed.until(lambda: any(h.broker._leader().leading for h in hosts if h is not leader))
+    await bed.until(lambda: any(h.inspect.leads for h in hosts if h is not leader))
     await sleeping
-    assert not leader.broker._leader().leading
-    await bed.until(lambda: len(bed.leader().broker._view.brokers) == 3)
+    assert not leader.inspect.leads
+    await bed.until(lambda: len(bed.leader().inspect.view.brokers) == 3)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
@@ -27,7 +27,19 @@ from seaweedmq.errors import (
     Unavailable,
 )
 from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
-from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    Call,
+    CreateTopic,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    GetClusterStatus,
+    ListTopics,
+    TopicStats,
+)
+from seaweedmq.model.description import SegmentStats, TopicDescription, Which
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.publish import (
@@ -55,6 +67,8 @@ from seaweedmq.model.subscribe import (
 from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import BrokerApi
 from tests.client.fake_coordinator import FakeCoordinator
+
+R = TypeVar("R")
 
 
 @dataclass
@@ -283,12 +297,35 @@ class FakeBroker:
         if self.id in self.cluster.dead:
             raise Unavailable(f"connection to {self.address} refused")
 
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
+    async def call(self, request: Call[R]) -> R:
         self._check_alive()
-        return self.cluster.create(spec)
+        answer: R = await self._answer(request)
+        return answer
 
-    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
-        self._check_alive()
+    async def _answer(self, call: Call[Any]) -> Any:
+        match call:
+            case CreateTopic():
+                return self.cluster.create(call.spec)
+            case AlterTopic():
+                return self._alter(call.name, call.change)
+            case DeleteTopic():
+                return self._delete(call.name, call.topic_uid)
+            case ListTopics():
+                return tuple(self.cluster.topics.values())
+            case DescribeTopic():
+                return self._describe(call.name, call.which)
+            case AdoptSchema():
+                return self._adopt_schema(call.name, call.schema)
+            case TopicStats():
+                return await self.topic_stats(call.name)
+            case GetClusterStatus():
+                return self._status()
+            case DescribeGroup():
+                return self._describe_group(call.group)
+            case _:
+                raise AssertionError(f"{call}: no client of these tests asks for it")
+
+    def _alter(self, name: TopicName, change: TopicChange) -> TopicDescription:
         topic = self.cluster.describe(name).topic
         self.cluster.topics[name] = replace(
             topic,
@@ -299,19 +336,13 @@ class FakeBroker:
         )
         return self.cluster.describe(name)
 
-    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
-        self._check_alive()
+    def _delete(self, name: TopicName, topic_uid: int) -> None:
         if topic_uid not in (0, self.cluster.describe(name).topic.uid):
             raise created_again(name)
         del self.cluster.topics[name], self.cluster.segments[name]
         self.cluster.drop_connections()
 
-    async def list_topics(self) -> tuple[Topic, ...]:
-        self._check_alive()
-        return tuple(self.cluster.topics.values())
-
-    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
-        self._check_alive()
+    def _describe(self, name: TopicName, which: Which) -> TopicDescription:
         self.cluster.asked.append(which)
         whole = self.cluster.describe(name)
         above = which.sealed_above
@@ -324,8 +355,7 @@ class FakeBroker:
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
 
-    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
-        self._check_alive()
+    def _adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         topic = self.cluster.describe(name).topic
         if topic.schema not in (None, schema) or any(s.end for s in self.cluster.segments[name].values()):
             raise InvalidArgument(f"topic {name} is not empty or has another schema")
@@ -333,7 +363,6 @@ class FakeBroker:
         return self.cluster.describe(name)
 
     async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        self._check_alive()
         self.cluster.describe(name)
         return tuple(
             SegmentStats(
@@ -348,8 +377,7 @@ class FakeBroker:
             if s.meta.is_open
         )
 
-    async def cluster_status(self) -> ClusterStatus:
-        self._check_alive()
+    def _status(self) -> ClusterStatus:
         alive = [b for b in self.cluster.brokers.values() if b.id not in self.cluster.dead]
         return ClusterStatus(
             leader=alive[0].id,
@@ -380,8 +408,7 @@ class FakeBroker:
             self._check_alive()
             yield reply
 
-    async def describe_group(self, group: str) -> GroupDescription:
-        self._check_alive()
+    def _describe_group(self, group: str) -> GroupDescription:
         for (name, topic), coordinator in self.cluster.coordinators.items():
             if name == group:
                 return coordinator.describe(topic, group)

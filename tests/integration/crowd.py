@@ -14,7 +14,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import MIB
 from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import wire
+from seaweedmq.rpc import data
 from seaweedmq.rpc.transport import SUBSCRIBE
 
 STORED = "crowd/stored"
@@ -41,7 +41,7 @@ async def deaf(bootstrap: str, count: int) -> None:
     channels = [grpc.aio.insecure_channel(bootstrap, options=options) for _ in range(count)]
     calls = [channel.stream_stream(SUBSCRIBE)() for channel in channels]
     for call in calls:
-        await call.write(wire.encode_subscribe_request(opening))
+        await call.write(data.encode_subscribe_request(opening))
     await _stay(calls)
 
 

@@ -3,10 +3,40 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    Call,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    DrainBroker,
+    Emptied,
+    Fence,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    LocalStats,
+    LogEnds,
+    MergeSegments,
+    MoveSegment,
+    Progress,
+    Rebalance,
+    ResetGroup,
+    Seal,
+    SealSegment,
+    SplitSegment,
+    Suspicion,
+    TopicStats,
+    WriteOut,
+)
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import (
     GroupAssignment,
     GroupCommit,
@@ -28,30 +58,27 @@ from seaweedmq.model.publish import (
     PublishRequest,
 )
 from seaweedmq.model.replication import (
-    Emptied,
     FenceReply,
-    Progress,
     ReplicateFrames,
     ReplicateHeld,
     ReplicateReply,
     ReplicateRequest,
     SealedLog,
-    SegmentRef,
-    Suspicion,
 )
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.subscribe import (
     EARLIEST,
-    Start,
     SubscribeFrames,
     SubscribeOpen,
     SubscribeReady,
     SubscribeReply,
     SubscribeRequest,
 )
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.rpc.server import serve
+
+R = TypeVar("R")
 
 NAME = TopicName("shop", "orders")
 TOPIC = Topic(
@@ -98,6 +125,23 @@ SEALED = SealedLog(
     end_offset=2**40, sequences=(ProducerSequence(producer_id=2**64 - 1, producer_epoch=3, next_sequence=9),)
 )
 
+ANSWERS: Mapping[type[Call[Any]], Any] = {
+    **dict.fromkeys(
+        (CreateTopic, AlterTopic, DescribeTopic, AdoptSchema, SplitSegment, MergeSegments, SealSegment, MoveSegment),
+        DESCRIPTION,
+    ),
+    **dict.fromkeys((DeleteTopic, DrainBroker, DeleteGroup, Progress, Suspicion, Emptied), None),
+    **dict.fromkeys((TopicStats, LocalStats), STATS),
+    **dict.fromkeys((WriteOut, Seal), SEALED),
+    **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
+    ListTopics: (TOPIC,),
+    GetClusterStatus: STATUS,
+    Rebalance: DECISIONS,
+    ListGroups: (SUMMARY,),
+    LogEnds: {0: 5, 3: 2**40},
+    Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
+}
+
 
 class FakeBroker:
     """Acknowledges every publish message; sends ``CHUNK`` to subscribers without end."""
@@ -114,11 +158,6 @@ class FakeBroker:
         self.gate = asyncio.Event()
         """Publish takes no frames until it is set."""
         self.gate.set()
-
-    def _called(self, *call: object) -> None:
-        self.calls.append(call)
-        if self.error is not None:
-            raise self.error
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         self.streams_open += 1
@@ -184,104 +223,14 @@ class FakeBroker:
         finally:
             self.streams_open -= 1
 
-    async def split_segment(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        self._called("split", name, segment, at)
-        return DESCRIPTION
-
-    async def merge_segments(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        self._called("merge", name, first, second)
-        return DESCRIPTION
-
-    async def seal_segment(self, name: TopicName, segment: int) -> TopicDescription:
-        self._called("seal by hand", name, segment)
-        return DESCRIPTION
-
-    async def move_segment(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        self._called("move", name, segment, brokers)
-        return DESCRIPTION
-
-    async def rebalance(self) -> tuple[Decision, ...]:
-        self._called("rebalance")
-        return DECISIONS
-
-    async def list_groups(self) -> tuple[GroupSummary, ...]:
-        self._called("list groups")
-        return (SUMMARY,)
-
-    async def describe_group(self, group: str) -> GroupDescription:
-        self._called("describe group", group)
-        return GROUP
-
-    async def reset_group(self, group: str, name: TopicName, start: Start, force: bool) -> GroupDescription:
-        self._called("reset group", group, name, start, force)
-        return GROUP
-
-    async def delete_group(self, group: str, force: bool) -> None:
-        self._called("delete group", group, force)
-
-    async def progress(self, progress: Progress) -> None:
-        self._called("progress", progress)
-
-    async def fence(self, ref: SegmentRef) -> FenceReply:
-        self._called("fence", ref)
-        return FenceReply(end_offset=None if ref.epoch == 1 else ref.epoch)
-
-    async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
-        self._called("write_out", ref, end_offset)
-        return SEALED
-
-    async def seal(self, ref: SegmentRef) -> SealedLog:
-        self._called("seal", ref)
-        return SEALED
-
-    async def suspect(self, suspicion: Suspicion) -> None:
-        self._called("suspect", suspicion)
-
-    async def report_emptied(self, emptied: Emptied) -> None:
-        self._called("emptied", emptied)
-
-    async def drain_broker(self, broker: str) -> None:
-        self._called("drain", broker)
-
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
-        self._called("create", spec)
-        return DESCRIPTION
-
-    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int = 0) -> TopicDescription:
-        self._called("alter", name, change, topic_uid)
-        return DESCRIPTION
-
-    async def delete_topic(self, name: TopicName, topic_uid: int = 0) -> None:
-        self._called("delete", name, topic_uid)
-
-    async def list_topics(self) -> tuple[Topic, ...]:
-        self._called("list")
-        return (TOPIC,)
-
-    async def describe_topic(self, name: TopicName, which: Which = ALL, topic_uid: int = 0) -> TopicDescription:
-        self._called("describe", name, which, topic_uid)
-        return DESCRIPTION
-
-    async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int = 0) -> TopicDescription:
-        self._called("adopt", name, schema)
-        return DESCRIPTION
-
-    async def topic_stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
-        self._called("stats", name)
-        return STATS
-
-    async def cluster_status(self) -> ClusterStatus:
-        self._called("status")
-        await self.gate.wait()
-        return STATUS
-
-    async def local_stats(self, name: TopicName, topic_uid: int = 0) -> tuple[SegmentStats, ...]:
-        self._called("local", name)
-        return STATS
-
-    async def log_ends(self, name: TopicName, uid: int, revision: int) -> Mapping[int, int]:
-        self._called("ends", name, uid, revision)
-        return {0: 5, 3: 2**40}
+    async def call(self, request: Call[R]) -> R:
+        self.calls.append(request)
+        if self.error is not None:
+            raise self.error
+        if isinstance(request, GetClusterStatus):
+            await self.gate.wait()
+        answer: Any = ANSWERS[type(request)]
+        return answer(request) if callable(answer) else answer
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         async for report in reports:

@@ -20,12 +20,45 @@ from seaweedmq.errors import (
     Unsupported,
 )
 from seaweedmq.model import groups as g
-from seaweedmq.model import protocol as p
 from seaweedmq.model import replication as r
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    Call,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    DrainBroker,
+    Emptied,
+    Fence,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    LocalStats,
+    LogEnds,
+    MergeSegments,
+    MoveSegment,
+    Progress,
+    Rebalance,
+    ResetGroup,
+    Seal,
+    SealSegment,
+    SplitSegment,
+    Suspicion,
+    TopicStats,
+    WriteOut,
+)
 from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.description import Which
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES
+from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReady
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeOpen
 from seaweedmq.model.topic import TopicChange, TopicSpec
 from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.server import serve
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 from tests.rpc.fake_broker import (
@@ -44,14 +77,14 @@ from tests.rpc.fake_broker import (
     FakeBroker,
 )
 
-SUBSCRIBE = p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
+SUBSCRIBE = SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1)
 LOAD = BrokerLoad(broker="b-1", cpu_share=0.5, memory_bytes=1, buffered_bytes=0)
 
 
 async def publish_messages(*sizes):
     yield OPEN
     for size in sizes:
-        yield p.PublishFrames(bytes(size))
+        yield PublishFrames(bytes(size))
 
 
 async def stream_of(*requests):
@@ -73,94 +106,64 @@ async def until(condition):
 # --- the calls ------------------------------------------------------------------------------------------------------
 
 
-async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, broker):
-    spec, change = TopicSpec(name=NAME, segments=4), TopicChange(retention_s=5.0)
-    assert await broker.create_topic(spec) == DESCRIPTION
-    assert await broker.alter_topic(NAME, change, 2**63 - 1) == DESCRIPTION
-    await broker.delete_topic(NAME, 2**63 - 1)
-    assert await broker.list_topics() == (TOPIC,)
-    pages = [p.Which(), p.Which(open=False, sealed_above=0), p.Which(sealed_above=None, ids=(7, 2**32 - 1))]
-    for which in pages:
-        assert await broker.describe_topic(NAME, which, 2**63 - 1) == DESCRIPTION
-    assert await broker.adopt_schema(NAME, b"schema") == DESCRIPTION
-    assert await broker.topic_stats(NAME) == STATS
-    assert await broker.cluster_status() == STATUS
-    assert await broker.local_stats(NAME) == STATS
-    assert await broker.log_ends(NAME, 2**62, 77) == {0: 5, 3: 2**40}
-    assert fake.calls == [
-        ("create", spec),
-        ("alter", NAME, change, 2**63 - 1),
-        ("delete", NAME, 2**63 - 1),
-        ("list",),
-        *(("describe", NAME, which, 2**63 - 1) for which in pages),
-        ("adopt", NAME, b"schema"),
-        ("stats", NAME),
-        ("status",),
-        ("local", NAME),
-        ("ends", NAME, 2**62, 77),
-    ]
+FIRST, LATER = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=epoch) for epoch in (1, 2))
 
 
-async def test_the_calls_between_replicas_and_the_leader_arrive_as_they_were_made(fake, broker):
-    first, later = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=epoch) for epoch in (1, 2))
-    progress = r.Progress(ref=first, committed=2**40, flushed=7)
-    emptied = r.Emptied(topic=NAME, uid=2**63, segments=(0, 7))
-    suspicion = r.Suspicion(ref=later, suspect="b-2", reason="its stream broke")
-    await broker.progress(progress)
-    assert await broker.fence(first) == r.FenceReply(end_offset=None)
-    assert await broker.fence(later) == r.FenceReply(end_offset=2)
-    assert await broker.write_out(later, 2**40) == SEALED
-    assert await broker.seal(first) == SEALED
-    await broker.suspect(suspicion)
-    await broker.report_emptied(emptied)
-    await broker.drain_broker("127.0.0.1:17777")
-    assert fake.calls == [
-        ("progress", progress),
-        ("fence", first),
-        ("fence", later),
-        ("write_out", later, 2**40),
-        ("seal", first),
-        ("suspect", suspicion),
-        ("emptied", emptied),
-        ("drain", "127.0.0.1:17777"),
-    ]
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (CreateTopic(TopicSpec(name=NAME, segments=4)), DESCRIPTION),
+        (AlterTopic(NAME, TopicChange(retention_s=5.0), 2**63 - 1), DESCRIPTION),
+        (DeleteTopic(NAME, 2**63 - 1), None),
+        (ListTopics(), (TOPIC,)),
+        (DescribeTopic(NAME, Which(), 2**63 - 1), DESCRIPTION),
+        (DescribeTopic(NAME, Which(open=False, sealed_above=0)), DESCRIPTION),
+        (DescribeTopic(NAME, Which(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
+        (AdoptSchema(NAME, b"schema", 2**63 - 1), DESCRIPTION),
+        (TopicStats(NAME), STATS),
+        (GetClusterStatus(), STATUS),
+        (DrainBroker("127.0.0.1:17777"), None),
+        (SplitSegment(NAME, 3, None), DESCRIPTION),
+        (SplitSegment(NAME, 3, 0), DESCRIPTION),
+        (MergeSegments(NAME, 3, 4), DESCRIPTION),
+        (SealSegment(NAME, 3), DESCRIPTION),
+        (MoveSegment(NAME, 3, ("b-2", "127.0.0.1:17777")), DESCRIPTION),
+        (Rebalance(), DECISIONS),
+        (ListGroups(), (SUMMARY,)),
+        (DescribeGroup("billing"), GROUP),
+        (ResetGroup("billing", NAME, Start(StartKind.TIME, 5), True), GROUP),
+        (DeleteGroup("billing", False), None),
+        (LocalStats(NAME, 2**63 - 1), STATS),
+        (LogEnds(NAME, 2**62, 77), {0: 5, 3: 2**40}),
+        (Progress(ref=FIRST, committed=2**40, flushed=7), None),
+        (Fence(FIRST), r.FenceReply(end_offset=None)),
+        (Fence(LATER), r.FenceReply(end_offset=2)),
+        (WriteOut(LATER, 2**40), SEALED),
+        (Seal(FIRST), SEALED),
+        (Suspicion(ref=LATER, suspect="b-2", reason="its stream broke"), None),
+        (Emptied(topic=NAME, topic_uid=2**63, segments=(0, 7)), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_every_unary_call_reaches_the_broker_and_brings_its_answer(fake, broker, request_, answer):
+    assert await broker.call(request_) == answer
+    assert fake.calls == [request_]
 
 
-async def test_changes_of_segments_by_hand_arrive_as_they_were_made(fake, broker):
-    assert await broker.split_segment(NAME, 3, None) == DESCRIPTION
-    assert await broker.split_segment(NAME, 3, 0) == DESCRIPTION
-    assert await broker.merge_segments(NAME, 3, 4) == DESCRIPTION
-    assert await broker.seal_segment(NAME, 3) == DESCRIPTION
-    assert await broker.move_segment(NAME, 3, ("b-2", "127.0.0.1:17777")) == DESCRIPTION
-    assert await broker.rebalance() == DECISIONS
-    assert fake.calls == [
-        ("split", NAME, 3, None),
-        ("split", NAME, 3, 0),
-        ("merge", NAME, 3, 4),
-        ("seal by hand", NAME, 3),
-        ("move", NAME, 3, ("b-2", "127.0.0.1:17777")),
-        ("rebalance",),
-    ]
+def test_the_calls_above_are_all_there_are():
+    tried = {case.values[0] if hasattr(case, "values") else case[0] for case in _cases()}
+    assert {type(call) for call in tried} == METHODS.keys() == set(Call.__subclasses__())
 
 
-async def test_the_administration_of_groups_arrives_as_it_was_asked_for(fake, broker):
-    start = p.Start(p.StartKind.TIME, 5)
-    assert await broker.list_groups() == (SUMMARY,)
-    assert await broker.describe_group("billing") == GROUP
-    assert await broker.reset_group("billing", NAME, start, True) == GROUP
-    await broker.delete_group("billing", False)
-    assert fake.calls == [
-        ("list groups",),
-        ("describe group", "billing"),
-        ("reset group", "billing", NAME, start, True),
-        ("delete group", "billing", False),
-    ]
+def _cases():
+    (mark,) = test_every_unary_call_reaches_the_broker_and_brings_its_answer.pytestmark
+    return mark.args[1]
 
 
 async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
     said = [
         g.GroupOpen(
-            group="billing", topic=NAME, member="m-1", incarnation=7, start=p.LATEST, client="host/1", held={0: 1}
+            group="billing", topic=NAME, member="m-1", incarnation=7, start=LATEST, client="host/1", held={0: 1}
         ),
         g.GroupCommit(1, (g.Position(segment=0, generation=1, offset=5, deliveries={7: 2}),)),
         g.GroupReleased({0: 1}),
@@ -186,11 +189,11 @@ async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_ot
 
     async def requests():
         yield opening
-        for size in (10, p.LARGE_MESSAGE_BYTES):
+        for size in (10, LARGE_MESSAGE_BYTES):
             yield r.ReplicateFrames(bytes(size))
 
     replies = [reply.end_offset async for reply in broker.replicate(requests())]
-    assert replies == [0, 10, 10 + p.LARGE_MESSAGE_BYTES]
+    assert replies == [0, 10, 10 + LARGE_MESSAGE_BYTES]
     assert fake.received == [opening]
     assert fake.streams_open == 0
     fake.error = Fenced("shop/orders#3: epoch 2 is fenced by epoch 3")
@@ -200,10 +203,10 @@ async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_ot
 
 
 async def test_publish_open_ready_frames_acks_end(fake, broker):
-    replies = [reply async for reply in broker.publish(publish_messages(10, 0, p.LARGE_MESSAGE_BYTES))]
-    assert isinstance(replies[0], p.PublishReady)
-    assert replies[1:] == [p.PublishAck((p.FrameAck(i, 1, i),)) for i in range(3)]
-    assert fake.received == [OPEN, 10, 0, p.LARGE_MESSAGE_BYTES]
+    replies = [reply async for reply in broker.publish(publish_messages(10, 0, LARGE_MESSAGE_BYTES))]
+    assert isinstance(replies[0], PublishReady)
+    assert replies[1:] == [PublishAck((FrameAck(i, 1, i),)) for i in range(3)]
+    assert fake.received == [OPEN, 10, 0, LARGE_MESSAGE_BYTES]
     assert fake.streams_open == 0
 
 
@@ -240,7 +243,7 @@ async def test_requests_are_pulled_only_as_the_broker_takes_them(fake, broker):
         nonlocal pulled
         yield OPEN
         for pulled in range(1, 101):  # noqa: B007  # 100 MiB in all
-            yield p.PublishFrames(CHUNK)
+            yield PublishFrames(CHUNK)
 
     async with aclosing(broker.publish(requests())) as replies:
         await anext(replies)
@@ -326,7 +329,7 @@ async def test_a_cancelled_unary_call_stays_a_cancellation(fake, broker):
     fake.gate.clear()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
-            await broker.cluster_status()
+            await broker.call(GetClusterStatus())
 
 
 async def test_an_error_of_the_requests_is_raised_to_who_reads_the_replies(fake, broker):
@@ -343,7 +346,7 @@ async def test_an_error_of_the_requests_is_raised_to_who_reads_the_replies(fake,
 async def test_all_replies_that_were_sent_arrive_before_the_error(fake, broker):
     fake.error = Unavailable("draining: retry at another broker")
     replies = broker.publish(publish_messages(1))
-    assert isinstance(await anext(replies), p.PublishReady)
+    assert isinstance(await anext(replies), PublishReady)
     await asyncio.sleep(0.2)
     with pytest.raises(Unavailable, match="draining"):
         await anext(replies)
@@ -363,15 +366,15 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
     fake.gate.clear()
     replies = broker.publish(publish_messages(1))
     await anext(replies)
-    unary = asyncio.create_task(broker.cluster_status())
+    unary = asyncio.create_task(broker.call(GetClusterStatus()))
     stream = asyncio.create_task(anext(replies))
-    await until(lambda: ("status",) in fake.calls)
+    await until(lambda: GetClusterStatus() in fake.calls)
     await dialer.close()
     for waiting in (unary, stream):
         with pytest.raises(Closed, match=server.address):
             await waiting
     with pytest.raises(Closed, match="make a new one"):
-        await broker.list_topics()
+        await broker.call(ListTopics())
     with pytest.raises(Closed, match="make a new one"):
         await anext(broker.publish(publish_messages(1)))
     with pytest.raises(Closed):
@@ -383,11 +386,11 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 
 
 async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):
-    limit = p.LARGE_MESSAGE_BYTES + 64 * 1024
+    limit = LARGE_MESSAGE_BYTES + 64 * 1024
     with pytest.raises(InvalidArgument, match=f"{17 * MIB + 5} bytes is over the limit of {limit} bytes"):
         async for _ in broker.publish(publish_messages(17 * MIB)):
             pass
-    assert await broker.list_topics() == (TOPIC,)
+    assert await broker.call(ListTopics()) == (TOPIC,)
 
 
 async def test_a_reply_over_the_clients_limit_names_the_client(server):
@@ -404,7 +407,7 @@ async def test_streams_are_bounded_and_unary_calls_go_on(fake, broker):
         await anext(stream)
     with pytest.raises(ResourceExhausted, match="8 streams, its limit"):
         await anext(broker.subscribe(subscribe_request()))
-    assert await broker.list_topics() == (TOPIC,)
+    assert await broker.call(ListTopics()) == (TOPIC,)
     for stream in streams:
         await stream.aclose()
     await until(lambda: fake.streams_open == 0)
@@ -417,7 +420,7 @@ async def test_a_call_that_takes_too_long_says_how_long(fake, server):
     dialer = GrpcDialer(timeout_s=0.2)
     fake.gate.clear()
     with pytest.raises(DeadlineExceeded, match=rf"ClusterStatus at broker {server.address} .* 0\.2 s"):
-        await dialer.dial(server.address).cluster_status()
+        await dialer.dial(server.address).call(GetClusterStatus())
     await dialer.close()
 
 
@@ -431,7 +434,7 @@ async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgrade
         return pytest.raises(Unsupported, match=said)
 
     with refused("client"):
-        await broker.list_topics()
+        await broker.call(ListTopics())
     with refused("client"):
         await anext(broker.subscribe(subscribe_request()))
     with refused("client"):
@@ -439,14 +442,14 @@ async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgrade
     with refused("calling broker"):
         await anext(broker.replicate(stream_of()))
     with refused("calling broker"):
-        await broker.passed_on.cluster_status()
+        await broker.passed_on.call(GetClusterStatus())
     await dialer.close()
 
 
 async def test_a_broker_of_the_version_before_refuses_this_client_and_is_to_be_upgraded(fake, dialer):
     server = await serve(fake, "127.0.0.1:0", BrokerConfig(), protocol_version=1)
     with pytest.raises(Unsupported, match="the client speaks protocol 2, this broker 1: upgrade this broker"):
-        await dialer.dial(server.address).list_topics()
+        await dialer.dial(server.address).call(ListTopics())
     await server.stop(0)
 
 
@@ -479,7 +482,7 @@ async def test_bytes_that_are_no_request_are_refused_and_the_server_lives_on(ser
                 async for _ in call:
                     pass
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert await broker.list_topics() == (TOPIC,)
+    assert await broker.call(ListTopics()) == (TOPIC,)
 
 
 # --- listening ------------------------------------------------------------------------------------------------------
@@ -517,4 +520,4 @@ async def test_stopping_ends_streams_after_the_grace_and_clients_are_told_to_ret
     await stopping
     assert fake.streams_open == 0
     with pytest.raises(Unavailable, match=server.address):
-        await broker.list_topics()
+        await broker.call(ListTopics())

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from seaweedmq.errors import Refused, Unavailable
-from seaweedmq.model import protocol as p
+from seaweedmq.model.calls import ListTopics
+from seaweedmq.model.publish import PublishReady, PublishReply, PublishRequest
+from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.client import GrpcDialer
 from tests.rpc.fake_broker import NAME, OPEN, TOPIC
@@ -40,15 +42,15 @@ async def remote() -> AsyncIterator[Process]:
     await process.wait()
 
 
-async def idle_publisher(broker: BrokerApi) -> AsyncIterator[p.PublishReply]:
+async def idle_publisher(broker: BrokerApi) -> AsyncIterator[PublishReply]:
     """A publish stream that is open and silent."""
 
-    async def requests() -> AsyncIterator[p.PublishRequest]:
+    async def requests() -> AsyncIterator[PublishRequest]:
         yield OPEN
         await asyncio.Event().wait()
 
     replies = broker.publish(requests())
-    assert isinstance(await anext(replies), p.PublishReady)
+    assert isinstance(await anext(replies), PublishReady)
     return replies
 
 
@@ -60,13 +62,13 @@ async def test_a_killed_broker_is_unavailable_at_once(remote: Process, dialer: G
     with pytest.raises(Unavailable, match=remote.address):
         await anext(replies)
     with pytest.raises(Unavailable, match=remote.address):
-        await broker.list_topics()
+        await broker.call(ListTopics())
     assert time.monotonic() - began < 1.0
 
 
 async def test_a_broker_killed_under_a_flood_is_unavailable_at_once(remote: Process, dialer: GrpcDialer) -> None:
-    async def requests() -> AsyncIterator[p.SubscribeRequest]:
-        yield p.SubscribeOpen(topic=NAME, segment=0, start=p.EARLIEST, credit_bytes=1)
+    async def requests() -> AsyncIterator[SubscribeRequest]:
+        yield SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1)
         await asyncio.Event().wait()
 
     replies = dialer.dial(remote.address).subscribe(requests())
@@ -91,7 +93,7 @@ async def test_a_frozen_broker_is_found_by_keepalive(remote: Process, dialer: Gr
     async with asyncio.timeout(10):
         while True:
             try:
-                assert await broker.list_topics() == (TOPIC,)
+                assert await broker.call(ListTopics()) == (TOPIC,)
                 break
             except Unavailable:
                 await asyncio.sleep(0.1)
@@ -108,5 +110,5 @@ async def test_a_silent_stream_lives_on_through_many_pings(remote: Process, dial
 async def test_nobody_there_is_unavailable_within_the_deadline(dialer: GrpcDialer, unused_tcp_port: int) -> None:
     began = time.monotonic()
     with pytest.raises(Refused, match=f"127.0.0.1:{unused_tcp_port} is out of reach"):
-        await dialer.dial(f"127.0.0.1:{unused_tcp_port}").list_topics()
+        await dialer.dial(f"127.0.0.1:{unused_tcp_port}").call(ListTopics())
     assert time.monotonic() - began < 5.0

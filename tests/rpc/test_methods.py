@@ -9,12 +9,34 @@ from hypothesis import strategies as st
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model import groups as g
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    LocalStats,
+    LogEnds,
+    MergeSegments,
+    MoveSegment,
+    Rebalance,
+    ResetGroup,
+    SealSegment,
+    SplitSegment,
+    TopicStats,
+)
 from seaweedmq.model.description import SegmentStats, TopicDescription, Which
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.rpc import groups, methods, segments, wire
+from seaweedmq.rpc import cluster, groups
+from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
@@ -199,33 +221,34 @@ NOTHING = st.none()
 
 
 @pytest.mark.parametrize(
-    ("method", "requests", "replies"),
+    ("requests", "replies"),
     [
-        (methods.CREATE_TOPIC, SPECS, DESCRIPTIONS),
-        (methods.ALTER_TOPIC, st.tuples(NAMES, CHANGES, U64), DESCRIPTIONS),
-        (methods.DELETE_TOPIC, st.tuples(NAMES, U64), NOTHING),
-        (methods.LIST_TOPICS, NOTHING, st.lists(TOPICS, max_size=3).map(tuple)),
-        (methods.DESCRIBE_TOPIC, st.tuples(NAMES, WHICH, U64), DESCRIPTIONS),
-        (methods.ADOPT_SCHEMA, st.tuples(NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
-        (methods.TOPIC_STATS, NAMES, STATS),
-        (methods.CLUSTER_STATUS, NOTHING, STATUSES),
-        (methods.LOCAL_STATS, st.tuples(NAMES, U64), STATS),
-        (methods.LOG_ENDS, st.tuples(NAMES, U32, U32), st.dictionaries(U32, U32, max_size=3)),
-        (segments.SPLIT_SEGMENT, st.tuples(NAMES, U32, st.none() | U32), DESCRIPTIONS),
-        (segments.MERGE_SEGMENTS, st.tuples(NAMES, U32, U32), DESCRIPTIONS),
-        (segments.SEAL_SEGMENT, st.tuples(NAMES, U32), DESCRIPTIONS),
-        (segments.MOVE_SEGMENT, st.tuples(NAMES, U32, st.lists(TEXTS, max_size=3).map(tuple)), DESCRIPTIONS),
-        (segments.REBALANCE, NOTHING, DECISIONS),
-        (groups.LIST_GROUPS, NOTHING, SUMMARIES),
-        (groups.DESCRIBE_GROUP, TEXTS, GROUPS),
-        (groups.RESET_GROUP, st.tuples(TEXTS, NAMES, STARTS, st.booleans()), GROUPS),
-        (groups.DELETE_GROUP, st.tuples(TEXTS, st.booleans()), NOTHING),
+        (st.builds(CreateTopic, SPECS), DESCRIPTIONS),
+        (st.builds(AlterTopic, NAMES, CHANGES, U64), DESCRIPTIONS),
+        (st.builds(DeleteTopic, NAMES, U64), NOTHING),
+        (st.builds(ListTopics), st.lists(TOPICS, max_size=3).map(tuple)),
+        (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
+        (st.builds(AdoptSchema, NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
+        (st.builds(TopicStats, NAMES), STATS),
+        (st.builds(GetClusterStatus), STATUSES),
+        (st.builds(LocalStats, NAMES, U64), STATS),
+        (st.builds(LogEnds, NAMES, U32, U32), st.dictionaries(U32, U32, max_size=3)),
+        (st.builds(SplitSegment, NAMES, U32, st.none() | U32), DESCRIPTIONS),
+        (st.builds(MergeSegments, NAMES, U32, U32), DESCRIPTIONS),
+        (st.builds(SealSegment, NAMES, U32), DESCRIPTIONS),
+        (st.builds(MoveSegment, NAMES, U32, st.lists(TEXTS, max_size=3).map(tuple)), DESCRIPTIONS),
+        (st.builds(Rebalance), DECISIONS),
+        (st.builds(ListGroups), SUMMARIES),
+        (st.builds(DescribeGroup, TEXTS), GROUPS),
+        (st.builds(ResetGroup, TEXTS, NAMES, STARTS, st.booleans()), GROUPS),
+        (st.builds(DeleteGroup, TEXTS, st.booleans()), NOTHING),
     ],
-    ids=lambda value: getattr(value, "name", ""),
+    ids=lambda value: str(value)[:30],
 )
-def test_requests_and_replies_cross_the_wire(method, requests, replies):
+def test_requests_and_replies_cross_the_wire(requests, replies):
     @given(requests, replies)
     def holds(request, reply):
+        method = METHODS[type(request)]
         assert method.decode_request(method.encode_request(request)) == request
         assert method.decode_reply(method.encode_reply(reply)) == reply
 
@@ -234,7 +257,7 @@ def test_requests_and_replies_cross_the_wire(method, requests, replies):
 
 @given(LOADS)
 def test_load_reports_cross_the_wire(load):
-    assert wire.decode_load(wire.encode_load(load)) == load
+    assert cluster.decode_load(cluster.encode_load(load)) == load
 
 
 @given(GROUP_REQUESTS, GROUP_REPLIES)
@@ -265,20 +288,20 @@ def test_a_member_that_names_no_start_begins_with_the_oldest_record():
 
 def test_a_request_with_nothing_but_a_name_gets_the_defaults():
     data = admin_pb2.CreateTopicRequest(name="shop/orders").SerializeToString()
-    assert methods.CREATE_TOPIC.decode_request(data) == TopicSpec(name=TopicName("shop", "orders"))
+    assert METHODS[CreateTopic].decode_request(data) == CreateTopic(TopicSpec(name=TopicName("shop", "orders")))
 
 
 def test_bytes_that_are_no_message_are_the_callers_fault():
     with pytest.raises(InvalidArgument, match=r"seaweedmq\.v1\.CreateTopicRequest"):
-        methods.CREATE_TOPIC.decode_request(b"\xff\xff")
+        METHODS[CreateTopic].decode_request(b"\xff\xff")
 
 
 def test_a_number_below_zero_is_refused_before_it_is_sent():
     with pytest.raises(InvalidArgument, match="CreateTopic refused before it was sent"):
-        methods.CREATE_TOPIC.encode_request(TopicSpec(name=TopicName("a", "b"), retention_bytes=-1))
+        METHODS[CreateTopic].encode_request(CreateTopic(TopicSpec(name=TopicName("a", "b"), retention_bytes=-1)))
 
 
 def test_a_policy_of_a_newer_protocol_is_unsupported():
     data = admin_pb2.CreateTopicRequest(name="a/b", durability=types_pb2.Durability.ValueType(9)).SerializeToString()
     with pytest.raises(Unsupported, match="durability 9"):
-        methods.CREATE_TOPIC.decode_request(data)
+        METHODS[CreateTopic].decode_request(data)

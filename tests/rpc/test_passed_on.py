@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from seaweedmq.errors import ResourceExhausted
+from seaweedmq.model.calls import DeleteTopic, GetClusterStatus
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.groups import GroupOpen, GroupRequest
 from seaweedmq.model.subscribe import EARLIEST
@@ -31,12 +32,12 @@ async def test_what_is_passed_on_is_told_apart(dialer: GrpcDialer) -> None:
     server = await serve(fake, "127.0.0.1:0", BrokerConfig())
     broker = dialer.dial(server.address)
 
-    await broker.cluster_status()
-    await broker.delete_topic(NAME)
+    await broker.call(GetClusterStatus())
+    await broker.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 0)
 
-    await broker.passed_on.cluster_status()
-    await broker.passed_on.delete_topic(NAME)
+    await broker.passed_on.call(GetClusterStatus())
+    await broker.passed_on.call(DeleteTopic(NAME))
     assert (len(fake.calls), len(last.calls)) == (2, 2)
 
     assert [reply async for reply in broker.passed_on.join_group(joining())]

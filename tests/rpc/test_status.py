@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq import errors
+from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.rpc import status
 from tests.rpc.fake_broker import NAME, OPEN
 
@@ -21,7 +22,7 @@ def cross(error: errors.SeaweedMQError) -> errors.SeaweedMQError:
 async def test_every_kind_arrives_from_a_unary_call_and_from_a_stream(kind, fake, broker):
     fake.error = kind("topic shop/orders: Größe 17 \N{SNOWMAN}\nis over the limit: split it")
     with pytest.raises(errors.SeaweedMQError) as unary:
-        await broker.describe_topic(NAME)
+        await broker.call(DescribeTopic(NAME))
 
     async def requests():
         yield OPEN
@@ -64,13 +65,13 @@ def test_any_message_is_cut_to_what_metadata_can_hold(text, times):
 async def test_a_very_long_message_arrives_cut(fake, broker):
     fake.error = errors.InvalidArgument("\N{SNOWMAN}" * 100_000)
     with pytest.raises(errors.InvalidArgument, match=r"^\N{SNOWMAN}{300,}\.\.\.$"):
-        await broker.describe_topic(NAME)
+        await broker.call(DescribeTopic(NAME))
 
 
 async def test_a_bug_in_the_broker_is_logged_and_named_to_the_client(fake, broker, caplog):
     fake.error = ZeroDivisionError("secret")
     with pytest.raises(errors.SeaweedMQError, match="DescribeTopic failed inside the broker") as raised:
-        await broker.describe_topic(NAME)
+        await broker.call(DescribeTopic(NAME))
     assert type(raised.value) is errors.SeaweedMQError
     assert "secret" not in str(raised.value)
     name = str(raised.value).partition("failure ")[2].split()[0]

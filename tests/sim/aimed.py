@@ -94,9 +94,9 @@ class Aimed:
         world = self._world
         process = self._rng.choice(world.processes)
         broker = process.broker
-        if self._losses.spared or not process.is_well or broker is None or broker._term is None:
+        if self._losses.spared or not process.is_well or broker is None or broker.inspect.term is None:
             return
-        owner, session = process.freeze(), broker._term.session
+        owner, session = process.freeze(), broker.inspect.term.session
         await asyncio.sleep(world.scenario.broker.lease_ttl_s + self._rng.uniform(0, 0.3))
         process.thaw(owner)
         if not await self.until(lambda: session.lost.is_set() or process.owner is not owner, SEALED_S_MAX):
@@ -171,7 +171,7 @@ class Aimed:
     def _owned(self, segment: Segment) -> "OpenSegment | None":
         running = self.running(segment)
         broker = running[0].broker if running else None
-        return None if broker is None else broker._owned.get((segment.topic, segment.id))
+        return None if broker is None else broker.inspect.segments.get((segment.topic, segment.id))
 
     def has_unsynced(self, segment: Segment) -> bool:
         owned = self._owned(segment)
@@ -191,9 +191,9 @@ class Aimed:
 
     def _has_fresh_lease(self, segment: Segment) -> bool:
         broker = self.running(segment)[0].broker
-        if broker is None or broker._term is None or not self._owned(segment):
+        if broker is None or broker.inspect.term is None or not self._owned(segment):
             return False
-        session = broker._term.session
+        session = broker.inspect.term.session
         return session.remaining_s > FRESH_LEASE_SHARE * session.ttl_s
 
     # --- striking ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seaweedmq.codec.paths import log_dir
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability, TopicName
@@ -69,7 +70,7 @@ class AimedAtFiles:
         with self._troubled(Trouble(hangs=True, ops=SYNC, path=log_dir(before.topic, number))):
             try:
                 address = self._rng.choice(self._world.processes).address
-                await self._dialer.dial(address).seal_segment(before.topic, before.id)
+                await self._dialer.dial(address).call(SealSegment(before.topic, before.id))
             except SeaweedMQError as error:
                 self._note(f"{before} is not sealed: {error}")
             found = self._world.cluster.state.segments.get(before.topic, {}).get(number)
@@ -120,7 +121,7 @@ class AimedAtFiles:
             network.cut(one, other)
         meta.hears.clear()
         try:
-            await self._dialer.dial(leader.address).seal_segment(found.topic, found.id)
+            await self._dialer.dial(leader.address).call(SealSegment(found.topic, found.id))
             await asyncio.sleep(self._rng.uniform(*LATE_S))
         except SeaweedMQError as error:
             self._note(f"{found} is not sealed: {error}")
@@ -177,7 +178,7 @@ class AimedAtFiles:
 
     def _is_fsynced_once(self, segment: Segment) -> bool:
         broker = self._aimed.running(segment)[0].broker
-        owned = None if broker is None else broker._owned.get((segment.topic, segment.id))
+        owned = None if broker is None else broker.inspect.segments.get((segment.topic, segment.id))
         active = None if owned is None else owned.files._active
         return active is not None and active.is_durable
 

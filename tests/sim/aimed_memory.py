@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.segment import Segment
 from tests.sim.loop import Owner
 
@@ -42,6 +43,6 @@ class AimedAtAdoptions:
     async def _seal(self, segment: Segment) -> None:
         api = self._dialer.dial(self._rng.choice(self._world.processes).address)
         try:
-            await api.seal_segment(segment.topic, segment.id)
+            await api.call(SealSegment(segment.topic, segment.id))
         except SeaweedMQError as error:
             self._world.note("nemesis", f"{segment} is not sealed: {error}")

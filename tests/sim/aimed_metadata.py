@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import GetClusterStatus, SealSegment
 from seaweedmq.model.segment import Segment
 from tests.sim.aimed import Aimed
 from tests.sim.loop import Owner
@@ -59,9 +60,9 @@ class AimedAtMetadata(Aimed):
         segment = self._rng.choice(used)
         api = self._dialer.dial(self._rng.choice(self._world.processes).address)
         try:
-            description = await api.seal_segment(segment.topic, segment.id)
+            description = await api.call(SealSegment(segment.topic, segment.id))
             for heir in (s for s in description.segments if segment.id in s.predecessors):
-                await api.seal_segment(heir.topic, heir.id)
+                await api.call(SealSegment(heir.topic, heir.id))
         except SeaweedMQError as error:
             self._note(f"{segment} is not sealed twice: {error}")
 
@@ -91,7 +92,7 @@ class AimedAtMetadata(Aimed):
         not surely lead any more, and that it can not write what members of groups wait for. One of these comes back in
         any case."""
         leader, etcd = self.leader(), self._world.etcd
-        term = leader.broker._term if leader is not None and leader.broker is not None else None
+        term = leader.broker.inspect.term if leader is not None and leader.broker is not None else None
         if leader is None or not leader.is_well or term is None or self._losses.spared or not etcd.is_well:
             return
         self._note(f"stops etcd, and has {leader.owner.name} stumble as its lease ends")
@@ -110,7 +111,7 @@ class AimedAtMetadata(Aimed):
     async def _ask(self, process: BrokerProcess) -> None:
         try:
             async with asyncio.timeout(0.2):
-                await self._dialer.dial(process.address).cluster_status()
+                await self._dialer.dial(process.address).call(GetClusterStatus())
         except (SeaweedMQError, TimeoutError) as error:
             self._note(f"gets no status of {process.name}: {error!r}")
 

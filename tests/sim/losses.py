@@ -89,8 +89,12 @@ class Losses:
 
     def _holds(self, process: BrokerProcess, segment: Segment) -> bool:
         broker = process.broker
-        if broker is None or broker._term is None or not self._world.etcd.has_lease(broker._term.session.lease):
+        if (
+            broker is None
+            or broker.inspect.term is None
+            or not self._world.etcd.has_lease(broker.inspect.term.session.lease)
+        ):
             return False
-        is_follower = broker.id in segment.replicas[1:] and broker._term.session.alive()
-        found = broker._view.topics.get(segment.topic)
-        return is_follower and found is not None and (found.uid, segment.id) in broker._term.followers._replicas
+        is_follower = broker.id in segment.replicas[1:] and broker.inspect.term.session.alive()
+        found = broker.inspect.view.topics.get(segment.topic)
+        return is_follower and found is not None and (found.uid, segment.id) in broker.inspect.followers._replicas

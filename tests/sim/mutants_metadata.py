@@ -14,6 +14,8 @@ from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.client.cluster import cluster
 from seaweedmq.codec.documents import topic_document, topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.coordination import description
+from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.id_ranges import NO_IDS
 from seaweedmq.storage.store.memory import MemorySegmentStore
 
@@ -94,10 +96,10 @@ def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
     """A later page may come from a broker that knows less than the first one told."""
 
     async def page(first: Any, which: Any, api: Any) -> Any:
-        return await api.describe_topic(first.topic.name, which, first.topic.uid)
+        return await api.call(DescribeTopic(first.topic.name, which, first.topic.uid))
 
     patch.setattr(cluster, "_page", page)
-    patch.setattr(metadata, "SEALED_PER_PAGE", 1)
+    patch.setattr(description, "SEALED_PER_PAGE", 1)
 
 
 def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -> None:

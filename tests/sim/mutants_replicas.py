@@ -6,13 +6,13 @@ from zlib import crc32
 
 import pytest
 
-from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.segment import follower
 from seaweedmq.broker.segment.follower import CLOSE_WRITE_OUT_S, FollowerService
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.client.admin.admin import Admin
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
@@ -110,19 +110,19 @@ def go_on_in_the_namesake(patch: pytest.MonkeyPatch) -> None:
     async def segment(lookup: Any, name: Any, number: int, uid: int = 0) -> Any:
         return await found(lookup, name, number)
 
-    async def catch_up(broker: Any, name: Any, uid: int = 0) -> None:
-        await caught_up(broker, name)
+    async def catch_up(descriptions: Any, name: Any, uid: int = 0) -> None:
+        await caught_up(descriptions, name)
 
     async def join(groups: Any, opening: Any, requests: Any) -> Any:
         async for reply in joined(groups, replace(opening, topic_uid=0), requests):
             yield reply
 
     described, learned, found = Cluster.describe, TopicView.know, Lookup.segment
-    caught_up, joined = Broker._catch_up, Groups.join
+    caught_up, joined = Descriptions.catch_up, Groups.join
     patch.setattr(Cluster, "describe", describe)
     patch.setattr(TopicView, "know", know)
     patch.setattr(Lookup, "segment", segment)
-    patch.setattr(Broker, "_catch_up", catch_up)
+    patch.setattr(Descriptions, "catch_up", catch_up)
     patch.setattr(Groups, "join", join)
 
 

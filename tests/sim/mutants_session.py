@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker import forward, group_calls
+from seaweedmq.broker import api, forward
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.groups import registry
 from seaweedmq.broker.groups.coordinator import Coordinator
@@ -114,7 +114,7 @@ def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
 
 def leave_passed_on_calls_to_the_collector(patch: pytest.MonkeyPatch) -> None:
     """A call that was passed on ends when the garbage is collected, if its caller goes away as a reply comes."""
-    for module in (forward, group_calls, registry):
+    for module in (api, forward, registry):
         patch.setattr(module, "closing", nullcontext)
 
 

@@ -18,14 +18,18 @@ from typing import Any, Generic, TypeVar
 
 from seaweedmq.codec.frame import decode_header
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, Unavailable
+from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.calls import Call
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.publish import PublishAck, PublishFrames
-from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld
-from seaweedmq.model.subscribe import SubscribeFrames
+from seaweedmq.model.groups import GroupReply, GroupRequest
+from seaweedmq.model.publish import PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.model.replication import ReplicateFrames, ReplicateHeld, ReplicateReply, ReplicateRequest
+from seaweedmq.model.subscribe import SubscribeFrames, SubscribeReply, SubscribeRequest
 from seaweedmq.ports import BrokerApi
 from tests.sim.loop import OWNER, Owner, OwnerState, SimLoop, place_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 UNARY_TIMEOUT_S = 10.0
 KEEPALIVE_TIMEOUT_S = 2.0
@@ -543,14 +547,21 @@ class _Remote:
     def passed_on(self) -> "_Remote":
         return _Remote(self._network, self._owner, self._address, is_passed_on=True)
 
-    def __getattr__(self, method: str) -> Any:
-        if method in ("publish", "subscribe", "replicate", "join_group"):
-            return lambda requests: self._stream(method, requests)
-        if method.startswith("_"):
-            raise AttributeError(method)
-        if method == "report_load":
-            return self._report_load
-        return lambda *args: self._unary(method, args)
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        return self._stream("publish", requests)
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        return self._stream("subscribe", requests)
+
+    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        return self._stream("replicate", requests)
+
+    def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
+        return self._stream("join_group", requests)
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        async for _ in self._stream("report_load", reports):
+            pass
 
     async def _connect(self) -> _Host:
         if self._is_passed_on:
@@ -597,26 +608,20 @@ class _Remote:
             self._network.note_unexpected(f"requests to {self._address}", error)
             stream.down.fail_receiver(Unavailable(f"request iterator failed: {error!r}"))
 
-    async def _report_load(self, reports: AsyncIterator[Any]) -> None:
-        async for _ in self._stream("report_load", reports):
-            pass
-
-    async def _unary(self, method: str, args: tuple[Any, ...]) -> Any:
+    async def call(self, request: Call[R]) -> R:
         """Call, and wait for the answer: the call may be lost before, or its answer after, it was done."""
         host = await self._connect()
-        stream = self._network.open_stream(
-            self._owner,
-            _Host(host.owner, _Once(getattr(host.api, method), args)),
-            "call",
-            is_passed_on=self._is_passed_on,
-        )
-        if self._network.breaks_on(args):
+        once = _Host(host.owner, _Once(host.api, request))
+        stream = self._network.open_stream(self._owner, once, "call", is_passed_on=self._is_passed_on)
+        if self._network.breaks_on(request):
             self._network.break_stream(stream)
         try:
             async with asyncio.timeout(UNARY_TIMEOUT_S):
-                return await stream.down.receive()
+                answer: R = await stream.down.receive()
+                return answer
         except TimeoutError as error:
-            raise DeadlineExceeded(f"{self._address} did not answer {method} within {UNARY_TIMEOUT_S} s") from error
+            name = type(request).__name__
+            raise DeadlineExceeded(f"{self._address} did not answer {name} within {UNARY_TIMEOUT_S} s") from error
         finally:
             self._network.cancel_by_client(stream)
 
@@ -624,9 +629,9 @@ class _Remote:
 class _Once:
     """A unary call, dressed as a stream of one reply."""
 
-    def __init__(self, method: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
-        self._method = method
-        self._args = args
+    def __init__(self, api: BrokerApi, request: Call[Any]) -> None:
+        self._api = api
+        self._request = request
 
     async def call(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        yield await self._method(*self._args)
+        yield await self._api.call(self._request)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import DrainBroker, MergeSegments, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.segment import Segment
 from tests.sim.loop import Owner
 
@@ -50,7 +51,7 @@ class Operator:
         api = self._dialer.dial(self._rng.choice(world.processes).address)
         world.note("operator", f"drains {process.address}")
         try:
-            await api.drain_broker(process.address)
+            await api.call(DrainBroker(process.address))
         except SeaweedMQError as error:
             world.note("operator", f"{process.address} is not drained: {error}")
             return
@@ -69,12 +70,12 @@ class Operator:
         kind = rng.choice(kinds)
         if kind == "split":
             at = rng.choice((None, rng.randrange(segment.slots.lo + 1, segment.slots.hi)))
-            return f"split {segment} at {at}", api.split_segment(segment.topic, segment.id, at)
+            return f"split {segment} at {at}", api.call(SplitSegment(segment.topic, segment.id, at))
         if kind == "merge":
             first = rng.randrange(len(segments) - 1)
             one, other = segments[first : first + 2]
-            return f"merge {one} and {other}", api.merge_segments(one.topic, one.id, other.id)
+            return f"merge {one} and {other}", api.call(MergeSegments(one.topic, one.id, other.id))
         if kind == "move":
             brokers = tuple(p.address for p in rng.sample(self._world.processes, len(segment.replicas)))
-            return f"move {segment} to {brokers}", api.move_segment(segment.topic, segment.id, brokers)
-        return f"seal {segment}", api.seal_segment(segment.topic, segment.id)
+            return f"move {segment} to {brokers}", api.call(MoveSegment(segment.topic, segment.id, brokers))
+        return f"seal {segment}", api.call(SealSegment(segment.topic, segment.id))

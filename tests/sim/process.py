@@ -88,11 +88,11 @@ class BrokerProcess:
             converter=world.converter(self.store),
             address=self.address,
         )
-        memory, scenario = broker.memory, world.scenario
+        memory, scenario = broker.inspect.memory, world.scenario
         memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
         for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
             budget.limit = scenario.passage_bytes
-        world.network.serve(self.address, owner, broker)
+        world.network.serve(self.address, owner, broker.api)
         try:
             await broker.start()
             world.note(owner.name, f"runs as {broker.id}")

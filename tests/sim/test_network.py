@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import InvalidArgument, Unavailable, fresh
+from seaweedmq.model.calls import Call, ListTopics
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 from seaweedmq.model.publish import PublishFrames
 from tests.sim.determinism import deterministic
@@ -37,7 +38,7 @@ class EchoBroker:
             raise InvalidArgument("there is nothing to subscribe to")
         yield
 
-    async def list_topics(self) -> tuple[str, ...]:
+    async def call(self, request: Call[Any]) -> Any:
         return ("one",)
 
 
@@ -114,14 +115,14 @@ def test_who_sends_a_large_message_holds_it_until_it_is_taken() -> None:
 def test_an_error_that_comes_out_of_two_handlers_is_noted(is_fresh: bool) -> None:
     kept = InvalidArgument("for all of them")
 
-    async def refused() -> tuple[str, ...]:
+    async def refused(request: Call[Any]) -> Any:
         raise fresh(kept) if is_fresh else kept
 
     async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
-        broker.list_topics = refused  # type: ignore[method-assign]
+        broker.call = refused  # type: ignore[method-assign]
         for _ in range(2):
             with pytest.raises(InvalidArgument):
-                await echo(network).list_topics()
+                await echo(network).call(ListTopics())
         assert bool(network.raised_again) is not is_fresh
 
     play(story)
@@ -145,7 +146,7 @@ def test_a_killed_server_is_unavailable_and_so_is_an_empty_address() -> None:
             async for _ in replies:
                 pass
         with pytest.raises(Unavailable, match="refused"):
-            await echo(network).list_topics()
+            await echo(network).call(ListTopics())
         assert not broker.cancelled, "nothing of the dead runs"
 
     play(story)
@@ -191,7 +192,7 @@ def test_a_lossy_network_breaks_streams_but_never_skips_a_message() -> None:
 
 def test_a_unary_call_is_answered() -> None:
     async def story(network: Network, broker: EchoBroker, owner: Owner) -> None:
-        assert await echo(network).list_topics() == ("one",)
+        assert await echo(network).call(ListTopics()) == ("one",)
 
     play(story)
 
@@ -207,8 +208,8 @@ def test_a_cut_in_either_direction_ends_streams_and_allows_no_new_ones_until_it_
             async for _ in replies:
                 pass
         with pytest.raises(Unavailable, match="no answer"):
-            await remote.list_topics()
+            await remote.call(ListTopics())
         network.join(*cut)
-        assert await remote.list_topics() == ("one",)
+        assert await remote.call(ListTopics()) == ("one",)
 
     play(story)

@@ -50,7 +50,7 @@ class InsideWatch:
         """Look at every broker that is not dead."""
         running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
         brokers = [broker for _, broker in running]
-        primaries = [(broker, key, owned) for broker in brokers for key, owned in broker._owned.items()]
+        primaries = [(broker, key, owned) for broker in brokers for key, owned in broker.inspect.segments.items()]
         for _, key, owned in primaries:
             self._judge_primary(key, owned)
         for key, seen in self._seen.items():
@@ -64,7 +64,7 @@ class InsideWatch:
             for primary, _, owned in primaries:
                 if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
                     self._judge_pair(primary, owned, follower, replica)
-        leaders = [broker.id for broker in brokers if broker._term is not None and broker._term.leader.leading]
+        leaders = [broker.id for broker in brokers if broker.inspect.term is not None and broker.inspect.leads]
         world = self._world
         are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
         if len(leaders) > 1 and are_known:  # who has not heard that its lease is lost is kept from harm by its lock
@@ -89,10 +89,10 @@ class InsideWatch:
             return
         for process in self._world.processes:
             broker = process.broker
-            if not process.is_running or broker is None or broker._term is None or broker.id != segment.primary:
+            if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
                 continue
-            owned = broker._owned.get((segment.topic, segment.id))
-            if owned is not None and owned._sealed is None and broker._term.session.alive():
+            owned = broker.inspect.segments.get((segment.topic, segment.id))
+            if owned is not None and owned._sealed is None and broker.inspect.term.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
@@ -105,8 +105,8 @@ class InsideWatch:
 
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
         for broker in brokers:
-            if broker._term is not None:
-                for key, replica in broker._term.followers._replicas.items():
+            if broker.inspect.term is not None:
+                for key, replica in broker.inspect.followers._replicas.items():
                     yield key, broker.id, replica
 
     def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
@@ -147,16 +147,18 @@ class InsideWatch:
             self._tell("replica", f"{owned.segment}: fenced with epoch {replica.epoch}, which is not a newer one")
 
     def _judge_memory(self, broker: Broker) -> None:
-        for budget in broker.memory.budgets:
+        for budget in broker.inspect.memory.budgets:
             if budget.used < 0 or max(budget.used, budget.peak) > budget.limit:
                 used = f"{budget.used}, at most {budget.peak} bytes for {budget.purpose}"
                 self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
             self._judge_turns(broker, budget)
         held = 0
-        if broker._term is not None:
-            held = sum(replica.held_bytes for replica in broker._term.followers._replicas.values())
-        if held > broker._replica_budget.limit:
-            self._tell("memory", f"{broker.id} follows with {held} bytes, its budget is {broker._replica_budget.limit}")
+        if broker.inspect.term is not None:
+            held = sum(replica.held_bytes for replica in broker.inspect.followers._replicas.values())
+        if held > broker.inspect.memory.replicas.limit:
+            self._tell(
+                "memory", f"{broker.id} follows with {held} bytes, its budget is {broker.inspect.memory.replicas.limit}"
+            )
 
     def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
         """While somebody waits, nobody else is given memory: who needs much would wait for ever."""
@@ -170,8 +172,8 @@ class InsideWatch:
 
     def _judge_messages(self, owner: Owner, broker: Broker) -> None:
         """What is held beside frames is accounted for: large messages on their way, and what was read ahead."""
-        memory, network = broker.memory, self._world.network
-        sending = memory.sending.used + broker._subscribe._sending._stalled_bytes
+        memory, network = broker.inspect.memory, self._world.network
+        sending = memory.sending.used + broker.inspect.subscribe._sending._stalled_bytes
         for what, budget, accounted, sizes in (
             ("to subscribers", memory.sending, sending, network.large_to_subscribers(owner)),
             ("to followers", memory.relaying, memory.relaying.used, network.large_to_followers(owner)),

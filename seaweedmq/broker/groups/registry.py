@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.opening import check_start
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
 from seaweedmq.broker.leader.metadata import Conflict
@@ -27,9 +26,10 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary
 from seaweedmq.model.subscribe import Start, StartKind
-from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import BrokerApi, MetaStore
+from seaweedmq.model.topic import Topic, TopicName, check_name
+from seaweedmq.ports import BrokerApi, Environment, MetaStore
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Groups:
         dial: Callable[[str], BrokerApi],
         catch_up: Callable[[TopicName, int], Awaitable[None]],
         config: BrokerConfig,
-        wall_us: Callable[[], int],
+        env: Environment,
         spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
     ) -> None:
         self._view = view
@@ -57,7 +57,7 @@ class Groups:
         self._meta = meta
         self._catch_up = catch_up
         self._config = config
-        self._wall_us = wall_us
+        self._env = env
         self._spawn = spawn
         self._watermarks = Watermarks(view, dial)
         self._limits = Limits(
@@ -117,7 +117,7 @@ class Groups:
     # --- administration -----------------------------------------------------------------------------------------------
 
     async def summaries(self) -> tuple[GroupSummary, ...]:
-        """See ``ports.BrokerApi.list_groups``."""
+        """See ``model.calls.ListGroups``."""
         known = await self._all()
         return tuple(
             GroupSummary(group=name.group, topic=name.topic, members=len(record.members), generation=record.generation)
@@ -125,7 +125,8 @@ class Groups:
         )
 
     async def describe(self, group: str) -> GroupDescription:
-        """See ``ports.BrokerApi.describe_group``."""
+        """See ``model.calls.DescribeGroup``."""
+        check_name("group", group)
         topics = []
         for name in await self._names(group):
             coordinator = await self._coordinator(name, None)
@@ -134,7 +135,9 @@ class Groups:
         return GroupDescription(group=group, topics=tuple(topics))
 
     async def reset(self, group: str, topic: TopicName, start: Start, force: bool) -> GroupDescription:
-        """See ``ports.BrokerApi.reset_group``."""
+        """See ``model.calls.ResetGroup``."""
+        check_name("group", group)
+        check_start(start)
         name = GroupName(topic, group)
         if name not in await self._names(group):
             raise NotFound(f"group {group} does not read {topic}: see `seaweedmq group describe {group}`")
@@ -143,11 +146,12 @@ class Groups:
         offsets = await self._now(topic) if start.kind is StartKind.LATEST else {}
         _check_idle(coordinator, "reset", force)
         horizon = self._topic(topic).next_segment
-        await coordinator.apply(Reset(start=start, horizon=horizon, offsets=offsets, at_us=self._wall_us()))
+        await coordinator.apply(Reset(start=start, horizon=horizon, offsets=offsets, at_us=self._env.wall_us()))
         return await self.describe(group)
 
     async def delete(self, group: str, force: bool) -> None:
-        """See ``ports.BrokerApi.delete_group``."""
+        """See ``model.calls.DeleteGroup``."""
+        check_name("group", group)
         coordinators = [await self._coordinator(name, None) for name in await self._names(group)]
         for coordinator in coordinators:
             _check_idle(coordinator, "delete", force)
@@ -201,7 +205,7 @@ class Groups:
     async def _load(self, name: GroupName, start: Start | None) -> Coordinator:
         await self._catch_up(name.topic, 0)
         topic = self._topic(name.topic)
-        store = GroupStore(self._meta, self._election, name)
+        store = GroupStore(self._meta, self._election, name, self._env.rng)
         stored = await store.load()
         if stored is not None and stored[0].topic_uid != topic.uid:
             await store.delete()  # of an earlier topic of the same name
@@ -217,7 +221,7 @@ class Groups:
             store=store,
             watermarks=self._watermarks,
             config=self._config,
-            wall_us=self._wall_us,
+            wall_us=self._env.wall_us,
             written=partial(self._note, name),
         )
         if self._over:
@@ -246,12 +250,7 @@ class Groups:
                 f"there are {self._config.groups_max} groups, no more are allowed: delete some "
                 "(`seaweedmq group delete`), or raise groups_max"
             )
-        creating = AsyncRetrying(
-            retry=retry_if_exception_type(Conflict),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=stop_after_attempt(CREATE_ATTEMPTS),
-            reraise=True,
-        )
+        creating = retrying(backoff(self._env.rng, 0.05, 1.0), on=Conflict, stop=after_attempts(CREATE_ATTEMPTS))
         async for attempt in creating:
             with attempt:
                 # Where the latest is now counts for good: a member may die before it has committed anything.
@@ -266,7 +265,7 @@ class Groups:
                     owners={},
                     crashes={},
                 )
-                now_us = self._wall_us()
+                now_us = self._env.wall_us()
                 committed = {s: Committed(offset=o, deliveries={}, at_us=now_us) for s, o in offsets.items()}
                 await store.create(record, committed, self._view.topic_revision(name.topic))
         return record, committed

@@ -4,10 +4,9 @@ A transaction whose answer was lost may still be done late. It can not do harm: 
 was before. It is tried again until it is clear what became of it.
 """
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
@@ -17,6 +16,7 @@ from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 PUTS_PER_TRANSACTION = 100
 """With as many compares, below what a default etcd takes."""
@@ -39,10 +39,11 @@ class GroupName:
 class GroupStore:
     """What etcd keeps of one group and topic. One task uses it at a time."""
 
-    def __init__(self, meta: MetaStore, election: Election, name: GroupName) -> None:
+    def __init__(self, meta: MetaStore, election: Election, name: GroupName, rng: random.Random) -> None:
         self._meta = meta
         self._election = election
         self._name = name
+        self._rng = rng
         self._key = keys.group_key(name.topic, name.group)
         self._prefix = keys.offsets_prefix(name.topic, name.group)
         self._revisions: dict[str, int] = {}
@@ -131,12 +132,7 @@ class GroupStore:
             *compares,
             *(Compare(key, mod_revision=self._revisions.get(key, 0)) for key in {*new, self._key}),
         ]
-        trying = AsyncRetrying(
-            retry=retry_if_exception_type(Unavailable),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=stop_after_delay(WRITE_TIMEOUT_S),
-            reraise=True,
-        )
+        trying = retrying(backoff(self._rng, 0.05, 1.0), on=Unavailable, stop=after_s(WRITE_TIMEOUT_S))
         unclear = False
         async for attempt in trying:
             with attempt:

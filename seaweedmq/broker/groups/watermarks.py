@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.calls import LocalStats
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi
@@ -78,7 +79,7 @@ class Watermarks:
         uid = topic.uid if topic is not None else 0
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
-                stats = await self._dial(broker).local_stats(name, uid)
+                stats = await self._dial(broker).call(LocalStats(name, uid))
                 return {s.segment: s.high_watermark for s in stats}
         except (SeaweedMQError, TimeoutError):
             return {}  # its segments are unknown, which the caller sees

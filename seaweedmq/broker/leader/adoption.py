@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
-
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
+from seaweedmq.coordination.description import describe
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.model.calls import LogEnds
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Compare
@@ -93,9 +93,9 @@ class Adoption:
         """Raises as :meth:`adopt`; then it is decided as well, unless etcd or the leadership failed."""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
-                return await _persistently()(self._try_to_decide, name)
+                return await self._metadata.persistently()(self._try_to_decide, name)
         except TimeoutError:
-            await _persistently()(self._give_up, name)
+            await self._metadata.persistently()(self._give_up, name)
             raise Unavailable(
                 f"topic {name} can not get a schema now: not all brokers that hold its segments answer; try again"
             ) from None
@@ -125,11 +125,11 @@ class Adoption:
 
     async def _ends(self, topic: Topic, revision: int) -> Mapping[int, int]:
         """Of all open segments. Raises Unavailable unless every one of them is known."""
-        segments = self._metadata.description(topic.name, OPEN).segments
+        segments = describe(self._metadata.view, topic.name, OPEN).segments
         primaries = sorted({s.primary for s in segments})
 
         async def ask(primary: str) -> Mapping[int, int]:
-            return await self._dial(primary).log_ends(topic.name, topic.uid, revision)
+            return await self._dial(primary).call(LogEnds(topic.name, topic.uid, revision))
 
         answers = await asyncio.gather(*map(ask, primaries))
         of_primary = dict(zip(primaries, answers, strict=True))
@@ -152,12 +152,3 @@ def holds_records(name: TopicName, segment: int | None) -> InvalidArgument:
 def _check_same(topic: Topic, schema: bytes) -> None:
     if topic.schema != schema:
         raise InvalidArgument(f"topic {topic.name} has another schema already: send tables that fit it")
-
-
-def _persistently() -> AsyncRetrying:
-    """Whatever may go away: a primary that is replaced, etcd that is out of reach."""
-    return AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, SeaweedMQError) and error.retryable),
-        wait=wait_random_exponential(multiplier=0.02, max=0.5),
-        reraise=True,
-    )

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from seaweedmq.broker.groups.leadership import GroupLeadership
+from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.leader.balancing import Balancing
 from seaweedmq.broker.leader.documents import Documents
@@ -17,18 +16,22 @@ from seaweedmq.broker.leader.repair import Orphans
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Changes
-from seaweedmq.broker.leader.topics import Administration
+from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.calls import Suspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
-from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
 log = logging.getLogger(__name__)
+
+
+class NoLeader(Unavailable):
+    """Nobody leads; unlike other failures it is certain that nothing was done."""
 
 
 class Leader:
@@ -40,22 +43,22 @@ class Leader:
         view: ClusterView,
         election: Election,
         store: SegmentStore,
-        rng: random.Random,
-        wall_us: Callable[[], int],
+        env: Environment,
         dial: Callable[[str], BrokerApi],
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         config: BrokerConfig,
-        groups: GroupLeadership,
+        make_groups: Callable[[], Groups],
         is_leaving: Callable[[], bool],
     ) -> None:
         """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
-        self.groups = groups
+        self._make_groups = make_groups
+        self._groups: Groups | None = None
         self._is_leaving = is_leaving
         self._view = view
         self._election = election
-        self.metadata = Metadata(view, election)
+        self.metadata = Metadata(view, election, env.rng)
         self.placement = Placement(
-            view, rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
+            view, env.rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
         )
         self._documents = Documents(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
@@ -65,29 +68,28 @@ class Leader:
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
-            wall_us=wall_us,
+            wall_us=env.wall_us,
             orphaned=self._orphans.add,
         )
         self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
         self.balancing = Balancing(
-            metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=wall_us
+            metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=env.wall_us
         )
         self._adoption = Adoption(self.metadata, dial)
         self.pruning = Pruning(
             metadata=self.metadata,
             documents=self._documents,
             config=config,
-            wall_us=wall_us,
+            wall_us=env.wall_us,
             forget_offsets=self._forget_offsets,
         )
-        self.administration = Administration(
+        self.topics = Topics(
             metadata=self.metadata,
             adoption=self._adoption,
             documents=self._documents,
             placement=self.placement,
             store=store,
-            rng=rng,
-            wall_us=wall_us,
+            env=env,
             stats=stats,
             dial=dial,
         )
@@ -96,6 +98,13 @@ class Leader:
     def broker_id(self) -> str:
         """Of the broker whose candidacy this is."""
         return self._election.broker_id
+
+    @property
+    def groups(self) -> Groups:
+        """Raises NoLeader while this broker does not surely lead, and for a moment after it began to."""
+        if self._groups is None or self._election.revision is None:
+            raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: try again")
+        return self._groups
 
     @property
     def leading(self) -> bool:
@@ -112,6 +121,7 @@ class Leader:
             try:
                 await asyncio.wait({duties, deposed}, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self._groups = None
                 for task in (duties, deposed):
                     task.cancel()
                 try:
@@ -125,20 +135,19 @@ class Leader:
 
     async def _lead(self) -> None:
         self._documents.expect(self._view.topics)
+        groups = self._groups = self._make_groups()
         async with asyncio.TaskGroup() as duties:
             duties.create_task(self._orphans.run(self.changes), name="orphans")
-            duties.create_task(self.administration.sweep(), name="sweep")
+            duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._adoption.run(), name="adoption")
             duties.create_task(self._documents.run(), name="documents")
             duties.create_task(self.balancing.run(), name="balancing")
             duties.create_task(self.pruning.run(), name="pruning")
+            duties.create_task(groups.run(), name="groups")
 
     async def _forget_offsets(self, name: TopicName) -> None:
-        groups = self.groups.groups
-        if groups is None:
-            raise Unavailable("the groups are not read yet")
-        await groups.forget_pruned(name)
+        await self.groups.forget_pruned(name)
 
     async def suspect(self, suspicion: Suspicion) -> None:
         """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""

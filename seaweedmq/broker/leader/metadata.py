@@ -3,10 +3,10 @@
 Every write compares the lock's creation revision, so that a deposed leader changes nothing.
 """
 
+import random
 from collections.abc import Sequence
-from dataclasses import replace
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying
 
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import segment_to_json, topic_to_json
@@ -14,14 +14,12 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, Unavailable
-from seaweedmq.model.description import ALL, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 CONFLICT_TIMEOUT_S = 10.0
-SEALED_PER_PAGE = 250
-"""Sealed segments in one description: a few milliseconds of the event loop."""
 
 
 class Conflict(Unavailable):
@@ -31,9 +29,10 @@ class Conflict(Unavailable):
 class Metadata:
     """What topics and segments there are, and the only way in which the leader changes them."""
 
-    def __init__(self, view: ClusterView, election: Election) -> None:
+    def __init__(self, view: ClusterView, election: Election, rng: random.Random) -> None:
         self.view = view
         self._election = election
+        self._rng = rng
 
     @property
     def leading(self) -> bool:
@@ -47,29 +46,6 @@ class Metadata:
         if topic is None:
             raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
         return topic
-
-    def description(self, name: TopicName, which: Which = ALL) -> TopicDescription:
-        """The topic with its segments, of many sealed ones a page; NotFound."""
-        topic, view = self.topic(name), self.view
-        known, opened = view.segments.get(name, {}), view.open_segments.get(name, {})
-        chosen = {number: known[number] for number in which.ids if number in known}
-        if which.open:
-            chosen |= opened
-        more_above = None
-        if which.sealed_above is not None:
-            above = which.sealed_above
-            sealed = sorted(n for n in known if n > above and n not in opened)
-            if len(sealed) > SEALED_PER_PAGE:
-                sealed = sealed[:SEALED_PER_PAGE]
-                more_above = sealed[-1]
-            chosen |= {number: known[number] for number in sealed}
-        return TopicDescription(
-            topic=topic,
-            segments=tuple(_described(chosen[number]) for number in sorted(chosen)),
-            addresses={broker.id: broker.address for broker in view.brokers.values()},
-            revision=view.topic_revision(name),
-            more_above=more_above,
-        )
 
     def open_segments(self) -> list[Segment]:
         """Of all topics."""
@@ -113,19 +89,11 @@ class Metadata:
 
     def on_conflict(self) -> AsyncRetrying:
         """Again when the metadata moved on meanwhile."""
-        return AsyncRetrying(
-            retry=retry_if_exception_type(Conflict),
-            wait=wait_random_exponential(multiplier=0.02, max=0.5),
-            stop=stop_after_delay(CONFLICT_TIMEOUT_S),
-            reraise=True,
-        )
+        return retrying(backoff(self._rng, 0.02, 0.5), on=Conflict, stop=after_s(CONFLICT_TIMEOUT_S))
 
-
-def _described(segment: Segment) -> Segment:
-    """Without what brokers alone need."""
-    if segment.sequences or segment.sequences_complete:
-        return replace(segment, sequences=(), sequences_complete=False)
-    return segment
+    def persistently(self) -> AsyncRetrying:
+        """Again, without end, whatever may go away: a primary that is replaced, etcd that is out of reach."""
+        return retrying(backoff(self._rng, 0.02, 0.5))
 
 
 def segment_put(segment: Segment) -> Put:

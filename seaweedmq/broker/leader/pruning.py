@@ -11,8 +11,8 @@ from seaweedmq.codec import keys
 from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable, trimmable
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, SeaweedMQError
+from seaweedmq.model.calls import Emptied
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Delete
@@ -82,7 +82,7 @@ class Pruning:
         """One transaction; False if there is nothing to do."""
         name, metadata = emptied.topic, self._metadata
         topic = metadata.topic(name)
-        if topic.uid != emptied.uid:
+        if topic.uid != emptied.topic_uid:
             raise NotFound(f"{name} was deleted: there is another topic of that name now")
         before_us = self._before_us(self._config.segment_retention_s)
         going = prunable(topic, self._segments(name), emptied.segments, before_us, SEGMENTS_PER_TRANSACTION)

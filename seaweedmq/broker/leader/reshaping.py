@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
 from seaweedmq.core.lineage.reshaping import check_targets, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
@@ -65,7 +66,7 @@ class Reshaping:
         targets = tuple(self._broker(broker) for broker in brokers)
         check_targets(topic, targets)
         if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
-            return self._metadata.description(name)
+            return describe(self._metadata.view, name)
         full = [target for target in targets if not self._placement.has_room(target, parent)]
         if full:
             raise InvalidArgument(
@@ -82,7 +83,7 @@ class Reshaping:
     ) -> TopicDescription:
         step = Step(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=BY_HAND)
         await self._changes.carry_out(step)
-        return self._metadata.description(step.topic)
+        return describe(self._metadata.view, step.topic)
 
     def _open(self, name: TopicName, number: int) -> Segment:
         self._metadata.topic(name)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Container
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import Fence, Seal, WriteOut
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -82,7 +83,7 @@ class Sealer:
         ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._dial(primary).seal(ref)
+                return await self._dial(primary).call(Seal(ref))
         except (SeaweedMQError, TimeoutError) as error:
             log.info("%s: its primary %s does not seal it: %s", segment, primary, error or "no answer in time")
             return None
@@ -96,7 +97,7 @@ class Sealer:
                 return SealedLog(end_offset=segment.start_offset, sequences=())
             try:
                 async with asyncio.timeout(WRITE_OUT_TIMEOUT_S):
-                    return await self._dial(follower).write_out(ref, end)
+                    return await self._dial(follower).call(WriteOut(ref, end))
             except (SeaweedMQError, TimeoutError) as error:
                 text = "%s: follower %s did not write it out: %s"
                 log.log(self._severity(follower), text, segment, follower, error or "no answer in time")
@@ -105,7 +106,7 @@ class Sealer:
     async def _fence(self, follower: str, ref: SegmentRef) -> tuple[bool, int | None]:
         try:
             async with asyncio.timeout(FENCE_TIMEOUT_S):
-                return True, (await self._dial(follower).fence(ref)).end_offset
+                return True, (await self._dial(follower).call(Fence(ref))).end_offset
         except (SeaweedMQError, TimeoutError) as error:
             text = "%s: follower %s is not fenced: %s"
             log.log(self._severity(follower), text, ref, follower, error or "no answer")

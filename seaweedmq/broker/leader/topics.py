@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -14,19 +13,20 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
+from seaweedmq.coordination.description import describe
 from seaweedmq.core.lineage.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
-from seaweedmq.ports import BrokerApi, Compare, Delete, Put, SegmentStore
+from seaweedmq.ports import BrokerApi, Compare, Delete, Environment, Put, SegmentStore
 
 log = logging.getLogger(__name__)
 
 PUTS_PER_TRANSACTION = 100
 
 
-class Administration:
-    """The leader's answers to the calls about topics; see ``ports.BrokerApi``."""
+class Topics:
+    """The leader's answers to the calls about topics; see ``model.calls``."""
 
     def __init__(
         self,
@@ -36,8 +36,7 @@ class Administration:
         documents: Documents,
         placement: Placement,
         store: SegmentStore,
-        rng: random.Random,
-        wall_us: Callable[[], int],
+        env: Environment,
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
         dial: Callable[[str], BrokerApi],
     ) -> None:
@@ -46,15 +45,14 @@ class Administration:
         self._documents = documents
         self._placement = placement
         self._store = store
-        self._rng = rng
-        self._wall_us = wall_us
+        self._env = env
         self._stats = stats
         self._dial = dial
         self._creating = asyncio.Lock()
         """One creation at a time: two of one name would mix their segments."""
 
-    async def create_topic(self, spec: TopicSpec) -> TopicDescription:
-        """See ``ports.BrokerApi``."""
+    async def create(self, spec: TopicSpec) -> TopicDescription:
+        """See ``model.calls.CreateTopic``."""
         check_spec(spec)
         if spec.schema is not None:
             spec = replace(spec, schema=_normal(spec.schema))
@@ -67,7 +65,7 @@ class Administration:
         await self._store.check()
         await self._documents.delete(spec.name)
         placement = self._placement.of_topic(spec)
-        change = new_topic(spec, uid=self._rng.getrandbits(63), now_us=self._wall_us(), placement=placement)
+        change = new_topic(spec, uid=self._env.rng.getrandbits(63), now_us=self._env.wall_us(), placement=placement)
         key = keys.topic_key(spec.name)
         # The view may lag behind: neither such a topic, nor files of an earlier one.
         free = [Compare(key, create_revision=0), Compare(keys.deletion_key(spec.name), create_revision=0)]
@@ -110,19 +108,19 @@ class Administration:
                 except SeaweedMQError as error:
                     log.warning("segments of %s, which was never quite created, stay: %s", name, error)
 
-    async def alter_topic(self, name: TopicName, change: TopicChange, topic_uid: int) -> TopicDescription:
-        """See ``ports.LeaderApi``."""
+    async def alter(self, name: TopicName, change: TopicChange, topic_uid: int) -> TopicDescription:
+        """See ``model.calls.AlterTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
                 new = altered(topic, change)
                 if new == topic:
-                    return self._metadata.description(name)
+                    return describe(self._metadata.view, name)
                 return await self._changed(name, await self._metadata.write(Change(new, ())))
         raise AssertionError("tenacity ends with a result or an error")
 
-    async def delete_topic(self, name: TopicName, topic_uid: int) -> None:
-        """See ``ports.LeaderApi``."""
+    async def delete(self, name: TopicName, topic_uid: int) -> None:
+        """See ``model.calls.DeleteTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
@@ -140,17 +138,17 @@ class Administration:
                 if revision is None:
                     raise Conflict(f"{name} was changed by somebody else at the same time: try again")
         await self._metadata.view.wait_revision(revision or 0)
-        await until_heard(topic, primaries, revision or 0, self._metadata.view, self._dial)
+        await until_heard(topic, primaries, revision or 0, self._metadata.view, self._dial, self._env.rng)
         self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
-        """See ``ports.LeaderApi``."""
+        """See ``model.calls.AdoptSchema``."""
         schema = _normal(schema)
         topic = self._topic(name, topic_uid)
         if topic.schema is None:  # else it is decided, and nobody has to wait
             stats = await self._stats(name)
-            silent = {s.id for s in self._metadata.description(name, OPEN).segments} - {s.segment for s in stats}
+            silent = {s.id for s in describe(self._metadata.view, name, OPEN).segments} - {s.segment for s in stats}
             if silent:
                 raise Unavailable(f"segment {min(silent)} of {name} is being moved, it may hold records: try again")
             taken = [s.segment for s in stats if s.high_watermark > 0]
@@ -169,7 +167,7 @@ class Administration:
         await self._metadata.view.wait_revision(revision)
         self._documents.expect([name])
         await self._documents.write_due()
-        return self._metadata.description(name)
+        return describe(self._metadata.view, name)
 
 
 def _taken(name: TopicName) -> AlreadyExists:

@@ -18,14 +18,14 @@ replace it.
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.segment import Segment
+from seaweedmq.runtime.retrying import backoff, retrying, when
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Committer:
         ask_sync: Callable[[], None],
         on_change: Callable[[], None],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        rng: random.Random,
     ) -> None:
         self.failure: SeaweedMQError | None = None
         """Why nothing is committed at the moment."""
@@ -63,6 +64,7 @@ class Committer:
         self._on_change = on_change
         """The high watermark or ``failure`` is another."""
         self._spawn = spawn
+        self._rng = rng
         self._stuck: SeaweedMQError | None = self._waits("it has no followers") if len(segment.replicas) == 1 else None
         """What keeps it from going on without the lease."""
         self._lost_follower = False
@@ -148,17 +150,12 @@ class Committer:
     async def _looked(self) -> bool:
         """Until the storage answers, or ``stop``. Publishers hear of it when it does not."""
 
-        def note(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
+        def note(_: int, error: BaseException) -> None:
             assert isinstance(error, SeaweedMQError)
             self._tell(error)
 
-        looks = AsyncRetrying(
-            retry=retry_if_exception_type(SeaweedMQError),
-            wait=wait_random_exponential(multiplier=0.05, max=LOOK_RETRY_S_MAX),
-            stop=lambda _: self._over,
-            before_sleep=note,
-            reraise=True,
+        looks = retrying(
+            backoff(self._rng, 0.05, LOOK_RETRY_S_MAX), on=SeaweedMQError, stop=when(lambda: self._over), told=note
         )
         slow = Unavailable(
             f"{self._segment}: etcd is out of reach, and the storage does not say whether others sealed the segment; "

@@ -10,7 +10,6 @@ to stay: a file that is missing then was deleted, after tables held all of it (`
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,8 @@ from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import Environment, FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class SegmentFiles:
         store: SegmentStore,
         writer_id: str,
         roll_bytes: int,
-        wall_us: Callable[[], int],
+        env: Environment,
         ask_sync: Callable[[], None],
         on_failure: Callable[[], None],
     ) -> None:
@@ -81,7 +81,7 @@ class SegmentFiles:
         self._store = store
         self._writer_id = writer_id
         self._roll_bytes = roll_bytes
-        self._wall_us = wall_us
+        self._env = env
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
         self._on_failure = on_failure
@@ -133,7 +133,7 @@ class SegmentFiles:
     def pause_s(self, failed: int) -> float:
         """How long to wait after so many failures in a row, and whatever the last probe said."""
         limit_s = PROBE_S_MAX if self._unusable else RETRY_S_MAX
-        return random.uniform(0, min(0.1 * 2 ** min(failed, 10), limit_s))
+        return backoff(self._env.rng, 0.1, limit_s)(failed)
 
     async def close(self) -> None:
         """Close every file as it is; one whose storage hangs is left open."""
@@ -240,7 +240,7 @@ class SegmentFiles:
             writer=file.writer_id,
             size_bytes=file.writer.size_bytes,
             path=file.writer.path,
-            modified_us=self._wall_us(),
+            modified_us=self._env.wall_us(),
         )
 
     async def _rewrite(self, failed: OpenFile, error: StorageFailed) -> None:

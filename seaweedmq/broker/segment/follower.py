@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import closing, suppress
 from typing import Any, TypeAlias
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
-
-from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
+from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.write_out import WriteOut
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
@@ -18,11 +16,11 @@ from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.model.calls import Progress, Suspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.replication import (
     FenceReply,
-    Progress,
     ReplicateFrames,
     ReplicateHeld,
     ReplicateOpen,
@@ -30,11 +28,11 @@ from seaweedmq.model.replication import (
     ReplicateRequest,
     SealedLog,
     SegmentRef,
-    Suspicion,
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import Environment, SegmentStore
+from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
@@ -54,21 +52,22 @@ class FollowerService:
         self,
         *,
         config: BrokerConfig,
+        env: Environment,
         view: ClusterView,
         store: SegmentStore,
-        budget: MemoryBudget,
+        memory: BrokerMemory,
         producers: ProducerPool,
-        intake: MemoryBudget,
         broker_id: str,
         suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         self._config = config
+        self._env = env
         self._view = view
         self._store = store
-        self._budget = budget
+        self._budget = memory.replicas
         self._producers = producers
-        self._intake = intake
+        self._intake = memory.intake
         self._broker_id = broker_id
         self._suspect = suspect
         self._spawn = spawn
@@ -199,16 +198,11 @@ class FollowerService:
     async def _save(self, replica: Replica, writing: WriteOut, limit: asyncio.Semaphore) -> None:
         """Until it is written out, or dropped."""
 
-        def complain(state: RetryCallState) -> None:
-            if state.attempt_number == 1 and state.outcome is not None:
-                log.warning("%s: not written out yet, trying on: %s", replica.name, state.outcome.exception())
+        def complain(attempt: int, error: BaseException) -> None:
+            if attempt == 1:
+                log.warning("%s: not written out yet, trying on: %s", replica.name, error)
 
-        trying = AsyncRetrying(
-            retry=retry_if_exception_type(StorageFailed),
-            wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            before_sleep=complain,
-            reraise=True,
-        )
+        trying = retrying(backoff(self._env.rng, 0.05, 1.0), on=StorageFailed, told=complain)
         async with limit:
             with suppress(NotFound):  # sealed meanwhile
                 await trying(writing.run)
@@ -249,7 +243,9 @@ class FollowerService:
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
-        self._write_outs[topic.uid, segment.id] = WriteOut(self._store, topic, segment, replica, self._broker_id)
+        self._write_outs[topic.uid, segment.id] = WriteOut(
+            self._store, topic, segment, replica, self._broker_id, self._env.rng
+        )
         return replica
 
     async def _hold_large(

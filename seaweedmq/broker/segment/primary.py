@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+from tenacity import AsyncRetrying
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.commit import Committer
@@ -19,12 +19,14 @@ from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable, fresh
+from seaweedmq.model.calls import Suspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef, Suspicion
+from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.ports import BrokerApi, Environment, SegmentStore
+from seaweedmq.runtime.retrying import retrying, when
 from seaweedmq.runtime.signal import Signal
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class SegmentContext:
     writer_id: str
     lease_alive: Callable[[], bool]
     """Whether this broker surely still owns its segments."""
-    wall_us: Callable[[], int]
+    env: Environment
     spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
@@ -88,7 +90,7 @@ class OpenSegment:
             store=context.store,
             writer_id=context.writer_id,
             roll_bytes=context.config.log_roll_bytes,
-            wall_us=context.wall_us,
+            env=context.env,
             ask_sync=lambda: context.group_sync.request(self, urgent=True),
             on_failure=self.committed_changed.fire,
         )
@@ -100,6 +102,7 @@ class OpenSegment:
             ask_sync=lambda: context.group_sync.request(self, urgent=True),
             on_change=self._on_commit,
             spawn=context.spawn,
+            rng=context.env.rng,
         )
         self._context = context
         self.closed_hard = False
@@ -274,8 +277,7 @@ class OpenSegment:
     def _persistently(self) -> AsyncRetrying:
         """Storage comes back or the segment is closed; publishers hear of it meanwhile and memory stays bounded."""
 
-        def note(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
+        def note(_: int, error: BaseException) -> None:
             assert isinstance(error, StorageFailed)
             if self._write_failure is None:
                 log.error("%s: can not write, retrying: %s", self.segment, error)
@@ -283,13 +285,7 @@ class OpenSegment:
             self.committed_changed.fire()
             self._drained.fire()
 
-        return AsyncRetrying(
-            retry=retry_if_exception_type(StorageFailed),
-            wait=lambda state: self.files.pause_s(state.attempt_number),
-            stop=lambda _: self.closed_hard,
-            before_sleep=note,
-            reraise=True,
-        )
+        return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.closed_hard), told=note)
 
     async def sync(self) -> None:
         """Fsync what is written. See ``flush.Syncable``."""

@@ -17,6 +17,7 @@ from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,9 @@ RETRY_S_MAX = 5.0
 class WriteOut:
     """What a replica holds, on its way to the files. The replica takes no frames any more once ``run`` was called."""
 
-    def __init__(self, store: SegmentStore, topic: Topic, segment: Segment, replica: Replica, broker_id: str) -> None:
+    def __init__(
+        self, store: SegmentStore, topic: Topic, segment: Segment, replica: Replica, broker_id: str, rng: random.Random
+    ) -> None:
         self.topic = topic
         self.segment = segment
         self.is_done = False
@@ -35,6 +38,7 @@ class WriteOut:
         self._store = store
         self._replica = replica
         self._broker_id = broker_id
+        self._pause_s = backoff(rng, 0.1, RETRY_S_MAX)
         self._names = 0
         """How many were tried."""
         self._failed = 0
@@ -72,7 +76,7 @@ class WriteOut:
 
     async def _try(self) -> None:
         if self._failed:
-            await asyncio.sleep(random.uniform(0, min(0.1 * 2 ** min(self._failed, 10), RETRY_S_MAX)))
+            await asyncio.sleep(self._pause_s(self._failed))
             await self._store.check()  # while not even that works, no further file is left behind
         self._failed += 1
         await self._write()

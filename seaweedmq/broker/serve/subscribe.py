@@ -26,7 +26,7 @@ from seaweedmq.model.subscribe import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
-from seaweedmq.rpc.wire import pack_frames
+from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import earliest_offset, find_offset_by_time

@@ -4,15 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-import psutil
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
-
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, SegmentLoad
-from seaweedmq.ports import BrokerApi, Dialer
+from seaweedmq.ports import BrokerApi, Environment
+from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
@@ -25,32 +23,26 @@ class LoadReporter:
         *,
         broker_id: str,
         view: ClusterView,
-        dialer: Dialer,
+        env: Environment,
+        dial: Callable[[str], BrokerApi],
         budget: MemoryBudget,
         segments: Callable[[], Iterable[OpenSegment]],
         interval_s: float,
-        local: BrokerApi,
     ) -> None:
+        """``dial`` takes a broker id; Unavailable if it is gone."""
         self._broker_id = broker_id
         self._view = view
-        self._dialer = dialer
+        self._env = env
+        self._dial = dial
         self._budget = budget
         self._segments = segments
         self._interval_s = interval_s
-        self._local = local
-        self._process = psutil.Process()
 
     async def run(self) -> None:
         """Report until cancelled, to one leader after the other. Whatever goes wrong with it, serving goes on."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(SeaweedMQError),
-            wait=wait_random_exponential(multiplier=0.1, max=self._interval_s),
-            before_sleep=_complain,
-        )
         while True:
-            async for attempt in retrying.copy():
-                with attempt:
-                    await self._report()
+            pause_s = backoff(self._env.rng, 0.1, self._interval_s)
+            await retrying(pause_s, on=SeaweedMQError, told=_complain)(self._report)
 
     async def _report(self) -> None:
         """To whoever leads now, until somebody else does: a frozen leader would never end the stream."""
@@ -72,13 +64,9 @@ class LoadReporter:
             await self._view.wait_change(self._view.changes)
 
     def _leader(self) -> BrokerApi:
-        leader = self._view.leader
-        if leader == self._broker_id:
-            return self._local
-        info = self._view.brokers.get(leader or "")
-        if info is None:
+        if not self._view.leader:
             raise Unavailable("no broker leads at the moment")
-        return self._dialer.dial(info.address)
+        return self._dial(self._view.leader)
 
     async def _reports(self) -> AsyncGenerator[BrokerLoad, None]:
         while True:
@@ -107,14 +95,13 @@ class LoadReporter:
                 )
         return BrokerLoad(
             broker=self._broker_id,
-            cpu_share=self._process.cpu_percent(interval=None) / 100,
-            memory_bytes=self._process.memory_info().rss,
+            cpu_share=self._env.cpu_share(),
+            memory_bytes=self._env.resident_bytes(),
             buffered_bytes=self._budget.used,
             segments=tuple(loads),
         )
 
 
-def _complain(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
+def _complain(_: int, error: BaseException) -> None:
     if isinstance(error, SeaweedMQError) and not error.retryable:
         log.warning("load is not reported now, trying on: %s", error)

@@ -13,8 +13,8 @@ from seaweedmq.core.files.retention import RetentionPolicy, expired_files, is_un
 from seaweedmq.core.lineage.allocation import maintainer
 from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable
 from seaweedmq.errors import Corrupt, SeaweedMQError
+from seaweedmq.model.calls import Emptied
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import FileKind, SegmentFile, SegmentStore, TableConverter
@@ -181,7 +181,7 @@ class Maintenance:
         going = prunable(topic, known, ready, before_us, EMPTIED_PER_REPORT)
         if going:
             numbers = tuple(segment.id for segment in going)
-            await self._report_emptied(Emptied(topic=topic.name, uid=topic.uid, segments=numbers))
+            await self._report_emptied(Emptied(topic=topic.name, topic_uid=topic.uid, segments=numbers))
 
     def _is_mine(self, segment: Segment) -> bool:
         live = list(self._view.brokers)

@@ -1,6 +1,6 @@
 """Topics and the cluster: what the command line does, for programs."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pyarrow as pa
@@ -11,6 +11,25 @@ from seaweedmq.client.subscribe.subscriber import StartAt, start_of
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.broker import ClusterStatus, Decision
+from seaweedmq.model.calls import (
+    AlterTopic,
+    Call,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DrainBroker,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    MergeSegments,
+    MoveSegment,
+    Rebalance,
+    ResetGroup,
+    SealSegment,
+    SplitSegment,
+    TopicStats,
+)
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec, check_name
@@ -90,7 +109,7 @@ class Admin:
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
         )
-        created = await self._cluster.call(f"create topic {spec.name}", lambda api: api.create_topic(spec))
+        created = await self._cluster.call(f"create topic {spec.name}", CreateTopic(spec))
         return await self._cluster.whole(created)
 
     async def alter_topic(
@@ -115,23 +134,23 @@ class Admin:
             target_records_per_s=target_records_per_s,
         )
         uid = await self._uid(topic)
-        altered = await self._cluster.call(f"alter topic {topic}", lambda api: api.alter_topic(topic, change, uid))
+        altered = await self._cluster.call(f"alter topic {topic}", AlterTopic(topic, change, uid))
         return await self._cluster.whole(altered)
 
     async def delete_topic(self, name: str | TopicName) -> None:
         """Delete a topic and all its data. Raises NotFound."""
         topic = topic_name(name)
         uid = await self._uid(topic)
-        await self._cluster.call(f"delete topic {topic}", lambda api: api.delete_topic(topic, uid))
+        await self._cluster.call(f"delete topic {topic}", DeleteTopic(topic, uid))
 
     async def _uid(self, topic: TopicName) -> int:
         """An attempt that was given up may still arrive much later: it must not meet another topic of the name."""
-        found = await self._cluster.call(f"find topic {topic}", lambda api: api.alter_topic(topic, TopicChange()))
+        found = await self._cluster.call(f"find topic {topic}", AlterTopic(topic, TopicChange()))
         return found.topic.uid
 
     async def list_topics(self) -> tuple[Topic, ...]:
         """All topics."""
-        return await self._cluster.call("list topics", lambda api: api.list_topics())
+        return await self._cluster.call("list topics", ListTopics())
 
     async def describe_topic(self, name: str | TopicName) -> TopicDescription:
         """A topic with all its segments. Raises NotFound."""
@@ -140,11 +159,11 @@ class Admin:
     async def topic_stats(self, name: str | TopicName) -> tuple[SegmentStats, ...]:
         """High watermark and rates of every open segment. Raises NotFound."""
         topic = topic_name(name)
-        return await self._cluster.call(f"read the figures of {topic}", lambda api: api.topic_stats(topic))
+        return await self._cluster.call(f"read the figures of {topic}", TopicStats(topic))
 
     async def cluster_status(self) -> ClusterStatus:
         """Brokers, leader and load."""
-        return await self._cluster.call("read the cluster's status", lambda api: api.cluster_status())
+        return await self._cluster.call("read the cluster's status", GetClusterStatus())
 
     async def drain(self, broker: str, timeout: float = DRAIN_TIMEOUT_S) -> None:
         """Move every segment away from a broker (id or host:port), which gets no new ones, and wait until it is done.
@@ -154,7 +173,7 @@ class Admin:
             InvalidArgument: it is the last one.
             Unavailable: not done within ``timeout`` seconds; asking again goes on.
         """
-        await self._cluster.call(f"drain broker {broker}", lambda api: api.drain_broker(broker), timeout)
+        await self._cluster.call(f"drain broker {broker}", DrainBroker(broker), timeout)
 
     # --- segments by hand ---------------------------------------------------------------------------------------------
 
@@ -167,7 +186,7 @@ class Admin:
             StaleMetadata: the segment is sealed; its successors may be split.
         """
         name = topic_name(topic)
-        return await self._change(f"split {name}#{segment}", lambda api: api.split_segment(name, segment, at))
+        return await self._change(f"split {name}#{segment}", SplitSegment(name, segment, at))
 
     async def merge_segments(self, topic: str | TopicName, first: int, second: int) -> TopicDescription:
         """Make one segment of two whose ranges are neighbours.
@@ -179,7 +198,7 @@ class Admin:
         """
         name = topic_name(topic)
         what = f"merge {name}#{first} and #{second}"
-        return await self._change(what, lambda api: api.merge_segments(name, first, second))
+        return await self._change(what, MergeSegments(name, first, second))
 
     async def seal_segment(self, topic: str | TopicName, segment: int) -> TopicDescription:
         """Close a segment and open a successor of the same range, wherever there is room.
@@ -189,7 +208,7 @@ class Admin:
             StaleMetadata: it is sealed already.
         """
         name = topic_name(topic)
-        return await self._change(f"seal {name}#{segment}", lambda api: api.seal_segment(name, segment))
+        return await self._change(f"seal {name}#{segment}", SealSegment(name, segment))
 
     async def move_segment(self, topic: str | TopicName, segment: int, brokers: Sequence[str]) -> TopicDescription:
         """Give a segment's range to these brokers (ids or host:port), the primary first. Where the topic has more
@@ -204,22 +223,22 @@ class Admin:
         to = (brokers,) if isinstance(brokers, str) else tuple(brokers)
         if not to:
             raise InvalidArgument(f"no broker to move {name}#{segment} to: name one at least")
-        return await self._change(f"move {name}#{segment}", lambda api: api.move_segment(name, segment, to))
+        return await self._change(f"move {name}#{segment}", MoveSegment(name, segment, to))
 
     async def rebalance(self) -> tuple[Decision, ...]:
         """Do now what the balancer would do, without waiting for cool-downs; return what was decided."""
-        return await self._cluster.call("rebalance", lambda api: api.rebalance(), DRAIN_TIMEOUT_S)
+        return await self._cluster.call("rebalance", Rebalance(), DRAIN_TIMEOUT_S)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
     async def list_groups(self) -> tuple[GroupSummary, ...]:
         """One entry for each group and topic, by group, then topic."""
-        return await self._cluster.call("list groups", lambda api: api.list_groups())
+        return await self._cluster.call("list groups", ListGroups())
 
     async def describe_group(self, group: str) -> GroupDescription:
         """Members, owners, committed offsets and lag in records. Raises NotFound."""
         check_name("group name", group)
-        return await self._cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+        return await self._cluster.call(f"describe group {group}", DescribeGroup(group))
 
     async def group_lag_seconds(self, group: str) -> dict[str, dict[int, float]]:
         """Lag in time: topic -> segment -> age of the first record the group has not committed, 0 if there is none.
@@ -247,9 +266,7 @@ class Admin:
         """
         name, start = topic_name(topic), start_of(to)
         check_name("group name", group)
-        return await self._cluster.call(
-            f"reset group {group}", lambda api: api.reset_group(group, name, start, bool(force))
-        )
+        return await self._cluster.call(f"reset group {group}", ResetGroup(group, name, start, bool(force)))
 
     async def delete_group(self, group: str, force: bool = False) -> None:
         """Forget a group and all its offsets.
@@ -262,18 +279,18 @@ class Admin:
             InvalidArgument: it has members and ``force`` is not given.
         """
         check_name("group name", group)
-        await self._cluster.call(f"delete group {group}", lambda api: api.delete_group(group, bool(force)))
+        await self._cluster.call(f"delete group {group}", DeleteGroup(group, bool(force)))
 
-    async def _change(self, what: str, request: Callable[[BrokerApi], Awaitable[TopicDescription]]) -> TopicDescription:
+    async def _change(self, what: str, request: Call[TopicDescription]) -> TopicDescription:
         """Stale metadata is an answer here: who names a segment that is gone will not find it again by asking."""
 
         async def answered(api: BrokerApi) -> TopicDescription | StaleMetadata:
             try:
-                return await request(api)
+                return await api.call(request)
             except StaleMetadata as error:
                 return error
 
-        answer = await self._cluster.call(what, answered)
+        answer = await self._cluster.ask(what, answered)
         if isinstance(answer, StaleMetadata):
             raise answer
         return await self._cluster.whole(answer)

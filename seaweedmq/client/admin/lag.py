@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
@@ -23,6 +23,7 @@ from seaweedmq.model.subscribe import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import deadline
 
 READS_AT_ONCE_MAX = 16
 CREDIT_BYTES = 1

@@ -1,20 +1,22 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.retry import deadline, is_retryable, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.calls import Call, DescribeTopic, GetClusterStatus
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment
+from seaweedmq.runtime.retrying import deadline, is_retryable
 
 T = TypeVar("T")
 
@@ -67,7 +69,7 @@ class Cluster:
         config = self.config
         status = await self.call(
             "connect to the cluster",
-            lambda api: api.cluster_status(),
+            GetClusterStatus(),
             config.connect_timeout_s,
             refused_s=min(config.connect_refused_s, config.connect_timeout_s),
         )
@@ -75,6 +77,12 @@ class Cluster:
         return status
 
     async def call(
+        self, what: str, request: Call[T], timeout_s: float | None = None, *, refused_s: float | None = None
+    ) -> T:
+        """Make the call at one broker after another until one answers: see :meth:`ask`."""
+        return await self.ask(what, lambda api: api.call(request), timeout_s, refused_s=refused_s)
+
+    async def ask(
         self,
         what: str,
         request: Callable[[BrokerApi], Awaitable[T]],
@@ -82,7 +90,7 @@ class Cluster:
         *,
         refused_s: float | None = None,
     ) -> T:
-        """Make the request at one broker after another until one answers, yes or no.
+        """Ask one broker after another until one answers, yes or no.
 
         Raises:
             Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``), or all refused the connection for
@@ -177,7 +185,7 @@ class Cluster:
             NotFound: no such topic, or another one has the name than the one with this uid, if it is not 0.
         """
         first = replace(which, ids=which.ids[:IDS_MAX])
-        description = await self.call(f"describe {name}", lambda api: api.describe_topic(name, first, uid), timeout_s)
+        description = await self.call(f"describe {name}", DescribeTopic(name, first, uid), timeout_s)
         rest = [which.ids[at : at + IDS_MAX] for at in range(IDS_MAX, len(which.ids), IDS_MAX)]
         return await self.whole(description, [Which(open=False, sealed_above=None, ids=ids) for ids in rest], timeout_s)
 
@@ -198,7 +206,7 @@ class Cluster:
         more, pages = first.more_above, list(further)
         while pages or more is not None:
             which = pages.pop() if pages else Which(open=False, sealed_above=more)
-            page = await self.call(f"describe {name}", partial(_page, first, which), timeout_s)
+            page = await self.ask(f"describe {name}", partial(_page, first, which), timeout_s)
             for segment in page.segments:
                 if segment.id < first.topic.next_segment:
                     segments.setdefault(segment.id, segment)
@@ -332,7 +340,7 @@ async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicD
         Unavailable: the broker's view is older than what was there at the first answer.
     """
     name, uid = first.topic.name, first.topic.uid
-    page = await api.describe_topic(name, which, uid)
+    page = await api.call(DescribeTopic(name, which, uid))
     if page.topic.uid != uid:
         raise created_again(name)
     if page.revision < first.revision:

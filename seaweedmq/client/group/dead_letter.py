@@ -11,12 +11,14 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.assigned import Handed
 from seaweedmq.client.publish.publisher import Publisher
-from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
+from seaweedmq.model.calls import CreateTopic
 from seaweedmq.model.description import OPEN, TopicDescription
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
+from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +125,7 @@ class DeadLetters:
         topic = (await self._source()).topic
         spec = TopicSpec(name=self._name, replicas=topic.replicas, durability=topic.durability, schema=topic.schema)
         try:
-            await self._cluster.call(f"create topic {self._name}", lambda api: api.create_topic(spec))
+            await self._cluster.call(f"create topic {self._name}", CreateTopic(spec))
         except AlreadyExists:
             log.info("another member created %s meanwhile", self._name)
 

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.retry import is_retryable
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import DescribeGroup
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupDescription
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import is_retryable
 
 STOP_POLL_S = 0.2
 LOOK_S = 5.0
@@ -34,7 +35,7 @@ async def until_finished(
     while True:
         if is_done_here():
             try:
-                reading = await cluster.call(f"describe group {group}", lambda api: api.describe_group(group))
+                reading = await cluster.call(f"describe group {group}", DescribeGroup(group))
                 left = left_to_read(reading, topic, stops)
                 if left:
                     is_due = clock() >= look_at

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.group.contact import Contact
-from seaweedmq.client.retry import is_retryable, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.core.member.commits import CommitQueue
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.groups import (
@@ -24,6 +24,7 @@ from seaweedmq.model.groups import (
     GroupRequest,
 )
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import is_retryable
 
 STEADY_S = 1.0
 """A stream that lasted so long was no failure to connect: the next is tried without waiting first."""

@@ -23,7 +23,7 @@ from seaweedmq.client.group.handlers import Handler, Handling
 from seaweedmq.client.group.handout import Handout
 from seaweedmq.client.group.member import Member
 from seaweedmq.client.group.unacked import Unsettled
-from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import Intake
@@ -35,6 +35,7 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
 from seaweedmq.model.topic import TopicName, check_name
 from seaweedmq.runtime.notice import Notice
+from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)
 

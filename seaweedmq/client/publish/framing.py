@@ -16,7 +16,7 @@ from seaweedmq.codec.slots import histogram_of, slots_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
-from seaweedmq.rpc.wire import pack_frames
+from seaweedmq.rpc.frames import pack_frames
 
 SAMPLE_KEYS = 256
 """Keys looked at for the histogram of a frame that needs no routing: a load figure, on which no correctness rests."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish.window import OutFrame, Window
-from seaweedmq.client.retry import is_retryable, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.config import KIB
@@ -18,8 +18,9 @@ from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, 
 from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishRequest, PublishSealed
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc.wire import pack_frames
+from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import is_retryable
 
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""

@@ -22,6 +22,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
+from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.config import MIB
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.publish import PublishReady, PublishSealed
@@ -232,9 +233,7 @@ class Publisher:
         description = await self.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
             data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
-            description = await self._cluster.call(
-                f"give {self._topic} a schema", lambda api: api.adopt_schema(self._topic, data, uid)
-            )
+            description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
         batches, flags = fit(table, self._schema, key, timestamp)
         future = SentTable(sum(b.num_rows for b in batches))

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.client.retry import is_retryable, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Origin
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
@@ -32,6 +32,7 @@ from seaweedmq.model.subscribe import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.retrying import is_retryable
 
 
 class ReaderOwner(Protocol):

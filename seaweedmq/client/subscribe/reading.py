@@ -11,15 +11,17 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.payload.batch import schema_from_bytes
 from seaweedmq.errors import Closed, InvalidArgument, Unavailable
+from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import deadline
 
 MESSAGES_AT_ONCE = 4_096
 """Rows turned into Python objects together: enough to pay for the call, few enough to stay in the cache."""
@@ -199,9 +201,7 @@ class Intake:
         pruned: set[int] = set()
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.admin_timeout_s)):
             with attempt:
-                stats = await self._cluster.call(
-                    f"read the figures of {self._topic}", lambda api: api.topic_stats(self._topic)
-                )
+                stats = await self._cluster.call(f"read the figures of {self._topic}", TopicStats(self._topic))
                 for number in sorted(segments):  # a lagging broker may have shown only the ancestors
                     if number in wanted:
                         wanted.update(set(segments[number].successors) - pruned)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.buffer import to_us
-from seaweedmq.client.retry import deadline, retrying
+from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
@@ -20,6 +20,7 @@ from seaweedmq.errors import InvalidArgument, Unavailable, fresh
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import deadline
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
 

@@ -3,16 +3,16 @@
 import asyncio
 import contextlib
 import os
+import random
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random
-
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentFile
+from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import decode_answer, encode_request
 
 IDLE_S = 30.0
@@ -36,11 +36,13 @@ class ProcessTableConverter:
         row_group_bytes: int = ROW_GROUP_BYTES,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
+        rng: random.Random | None = None,
     ) -> None:
         self._root = root
         self._row_group_bytes = row_group_bytes
         self._idle_s = idle_s
         self._timeout_s = timeout_s
+        self._rng = rng or random.Random()
         self._turn = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -62,14 +64,8 @@ class ProcessTableConverter:
         request = encode_request(self._root, topic, logs, end_offset, self._row_group_bytes)
         async with self._turn:
             self._stop_idle_timer()
-            async for attempt in AsyncRetrying(
-                stop=stop_after_attempt(ATTEMPTS),
-                wait=wait_random(0.1, 0.5),
-                retry=retry_if_exception_type(Unavailable),
-                reraise=True,
-            ):
-                with attempt:
-                    line = await self._ask(request)
+            asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
+            line: bytes = await asking(self._ask, request)
             self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
             return decode_answer(line)
 

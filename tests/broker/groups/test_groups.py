@@ -13,6 +13,16 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
+from seaweedmq.model.calls import (
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DrainBroker,
+    ListGroups,
+    MergeSegments,
+    ResetGroup,
+    SplitSegment,
+)
 from seaweedmq.model.group_record import Owner as SegmentOwner
 from seaweedmq.model.groups import GroupAssignment, GroupOpen, GroupRequest
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
@@ -35,7 +45,7 @@ async def filled(bed: Bed, brokers: int, segments: int, records: int = 10) -> li
 async def publish(bed: Bed, segments: range, records: int) -> None:
     leader = bed.leader()
     for number in segments:
-        segment = leader.broker._view.segments[NAME][number]
+        segment = leader.inspect.view.segments[NAME][number]
         publisher = await (await bed.primary(leader, segment=number)).publisher(segment=number, producer=number + 1)
         await publisher.store(count=records, slots=(segment.slots.lo, segment.slots.lo))
 
@@ -46,7 +56,7 @@ def follower(bed: Bed) -> Host:
 
 
 async def committed(host: Host, group: str = GROUP) -> dict[int, int | None]:
-    description = await host.api.describe_group(group)
+    description = await host.api.call(DescribeGroup(group))
     return {s.segment: s.committed for s in description.topics[0].segments}
 
 
@@ -151,7 +161,7 @@ async def test_fifty_members_over_five_hundred_segments_settle_with_the_least_mo
     await settled([*members[5:], *late], 500)
     assert sum(len(m.let_go) for m in members[5:]) == 50
     assert sum(len(m.let_go) for m in late) == 0
-    summary = await hosts[0].api.list_groups()
+    summary = await hosts[0].api.call(ListGroups())
     assert [(s.group, s.topic, s.members) for s in summary] == [(GROUP, NAME, 50)]
     for host in hosts:
         host.kill()  # leaving in peace would move 500 segments twice
@@ -182,7 +192,7 @@ async def test_a_new_leader_goes_on_where_the_old_one_was(bed: Bed) -> None:
     old.kill()
     for member in members:
         assert (await member.failure()) is not None
-    await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
     for member in members:
         await come_back(bed, member)
     assert [m.owns for m in members] == before
@@ -218,7 +228,7 @@ async def test_a_frozen_leader_does_not_keep_members_that_came_through_others(be
     error = await member.failure()
     assert error is not None
     assert error.retryable
-    await bed.until(lambda: any(h is not frozen and h.broker._leader().leading for h in hosts))
+    await bed.until(lambda: any(h is not frozen and h.inspect.leads for h in hosts))
     await come_back(bed, member, next(h for h in hosts if h is not frozen))
     assert await member.commit({0: 5}) == {}
     frozen.thaw()
@@ -280,7 +290,7 @@ def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_
         fails.set()
         for _ in range(turns):
             await asyncio.sleep(0)
-        host.broker._term.leader._election._set_held(None)
+        host.inspect.leader._election._set_held(None)
         error = await member.failure()
         assert error is not None
         assert error.retryable
@@ -302,12 +312,12 @@ async def test_a_group_that_begins_at_the_latest_misses_nothing_though_it_never_
     member = await Joining(bed, "one", start=LATEST, incarnation=2).joined(hosts[0])
     await member.until_owns(0, 1)
     assert {o.start for o in member.held.values()} == {Start(StartKind.OFFSET, 10)}
-    description = await hosts[0].api.describe_group(GROUP)
+    description = await hosts[0].api.call(DescribeGroup(GROUP))
     assert [(s.segment, s.lag_records) for s in description.topics[0].segments] == [(0, 5), (1, 0)]
 
 
 async def publish_more(bed: Bed, segment: int, records: int) -> None:
-    lo = bed.leader().broker._view.segments[NAME][segment].slots.lo
+    lo = bed.leader().inspect.view.segments[NAME][segment].slots.lo
     publisher = await (await bed.primary(bed.leader(), segment=segment)).publisher(segment=segment, producer=99)
     await publisher.store(count=records, slots=(lo, lo))
 
@@ -319,8 +329,8 @@ async def test_a_successor_comes_once_its_predecessor_is_finished(bed: Bed) -> N
     host = next(h for h in hosts if h is not primary)
     member = await Joining(bed, "one").joined(host)
     await member.until_owns(0)
-    await bed.leader().api.drain_broker(primary.address)
-    await bed.until(lambda: 1 in host.broker._view.segments[NAME])
+    await bed.leader().api.call(DrainBroker(primary.address))
+    await bed.until(lambda: 1 in host.inspect.view.segments[NAME])
     await asyncio.sleep(2)
     if member.stream.ended:  # the drained broker led
         await come_back(bed, member)
@@ -328,7 +338,7 @@ async def test_a_successor_comes_once_its_predecessor_is_finished(bed: Bed) -> N
     assert await member.commit({0: 10}) == {}
     await member.until_owns(1)
     assert member.held[1].start == EARLIEST
-    description = await host.api.describe_group(GROUP)
+    description = await host.api.call(DescribeGroup(GROUP))
     assert description.topics[0].finished == (0,)
 
 
@@ -368,15 +378,15 @@ async def test_a_group_is_reset_only_without_members_unless_forced(bed: Bed) -> 
     await member.until_owns(0, 1)
     assert await member.commit({0: 10, 1: 4}) == {}
     with pytest.raises(InvalidArgument, match="has members \\(one\\): stop them first, or force"):
-        await hosts[1].api.reset_group(GROUP, NAME, EARLIEST, False)
-    description = await hosts[1].api.reset_group(GROUP, NAME, EARLIEST, True)
+        await hosts[1].api.call(ResetGroup(GROUP, NAME, EARLIEST, False))
+    description = await hosts[1].api.call(ResetGroup(GROUP, NAME, EARLIEST, True))
     assert [s.lag_records for s in description.topics[0].segments] == [10, 10]
     await member.until(lambda: len(member.let_go) == 2 and len(member.held) == 2)
     assert {o.start for o in member.held.values()} == {EARLIEST}
     await member.leave()
-    description = await hosts[1].api.reset_group(GROUP, NAME, LATEST, False)
+    description = await hosts[1].api.call(ResetGroup(GROUP, NAME, LATEST, False))
     assert [(s.committed, s.lag_records) for s in description.topics[0].segments] == [(10, 0), (10, 0)]
-    description = await hosts[1].api.reset_group(GROUP, NAME, Start(StartKind.OFFSET, 7), False)
+    description = await hosts[1].api.call(ResetGroup(GROUP, NAME, Start(StartKind.OFFSET, 7), False))
     assert description.topics[0].start == Start(StartKind.OFFSET, 7)
     await member.joined(hosts[0])
     await member.until_owns(0, 1)
@@ -390,13 +400,13 @@ async def test_a_group_is_deleted_with_all_its_offsets(bed: Bed) -> None:
     await member.until_owns(0, 1)
     assert await member.commit({0: 10}) == {}
     with pytest.raises(InvalidArgument, match="has members"):
-        await hosts[1].api.delete_group(GROUP, False)
-    await hosts[1].api.delete_group(GROUP, True)
+        await hosts[1].api.call(DeleteGroup(GROUP, False))
+    await hosts[1].api.call(DeleteGroup(GROUP, True))
     assert isinstance(await member.failure(), Fenced)
-    assert await hosts[0].api.list_groups() == ()
+    assert await hosts[0].api.call(ListGroups()) == ()
     assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
     with pytest.raises(NotFound, match="there is no group billing: see `seaweedmq group list`"):
-        await hosts[0].api.describe_group(GROUP)
+        await hosts[0].api.call(DescribeGroup(GROUP))
     again = await Joining(bed, "one", incarnation=2).joined(hosts[0])
     await again.until_owns(0, 1)
     assert again.held[0].start == EARLIEST
@@ -408,9 +418,9 @@ async def test_a_topic_takes_its_groups_along(bed: Bed) -> None:
     member = await Joining(bed, "one").joined(hosts[1])
     await member.until_owns(0, 1)
     assert await member.commit({0: 10}) == {}
-    await hosts[0].api.delete_topic(NAME)
+    await hosts[0].api.call(DeleteTopic(NAME))
     assert isinstance(await member.failure(), NotFound)
-    assert await hosts[0].api.list_groups() == ()
+    assert await hosts[0].api.call(ListGroups()) == ()
     assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
     await bed.topic(hosts[0], segments=1)
     again = await Joining(bed, "one").joined(hosts[0])
@@ -427,7 +437,7 @@ async def test_a_group_reads_several_topics(bed: Bed) -> None:
     two = await Joining(bed, "two", name=other).joined(hosts[0])
     await one.until_owns(0, 1)
     await two.until_owns(0)
-    description = await hosts[1].api.describe_group(GROUP)
+    description = await hosts[1].api.call(DescribeGroup(GROUP))
     assert [(t.topic, [m.id for m in t.members]) for t in description.topics] == [(other, ["two"]), (NAME, ["one"])]
     assert description.topics[1].members[0].segments == (0, 1)
     assert description.topics[1].members[0].connected
@@ -438,14 +448,14 @@ async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
     hosts = await filled(bed, brokers=1, segments=1)
     api = hosts[0].api
     for call in (
-        api.describe_group("nobody"),
-        api.reset_group("nobody", NAME, EARLIEST, False),
-        api.delete_group("nobody", False),
+        api.call(DescribeGroup("nobody")),
+        api.call(ResetGroup("nobody", NAME, EARLIEST, False)),
+        api.call(DeleteGroup("nobody", False)),
     ):
         with pytest.raises(NotFound, match="there is no group nobody"):
             await call
     with pytest.raises(InvalidArgument, match=r"group '\.\./x' is not allowed"):
-        await api.describe_group("../x")
+        await api.call(DescribeGroup("../x"))
     for bad in (Joining(bed, "a b"), Joining(bed, "one", start=Start(StartKind.TIME, -1))):
         await bad.join(hosts[0])
         assert isinstance(await bad.failure(), InvalidArgument)
@@ -453,7 +463,7 @@ async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
     assert isinstance(await stranger.failure(), NotFound)
     one = await Joining(bed, "one").joined(hosts[0])
     with pytest.raises(NotFound, match="does not read test/nothing"):
-        await api.reset_group(GROUP, TopicName("test", "nothing"), EARLIEST, False)
+        await api.call(ResetGroup(GROUP, TopicName("test", "nothing"), EARLIEST, False))
     await one.until_owns(0)
     one._number = -1
     await one.send_commit({0: 1})
@@ -471,7 +481,7 @@ async def test_there_is_room_for_so_many_groups_and_members(bed: Bed) -> None:
     await Joining(bed, "one").joined(hosts[0], "g-2")
     third = await Joining(bed, "one").join(hosts[0], "g-3")
     assert isinstance(await third.failure(), ResourceExhausted)
-    await hosts[0].api.delete_group("g-2", True)
+    await hosts[0].api.call(DeleteGroup("g-2", True))
     await Joining(bed, "one").joined(hosts[0], "g-3")
 
 
@@ -507,7 +517,7 @@ async def test_both_halves_of_a_split_segment_come_once_it_is_finished(bed: Bed)
     hosts = await filled(bed, brokers=2, segments=1)
     one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
     await settled([one, two], 1)
-    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    await hosts[0].api.call(SplitSegment(NAME, 0, 1_000))
     await asyncio.sleep(2)
     assert one.owns | two.owns == {0}
     reader = one if one.owns else two
@@ -522,14 +532,14 @@ async def test_a_merged_segment_comes_once_both_parents_are_finished_by_whomever
     hosts = await filled(bed, brokers=2, segments=2)
     one, two = await Joining(bed, "one").joined(hosts[0]), await Joining(bed, "two").joined(hosts[1])
     await settled([one, two], 2)
-    await hosts[0].api.merge_segments(NAME, 0, 1)
+    await hosts[0].api.call(MergeSegments(NAME, 0, 1))
     assert await one.commit(dict.fromkeys(one.held, 10)) == {}
     await asyncio.sleep(2)
     assert one.owns == set()
     assert await two.commit(dict.fromkeys(two.held, 10)) == {}
     await settled([one, two], 1)
     assert one.owns | two.owns == {2}
-    description = await hosts[0].api.describe_group(GROUP)
+    description = await hosts[0].api.call(DescribeGroup(GROUP))
     assert description.topics[0].finished == (0, 1)
 
 
@@ -538,10 +548,10 @@ async def test_a_reset_goes_back_before_a_split(bed: Bed) -> None:
     hosts = await filled(bed, brokers=2, segments=1)
     member = await Joining(bed, "one").joined(hosts[0])
     await member.until_owns(0)
-    await hosts[0].api.split_segment(NAME, 0, 1_000)
+    await hosts[0].api.call(SplitSegment(NAME, 0, 1_000))
     assert await member.commit({0: 10}) == {}
     await member.until_owns(1, 2)
-    await hosts[0].api.reset_group(GROUP, NAME, EARLIEST, True)
+    await hosts[0].api.call(ResetGroup(GROUP, NAME, EARLIEST, True))
     await member.until_owns(0)
     assert member.held[0].start == EARLIEST
     assert await member.commit({0: 10}) == {}
@@ -607,7 +617,7 @@ async def test_a_member_that_stood_still_hands_out_nothing_that_others_were_give
     assert given_away == (stream_breaks and frozen_s >= KEEPALIVE_TIMEOUT_S + CONFIG.group_session_timeout_s)
     assert not set(first.offsets(thawed_s)) & set(second.offsets())
     assert set(first.offsets() + second.offsets()) == set(range(200))
-    assert (await hosts[0].api.describe_group(GROUP)).topics[0].members
+    assert (await hosts[0].api.call(DescribeGroup(GROUP))).topics[0].members
     await first.stop()
     await second.stop()
 
@@ -622,7 +632,7 @@ async def test_what_a_member_was_never_told_of_is_not_waited_for(bed: Bed) -> No
         yield GroupOpen(group=GROUP, topic=NAME, member="slow", incarnation=1, start=EARLIEST, client="a test", held={})
         await over.wait()
 
-    replies = host.broker.join_group(requests())
+    replies = host.broker.api.join_group(requests())
     first = await anext(replies)
     assert isinstance(first, GroupAssignment)
     assert not first.owned

@@ -1,11 +1,14 @@
 """What etcd keeps of a group: written in small transactions, also when answers are lost, by one leader at a time."""
 
+import random
+
 import pytest
 
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
 from seaweedmq.errors import StaleMetadata
+from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
 from seaweedmq.model.subscribe import EARLIEST
 from tests.broker.bed import NAME, Bed, Host, story
@@ -30,12 +33,12 @@ def at(offset: int, **deliveries: int) -> Committed:
 
 
 def store_of(host: Host) -> GroupStore:
-    return GroupStore(host.meta, host.broker._leader()._election, GROUP)
+    return GroupStore(host.meta, host.inspect.leader._election, GROUP, random.Random(1))
 
 
 async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
     store = store_of(host)
-    await store.create(record(), committed, host.broker._view.topic_revision(NAME))
+    await store.create(record(), committed, host.inspect.view.topic_revision(NAME))
     return store
 
 
@@ -109,8 +112,8 @@ async def test_who_does_not_know_what_was_written_meanwhile_writes_nothing(bed: 
 async def test_a_group_of_a_topic_that_changed_or_went_meanwhile_is_not_created(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
-    revision = host.broker._view.topic_revision(NAME)
-    await host.api.delete_topic(NAME)
+    revision = host.inspect.view.topic_revision(NAME)
+    await host.api.call(DeleteTopic(NAME))
     with pytest.raises(Conflict):
         await store_of(host).create(record(), {}, revision)
     assert await store_of(host).load() is None

@@ -12,6 +12,7 @@ from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
+from seaweedmq.model.calls import AdoptSchema, AlterTopic, MoveSegment, SealSegment
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.storage.store.memory import StorageOp
@@ -27,14 +28,15 @@ def hold_answers(hosts: list[Host]) -> asyncio.Event:
     """Primaries say where their segments end, but nobody hears it before the event is set."""
     released = asyncio.Event()
     for host in hosts:
-        say = host.broker.log_ends
+        descriptions = host.inspect.descriptions
+        say = descriptions.log_ends
 
         async def late(name: TopicName, uid: int, revision: int, say=say) -> Mapping[int, int]:  # type: ignore[no-untyped-def]
             ends = await say(name, uid, revision)
             await released.wait()
             return ends  # type: ignore[no-any-return]
 
-        host.broker.log_ends = late  # type: ignore[method-assign]
+        descriptions.log_ends = late  # type: ignore[method-assign]
     return released
 
 
@@ -42,7 +44,7 @@ async def adopting(bed: Bed) -> None:
     """Wait until every primary knows of it."""
     await bed.until(
         lambda: all(
-            h.broker._view.topics[NAME].adopting or not h.lives for h in bed.hosts if NAME in h.broker._view.topics
+            h.inspect.view.topics[NAME].adopting or not h.lives for h in bed.hosts if NAME in h.inspect.view.topics
         )
     )
 
@@ -54,14 +56,14 @@ async def test_a_record_that_is_not_committed_yet_counts(bed: Bed) -> None:
     publisher = await host.publisher()
     synced = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 1)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 1)
     with pytest.raises(InvalidArgument, match=r"holds plain records already \(segment 0\), or some are on their way"):
-        await host.api.adopt_schema(NAME, NUMBERS)
+        await host.api.call(AdoptSchema(NAME, NUMBERS))
     bed.faults.held.clear()
     synced.set()
     assert await publisher.acks() == [(0, 0)]
     await publisher.store()
-    assert host.broker._view.topics[NAME].adopting is None
+    assert host.inspect.view.topics[NAME].adopting is None
 
 
 @story
@@ -71,7 +73,7 @@ async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is
     primary = await bed.primary(hosts[0], segment=1)
     publisher = await primary.publisher(segment=1)
     answered = hold_answers(hosts)
-    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    adoption = asyncio.create_task(hosts[0].api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(bed)
     await publisher.send(slots=(40_000, 40_000))
     assert await publisher.quiet(1)
@@ -79,7 +81,7 @@ async def test_plain_frames_wait_until_it_is_decided_and_are_refused_if_there_is
     assert (await adoption).topic.schema == NUMBERS
     with pytest.raises(InvalidArgument, match="a plain frame came to topic test/topic, which has a schema"):
         await publisher.acks()
-    assert primary.broker._owned[NAME, 1].log.end == 0
+    assert primary.inspect.segments[NAME, 1].log.end == 0
 
 
 @story
@@ -90,9 +92,9 @@ async def test_plain_frames_go_on_if_another_segment_holds_some(bed: Bed) -> Non
     first, second = await lower.publisher(segment=0), await upper.publisher(2, segment=1)
     synced = bed.faults.hold(StorageOp.SYNC)
     await first.send()
-    await bed.until(lambda: lower.broker._owned[NAME, 0].log.end == 1)
+    await bed.until(lambda: lower.inspect.segments[NAME, 0].log.end == 1)
     answered = hold_answers(hosts)
-    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    adoption = asyncio.create_task(hosts[0].api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(bed)
     await second.send(slots=(40_000, 40_000))
     assert await second.quiet(1)
@@ -110,22 +112,22 @@ async def test_a_leader_that_dies_in_the_middle_leaves_it_to_the_next(bed: Bed) 
     hosts = await bed.cluster(3)
     leader = bed.leader()
     await bed.topic(hosts[0], segments=3)
-    await hosts[0].api.move_segment(NAME, 0, (next(h for h in hosts if h is not leader).broker.id,))
+    await hosts[0].api.call(MoveSegment(NAME, 0, (next(h for h in hosts if h is not leader).broker.id,)))
     primary = await bed.primary(hosts[0], segment=3)
     publisher = await primary.publisher(segment=3)
     answered = hold_answers(hosts)
-    adoption = asyncio.create_task(leader.api.adopt_schema(NAME, NUMBERS))
+    adoption = asyncio.create_task(leader.api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(bed)
     await publisher.send()
     leader.kill()
     answered.set()
     with pytest.raises(SeaweedMQError):
         await adoption
-    await bed.until(lambda: primary.broker._view.topics[NAME].adopting is None, 20 * TTL_S)
-    if primary.broker._view.topics[NAME].schema is None:
+    await bed.until(lambda: primary.inspect.view.topics[NAME].adopting is None, 20 * TTL_S)
+    if primary.inspect.view.topics[NAME].schema is None:
         assert await publisher.acks() == [(0, 0)]
     else:
-        assert primary.broker._owned[NAME, 3].log.end == 0
+        assert primary.inspect.segments[NAME, 3].log.end == 0
         with pytest.raises(InvalidArgument, match="has a schema"):
             await publisher.acks()
 
@@ -136,10 +138,10 @@ async def test_a_primary_that_does_not_answer_stops_no_other_for_long(bed: Bed) 
     await bed.topic(hosts[0], segments=3)
     silent = next(h for h in hosts if h is not bed.leader())
     other = next(h for h in hosts if h is not silent)
-    segment = next(n for (_, n) in other.broker._owned)
+    segment = next(n for (_, n) in other.inspect.segments)
     publisher = await other.publisher(segment=segment)
     hold_answers([silent])
-    adoption = asyncio.create_task(other.api.adopt_schema(NAME, NUMBERS))
+    adoption = asyncio.create_task(other.api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(bed)
     await publisher.send(slots=(segment * 21_846, segment * 21_846))
     with pytest.raises(Unavailable, match="not all brokers that hold its segments answer; try again"):
@@ -152,7 +154,7 @@ async def test_of_two_schemas_at_once_one_is_adopted(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=4)
     outcomes = await asyncio.gather(
-        *(hosts[n % 2].api.adopt_schema(NAME, (NUMBERS, WORDS)[n % 2]) for n in range(8)), return_exceptions=True
+        *(hosts[n % 2].api.call(AdoptSchema(NAME, (NUMBERS, WORDS)[n % 2])) for n in range(8)), return_exceptions=True
     )
     topics = {outcome.topic.schema for outcome in outcomes if not isinstance(outcome, BaseException)}
     refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -166,10 +168,10 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(bed: Bed) -> 
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=2)
     answered = hold_answers(hosts)
-    adoption = asyncio.create_task(hosts[0].api.adopt_schema(NAME, NUMBERS))
+    adoption = asyncio.create_task(hosts[0].api.call(AdoptSchema(NAME, NUMBERS)))
     await adopting(bed)
-    await hosts[1].api.alter_topic(NAME, TopicChange(retention_s=3600))
-    await hosts[1].api.seal_segment(NAME, 0)
+    await hosts[1].api.call(AlterTopic(NAME, TopicChange(retention_s=3600)))
+    await hosts[1].api.call(SealSegment(NAME, 0))
     answered.set()
     topic = (await adoption).topic
     assert (topic.schema, topic.retention_s, topic.next_segment) == (NUMBERS, 3600, 3)
@@ -179,7 +181,7 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(bed: Bed) -> 
 async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=4)
-    adoption = bed.leader().broker._leader()._adoption
+    adoption = bed.leader().inspect.leader._adoption
     dial, dialled = adoption._dial, 0
 
     def second_is_gone(broker: str) -> BrokerApi:
@@ -192,7 +194,7 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
     adoption._dial = second_is_gone
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a coroutine that nobody awaits
-        assert (await hosts[0].api.adopt_schema(NAME, NUMBERS)).topic.schema == NUMBERS
+        assert (await hosts[0].api.call(AdoptSchema(NAME, NUMBERS))).topic.schema == NUMBERS
     assert dialled > 2
 
 
@@ -230,7 +232,7 @@ async def test_tables_and_plain_records_that_race_for_an_empty_topic_each_have_a
             return receipt.records == 10
 
     one, two, typed = await asyncio.gather(plain("one"), plain("two"), tables("tables"))
-    schema = hosts[0].broker._view.topics[NAME].schema
+    schema = hosts[0].inspect.view.topics[NAME].schema
     assert typed == (schema is not None)
     assert typed != any([*one, *two])
     if schema is not None:

@@ -11,6 +11,7 @@ import pytest
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
+from seaweedmq.model.calls import GetClusterStatus, Rebalance, SplitSegment
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
@@ -30,8 +31,8 @@ QUICK = replace(
 
 def open_segments(bed: Bed) -> list[Segment]:
     """As the leader has them."""
-    host = next(h for h in bed.hosts if h.lives and h.broker._leader().leading)
-    found = sorted((s for s in host.broker._view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
+    host = next(h for h in bed.hosts if h.lives and h.inspect.leads)
+    found = sorted((s for s in host.inspect.view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
     assert is_partition(s.slots for s in found)
     return found
 
@@ -50,7 +51,7 @@ class Traffic:
         while True:
             await asyncio.sleep(0.1)
             for host in self.bed.hosts:
-                for (_, number), owned in list(host.broker._owned.items()) if host.lives else ():
+                for (_, number), owned in list(host.inspect.segments.items()) if host.lives else ():
                     if not owned.closed:
                         with suppress(SeaweedMQError, EOFError, AssertionError):
                             await self._send(host, number, owned.segment)
@@ -85,7 +86,7 @@ async def flood(bed: Bed, records_per_s: int, hot_slot: int | None = None) -> As
 
 
 async def kinds(host: Host) -> Counter[str]:
-    return Counter(d.kind for d in (await host.api.cluster_status()).decisions)
+    return Counter(d.kind for d in (await host.api.call(GetClusterStatus())).decisions)
 
 
 @story
@@ -122,7 +123,7 @@ async def test_one_hot_key_is_told_in_the_status_and_not_cut_forever(bed: Bed) -
     await bed.topic(hosts[0])
     async with flood(bed, 1_000, hot_slot=30_000):
         await asyncio.sleep(60)
-        held = [d for d in (await hosts[1].api.cluster_status()).decisions if d.kind == "hold"]
+        held = [d for d in (await hosts[1].api.call(GetClusterStatus())).decisions if d.kind == "hold"]
         assert len(held) == 1
         assert "one hot key, which can not be split" in held[0].reason
         assert next(s for s in open_segments(bed) if s.id == held[0].segments[0]).slots.width <= 16
@@ -148,11 +149,11 @@ async def test_nothing_is_merged_while_a_broker_does_not_say_how_loaded_it_is(
 
     monkeypatch.setattr(Placement, "report", deaf)
     for segment in range(3):
-        await hosts[0].api.split_segment(NAME, segment, None)
+        await hosts[0].api.call(SplitSegment(NAME, segment, None))
     await asyncio.sleep(30)
     assert len(open_segments(bed)) == 4
     with pytest.raises(Unavailable, match=f"broker {mute.address} did not report its load lately"):
-        await hosts[0].api.rebalance()
+        await hosts[0].api.call(Rebalance())
     monkeypatch.undo()
     await bed.until(lambda: len(open_segments(bed)) == 1, patience_s=120)
 
@@ -167,12 +168,12 @@ async def test_a_new_broker_gets_its_share_when_somebody_asks_for_it(bed: Bed) -
         fresh = await bed.start(slow)
         await asyncio.sleep(10)
         assert fresh.broker.id not in {s.primary for s in open_segments(bed)}, "none is old enough"
-        decisions = await hosts[0].api.rebalance()
+        decisions = await hosts[0].api.call(Rebalance())
         assert decisions
         assert {d.kind for d in decisions} == {"move"}
         counts = Counter(s.primary for s in open_segments(bed))
         assert counts[fresh.broker.id] >= 2
-        assert await hosts[1].api.rebalance() == (), "it is even now"
+        assert await hosts[1].api.call(Rebalance()) == (), "it is even now"
 
 
 @story
@@ -182,6 +183,6 @@ async def test_a_flood_goes_on_being_answered_after_the_leader_has_died(bed: Bed
     async with flood(bed, 1_200):
         await bed.until(lambda: len(open_segments(bed)) >= 2, patience_s=15)
         bed.leader().kill()
-        await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+        await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
         await bed.until(lambda: len(open_segments(bed)) >= 6, patience_s=20)
     await bed.until(lambda: len(open_segments(bed)) == 1, patience_s=90)

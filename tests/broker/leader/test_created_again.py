@@ -12,9 +12,20 @@ from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Fenced, NotFound
+from seaweedmq.model.calls import (
+    AlterTopic,
+    DeleteTopic,
+    DescribeTopic,
+    Fence,
+    LocalStats,
+    Seal,
+    SealSegment,
+    Suspicion,
+    WriteOut,
+)
 from seaweedmq.model.description import ALL, TopicDescription
 from seaweedmq.model.publish import PublishOpen
-from seaweedmq.model.replication import SegmentRef, Suspicion
+from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment, FileKind
@@ -41,10 +52,10 @@ async def connect(bed: Bed) -> Any:
 
 
 async def create_again(bed: Bed, host: Host, **settings: Any) -> TopicDescription:
-    await host.api.delete_topic(NAME)
+    await host.api.call(DeleteTopic(NAME))
     description = await bed.topic(host, **settings)
     uid = description.topic.uid
-    views = [host.broker._view for host in bed.hosts if host.lives]
+    views = [host.inspect.view for host in bed.hosts if host.lives]
     await bed.until(lambda: all(NAME in view.topics and view.topics[NAME].uid == uid for view in views))
     return description
 
@@ -57,19 +68,19 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(be
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
     primary = await bed.primary(hosts[0])
-    old = primary.broker._view.segments[NAME][0]
+    old = primary.inspect.view.segments[NAME][0]
     follower = next(h for h in hosts if h.broker.id == old.replicas[1])
     other = next(h for h in hosts if h not in (primary, follower))
     while True:  # a topic that the follower is going to be busy closing
         await bed.topic(hosts[0], name=OTHER)
         if await bed.primary(hosts[0], name=OTHER) is follower:
             break
-        await other.api.delete_topic(OTHER)
+        await other.api.call(DeleteTopic(OTHER))
     bed.faults.paths = str(OTHER)
     gate = bed.faults.hold(StorageOp.SYNC)
     await (await follower.publisher(name=OTHER)).send()
     await (await primary.publisher()).store(frames=5)
-    await other.api.delete_topic(OTHER)
+    await other.api.call(DeleteTopic(OTHER))
     await asyncio.sleep(0.1)
     while True:  # placed like the earlier one
         again = await create_again(bed, other, replicas=2, durability=Durability.REPLICATED)
@@ -78,8 +89,8 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(be
     primary.kill()
     gate.set()
     bed.faults.held.clear()
-    await bed.until(lambda: not other.broker._view.segments[NAME][0].is_open)
-    assert other.broker._view.segments[NAME][0].end_offset == 0
+    await bed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
+    assert other.inspect.view.segments[NAME][0].end_offset == 0
     reader = await other.subscriber()
     await reader.ending()
     assert reader.values == []
@@ -89,22 +100,22 @@ async def test_a_replica_of_the_earlier_one_is_not_written_into_the_later_one(be
 async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], replicas=2)
-    old = bed.ref(hosts[0].broker._view.segments[NAME][0])
+    old = bed.ref(hosts[0].inspect.view.segments[NAME][0])
     await create_again(bed, hosts[0], replicas=2)
-    segment = hosts[0].broker._view.segments[NAME][0]
+    segment = hosts[0].inspect.view.segments[NAME][0]
     primary, follower = (next(h for h in hosts if h.broker.id == r) for r in segment.replicas)
-    await bed.until(lambda: (NAME, 0) in primary.broker._owned)
+    await bed.until(lambda: (NAME, 0) in primary.inspect.segments)
     with pytest.raises(NotFound, match="not its primary"):
-        await primary.api.seal(old)
+        await primary.api.call(Seal(old))
     late = SegmentRef(topic=NAME, topic_uid=old.topic_uid, segment=0, epoch=2)
     with pytest.raises(NotFound, match="none of its followers"):
-        await follower.api.fence(late)
+        await follower.api.call(Fence(late))
     with pytest.raises(NotFound, match="no replica of it"):
-        await follower.api.write_out(late, 0)
+        await follower.api.call(WriteOut(late, 0))
     with pytest.raises(Fenced, match="epoch 1 is over already"):
-        await bed.leader().broker.suspect(Suspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
-    assert await primary.api.local_stats(NAME, old.topic_uid) == ()
-    assert len(await primary.api.local_stats(NAME, bed.ref(segment).topic_uid)) == 1
+        await bed.leader().broker.api.call(Suspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
+    assert await primary.api.call(LocalStats(NAME, old.topic_uid)) == ()
+    assert len(await primary.api.call(LocalStats(NAME, bed.ref(segment).topic_uid))) == 1
     await (await primary.publisher()).store(frames=3)
 
 
@@ -115,11 +126,11 @@ async def test_a_deletion_or_change_that_comes_late_spares_the_later_one(bed: Be
     new = await create_again(bed, hosts[0])
     for host in hosts:
         with pytest.raises(NotFound, match="created again"):
-            await host.api.delete_topic(NAME, old.topic.uid)
+            await host.api.call(DeleteTopic(NAME, old.topic.uid))
         with pytest.raises(NotFound, match="created again"):
-            await host.api.alter_topic(NAME, TopicChange(retention_s=1.0), old.topic.uid)
-        assert (await host.api.alter_topic(NAME, TopicChange(), new.topic.uid)).topic == new.topic
-    await hosts[1].api.delete_topic(NAME, new.topic.uid)
+            await host.api.call(AlterTopic(NAME, TopicChange(retention_s=1.0), old.topic.uid))
+        assert (await host.api.call(AlterTopic(NAME, TopicChange(), new.topic.uid))).topic == new.topic
+    await hosts[1].api.call(DeleteTopic(NAME, new.topic.uid))
 
 
 @story
@@ -130,17 +141,17 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
         await bed.topic(hosts[0])
         if await bed.primary(hosts[0]) is not leader:
             break
-        await leader.api.delete_topic(NAME)
-    old = leader.broker._view.segments[NAME][0]
-    orphans = leader.broker._leader()._orphans
+        await leader.api.call(DeleteTopic(NAME))
+    old = leader.inspect.view.segments[NAME][0]
+    orphans = leader.inspect.leader._orphans
     primary = await bed.primary(leader)
-    await leader.api.delete_topic(NAME)
+    await leader.api.call(DeleteTopic(NAME))
     primary.kill()
-    await bed.until(lambda: old.primary not in leader.broker._view.brokers)
+    await bed.until(lambda: old.primary not in leader.inspect.view.brokers)
     await bed.topic(leader)
-    await orphans._replace(leader.broker._leader().changes, old, "it was decided before")
+    await orphans._replace(leader.inspect.leader.changes, old, "it was decided before")
     await asyncio.sleep(1.0)
-    assert [(s.id, s.is_open) for s in leader.broker._view.segments[NAME].values()] == [(0, True)]
+    assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
 
 @pytest.mark.parametrize("call", ["publish", "subscribe"])
@@ -149,7 +160,7 @@ async def test_who_means_the_earlier_one_is_refused_and_who_names_none_gets_the_
     host = await bed.start()
     old = (await bed.topic(host)).topic.uid
     new = (await create_again(bed, host)).topic.uid
-    await bed.until(lambda: (NAME, 0) in host.broker._owned)
+    await bed.until(lambda: (NAME, 0) in host.inspect.segments)
     for uid, is_served in ((old, False), (new, True), (0, True)):
         stream = await _opened(bed, host, call, uid)
         if is_served:
@@ -165,22 +176,22 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
     old = (await bed.topic(hosts[0])).topic.uid
     leader = bed.leader()
     lagging = next(h for h in hosts if h is not leader)
-    await bed.until(lambda: NAME in lagging.broker._view.topics)
-    apply = lagging.broker._view._apply
+    await bed.until(lambda: NAME in lagging.inspect.view.topics)
+    apply = lagging.inspect.view._apply
     waiting: list[Any] = []
-    lagging.broker._view._apply = waiting.append  # type: ignore[method-assign]
-    await leader.api.delete_topic(NAME)
+    lagging.inspect.view._apply = waiting.append  # type: ignore[method-assign]
+    await leader.api.call(DeleteTopic(NAME))
     new = (await bed.topic(leader)).topic.uid
-    assert (await lagging.api.describe_topic(NAME)).topic.uid == old
-    asking = asyncio.create_task(lagging.api.describe_topic(NAME, ALL, new))
+    assert (await lagging.api.call(DescribeTopic(NAME))).topic.uid == old
+    asking = asyncio.create_task(lagging.api.call(DescribeTopic(NAME, ALL, new)))
     await asyncio.sleep(1.0)
     assert not asking.done()
-    lagging.broker._view._apply = apply  # type: ignore[method-assign]
+    lagging.inspect.view._apply = apply  # type: ignore[method-assign]
     for changes in waiting:
         apply(changes)
     assert (await asking).topic.uid == new
     with pytest.raises(NotFound, match=AGAIN):
-        await lagging.api.describe_topic(NAME, ALL, old)
+        await lagging.api.call(DescribeTopic(NAME, ALL, old))
 
 
 @story
@@ -188,7 +199,7 @@ async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed)
     host = await bed.start()
     await bed.topic(host)
     await (await host.publisher()).store(frames=5)
-    await host.api.seal_segment(NAME, 0)
+    await host.api.call(SealSegment(NAME, 0))
     gate = bed.faults.hold(StorageOp.PUT)
     bed.faults.paths = "table/"
     await asyncio.sleep(5 * CONFIG.maintenance_interval_s)
@@ -208,7 +219,7 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(bed: Bed)
     hosts = await bed.cluster(3)
     old = (await bed.topic(hosts[0], replicas=2)).topic
     await create_again(bed, hosts[0], replicas=2)
-    segment = hosts[0].broker._view.segments[NAME][0]
+    segment = hosts[0].inspect.view.segments[NAME][0]
     for writer in segment.replicas:  # both had the earlier topic, too
         late = await create_log_file(bed.store, old, segment, 0, writer, ())
         await late.append([stamp(frame(first=100)[:HEADER_BYTES], 0), frame(first=100)[HEADER_BYTES:]])
@@ -218,8 +229,8 @@ async def test_files_that_were_written_late_into_its_folder_do_no_harm(bed: Bed)
     writer = primary.broker.id
     primary.kill()
     bed.store.crash(writer=writer)
-    await bed.until(lambda: not other.broker._view.segments[NAME][0].is_open)
-    assert other.broker._view.segments[NAME][0].end_offset == 5
+    await bed.until(lambda: not other.inspect.view.segments[NAME][0].is_open)
+    assert other.inspect.view.segments[NAME][0].end_offset == 5
     reader = await other.subscriber()
     assert await reader.until(5) == values(1, 5)
     assert not any(host.has_failed for host in bed.hosts)
@@ -311,4 +322,4 @@ async def test_a_table_does_not_give_its_schema_to_the_later_one(bed: Bed) -> No
         await create_again(bed, hosts[0])
         with pytest.raises(NotFound, match=AGAIN):
             await publisher.send_table(pa.table({"a": [1, 2]}))
-        assert (await hosts[0].api.describe_topic(NAME)).topic.schema is None
+        assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema is None

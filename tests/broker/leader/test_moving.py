@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.errors import NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.replication import Suspicion
+from seaweedmq.model.calls import DrainBroker, Fence, Seal, Suspicion
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
@@ -17,7 +17,7 @@ from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
 def open_segments(host: Host) -> dict[int, Segment]:
     """As the broker's view has them."""
-    return {s.id: s for s in host.broker._view.segments.get(NAME, {}).values() if s.is_open}
+    return {s.id: s for s in host.inspect.view.segments.get(NAME, {}).values() if s.is_open}
 
 
 async def store(bed: Bed, host: Host, number: int) -> None:
@@ -45,7 +45,7 @@ async def test_draining_a_broker_moves_its_segments_once_and_no_others(bed: Bed)
     leaving = next(h for h in hosts if h is not bed.leader())
     before = open_segments(bed.leader())
     left = leaving.broker.id
-    await bed.leader().api.drain_broker(leaving.address)
+    await bed.leader().api.call(DrainBroker(leaving.address))
     await asyncio.sleep(10)
     after = open_segments(bed.leader())
     stayed = {number for number, segment in before.items() if left not in segment.replicas}
@@ -60,7 +60,7 @@ async def test_a_segment_whose_leader_died_after_sealing_it_gets_its_successor_f
     hosts = await replicated(bed, brokers=3, segments=3)
     segments = open_segments(hosts[0])
     primary = await bed.primary(hosts[0])
-    await primary.api.seal(bed.ref(segments[0]))
+    await primary.api.call(Seal(bed.ref(segments[0])))
     await bed.until(lambda: 3 in open_segments(hosts[0]), patience_s=10)
     assert {1, 2} <= open_segments(hosts[0]).keys(), "nobody was to blame"
 
@@ -72,7 +72,7 @@ async def test_a_segment_whose_leader_died_after_fencing_a_follower_gets_its_suc
     hosts = await replicated(bed, brokers=3, segments=1)
     (segment,) = open_segments(hosts[0]).values()
     follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
-    await follower.api.fence(bed.ref(segment, segment.epoch + 1))
+    await follower.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
     publisher = await (await bed.primary(hosts[0])).publisher(producer=2)
     await publisher.send()
     await bed.until(lambda: 1 in open_segments(hosts[0]), patience_s=20)
@@ -86,7 +86,7 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
     for _ in range(10):
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
-                await leader.broker.suspect(Suspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so"))
+                await leader.broker.api.call(Suspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so"))
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
     assert not any(h.has_failed for h in hosts)
@@ -110,7 +110,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
-        await leader.broker.suspect(Suspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
+        await leader.broker.api.call(Suspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
     hanging.set()
@@ -121,7 +121,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 async def test_a_fresh_broker_is_not_buried_under_all_that_is_new(bed: Bed) -> None:
     hosts = await bed.cluster(4, replace(CONFIG, load_report_interval_s=1_000.0))
     await bed.topic(hosts[0], segments=8)
-    placement = bed.leader().broker._leader().placement
+    placement = bed.leader().inspect.leader.placement
     fresh, *busy = sorted(h.broker.id for h in hosts)
     for broker, cpu_share in [(fresh, 0.0), *((b, 0.9) for b in busy)]:
         load = BrokerLoad(broker=broker, cpu_share=cpu_share, memory_bytes=0, buffered_bytes=0)
@@ -139,4 +139,4 @@ async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(bed: Be
     (segment,) = open_segments(hosts[0]).values()
     stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
     with pytest.raises(NotFound, match="none of its followers"):
-        await stranger.api.fence(bed.ref(segment, segment.epoch + 1))
+        await stranger.api.call(Fence(bed.ref(segment, segment.epoch + 1)))

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.broker.leader import metadata, pruning
+from seaweedmq.broker.leader import pruning
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
+from seaweedmq.coordination import description
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, Emptied, SealSegment
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.replication import Emptied
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicChange, TopicName
 from seaweedmq.storage.store.memory import StorageOp
@@ -31,11 +32,11 @@ SMALL = replace(
 
 
 def known(host: Host) -> dict[int, Segment]:
-    return dict(host.broker._view.segments[NAME])
+    return dict(host.inspect.view.segments[NAME])
 
 
 def topic(host: Host) -> Topic:
-    return host.broker._view.topics[NAME]
+    return host.inspect.view.topics[NAME]
 
 
 def stored(bed: Bed, prefix: str) -> list[str]:
@@ -50,8 +51,8 @@ def offsets(bed: Bed) -> set[tuple[str, int]]:
 async def seals(host: Host, count: int) -> None:
     """So many generations of one segment."""
     for _ in range(count):
-        (segment,) = host.broker._view.open_segments[NAME].values()
-        await host.api.seal_segment(NAME, segment.id)
+        (segment,) = host.inspect.view.open_segments[NAME].values()
+        await host.api.call(SealSegment(NAME, segment.id))
 
 
 # --- producer sequences
@@ -62,10 +63,10 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     (host,) = await bed.cluster(1, SMALL)
     await bed.topic(host)
     await (await host.publisher()).store(3)
-    await host.api.seal_segment(NAME, 0)
+    await host.api.call(SealSegment(NAME, 0))
     assert [s.next_sequence for s in known(host)[0].sequences] == [3]
     assert known(host)[0].sequences_complete
-    assert all(not s.sequences for s in (await host.api.describe_topic(NAME)).segments)
+    assert all(not s.sequences for s in (await host.api.call(DescribeTopic(NAME))).segments)
     await asyncio.sleep(1)
     document = bytes(bed.store.files[document_path(NAME, LINEAGE_DOCUMENT)].data)
     assert b"sequences" not in document
@@ -84,8 +85,8 @@ async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(bed: B
     (host,) = await bed.cluster(1, SMALL)
     await bed.topic(host)
     await (await host.publisher()).store(3)
-    await host.api.seal_segment(NAME, 0)
-    jumped = host.broker._leader().pruning
+    await host.api.call(SealSegment(NAME, 0))
+    jumped = host.inspect.leader.pruning
     jumped._wall_us = lambda: bed.wall_us() + 10**15
     await asyncio.sleep(SMALL.producer_retention_s - 3)
     assert known(host)[0].sequences
@@ -149,7 +150,7 @@ async def test_groups_forget_what_they_committed_of_pruned_segments_whether_some
     await bed.until(lambda: len(known(host)) == 1)
     await bed.until(lambda: {s for _, s in offsets(bed)} <= {2})
     assert there.owns == {2}, "nobody was thrown out for it"
-    description = await host.api.describe_group("away")
+    description = await host.api.call(DescribeGroup("away"))
     assert [s.segment for s in description.topics[0].segments] == [2]
 
 
@@ -164,7 +165,7 @@ async def test_who_asks_for_a_pruned_segment_is_told_at_once(bed: Bed) -> None:
         with pytest.raises(NotFound, match=r"segment 0 of test/topic was sealed long ago.*go on with"):
             await opening(segment=0)
     assert bed.loop.time() - began < 0.5
-    assert (await host.api.describe_topic(NAME, Which(open=False, sealed_above=None, ids=(0,)))).segments == ()
+    assert (await host.api.call(DescribeTopic(NAME, Which(open=False, sealed_above=None, ids=(0,))))).segments == ()
 
 
 @story
@@ -202,11 +203,11 @@ async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_
     uid = (await bed.topic(host, retention_s=5.0)).topic.uid
     await seals(host, 1)
     with pytest.raises(NotFound, match="was deleted"):
-        await other.api.report_emptied(Emptied(topic=NAME, uid=uid + 1, segments=(0,)))
-    await other.api.report_emptied(Emptied(topic=NAME, uid=uid, segments=(0, 1, 7)))
+        await other.api.call(Emptied(topic=NAME, topic_uid=uid + 1, segments=(0,)))
+    await other.api.call(Emptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
     assert list(known(host)) == [0, 1], "it was sealed a moment ago"
     await asyncio.sleep(1_100)
-    await other.api.report_emptied(Emptied(topic=NAME, uid=uid, segments=(0, 1, 7)))
+    await other.api.call(Emptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
     assert list(known(host)) == [1]
 
 
@@ -215,11 +216,11 @@ async def test_many_are_forgotten_in_transactions_that_etcd_takes(bed: Bed) -> N
     (host,) = await bed.cluster(1, replace(SMALL, segment_retention_s=0.0))
     await bed.topic(host, segments=pruning.SEGMENTS_PER_TRANSACTION + 20)
     for number in list(known(host)):
-        await host.api.seal_segment(NAME, number)
+        await host.api.call(SealSegment(NAME, number))
     before = bed.etcd.server.revision
     uid = topic(host).uid
-    await host.api.report_emptied(
-        Emptied(topic=NAME, uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
+    await host.api.call(
+        Emptied(topic=NAME, topic_uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
     )
     assert len(known(host)) == pruning.SEGMENTS_PER_TRANSACTION + 20
     assert 2 <= bed.etcd.server.revision - before <= 4
@@ -235,19 +236,19 @@ async def test_a_topic_is_described_in_pages_or_as_far_as_is_asked(bed: Bed) -> 
     await seals(host, 5)
 
     async def ids(which: Which) -> tuple[list[int], int | None]:
-        found: TopicDescription = await host.api.describe_topic(NAME, which)
+        found: TopicDescription = await host.api.call(DescribeTopic(NAME, which))
         return [s.id for s in found.segments], found.more_above
 
     assert await ids(ALL) == ([0, 1, 2, 3, 4, 5], None)
     assert await ids(OPEN) == ([5], None)
     assert await ids(Which(open=False, sealed_above=None, ids=(1, 5, 99))) == ([1, 5], None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata, "SEALED_PER_PAGE", 2)
+        patch.setattr(description, "SEALED_PER_PAGE", 2)
         assert await ids(ALL) == ([0, 1, 5], 1)
         assert await ids(Which(open=False, sealed_above=1)) == ([2, 3], 3)
         assert await ids(Which(open=False, sealed_above=3)) == ([4], None)
     with pytest.raises(InvalidArgument, match="ask for 10000 at a time"):
-        await host.api.describe_topic(NAME, Which(ids=tuple(range(IDS_MAX + 1))))
+        await host.api.call(DescribeTopic(NAME, Which(ids=tuple(range(IDS_MAX + 1)))))
 
 
 @story
@@ -257,7 +258,7 @@ async def test_documents_of_a_change_are_written_though_its_caller_goes_away(bed
     await asyncio.sleep(5)
     put = bed.faults.hold(StorageOp.PUT)
     puts = bed.faults.counts[StorageOp.PUT]
-    altering = asyncio.create_task(host.broker.alter_topic(NAME, TopicChange(retention_s=50.0)))
+    altering = asyncio.create_task(host.broker.api.call(AlterTopic(NAME, TopicChange(retention_s=50.0))))
     await bed.until(lambda: bed.faults.counts[StorageOp.PUT] > puts)
     altering.cancel()
     await asyncio.wait({altering})
@@ -271,7 +272,7 @@ async def test_documents_of_a_change_are_written_though_its_caller_goes_away(bed
 @story
 async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(bed: Bed) -> None:
     (host,) = await bed.cluster(1, SMALL)
-    kept = host.broker._leader().pruning
+    kept = host.inspect.leader.pruning
     first, second = TopicName("test", "a"), TopicName("test", "b")
     forgotten: list[TopicName] = []
     failing = {first}
@@ -292,7 +293,7 @@ async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting
 @story
 async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(bed: Bed) -> None:
     (host,) = await bed.cluster(1, SMALL)
-    kept = host.broker._leader().pruning
+    kept = host.inspect.leader.pruning
     calls: list[TopicName] = []
 
     async def forget(name: TopicName) -> None:

@@ -9,6 +9,16 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.model.calls import (
+    DeleteTopic,
+    DescribeTopic,
+    DrainBroker,
+    GetClusterStatus,
+    MergeSegments,
+    MoveSegment,
+    SealSegment,
+    SplitSegment,
+)
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.publish import PublishSealed
 from seaweedmq.model.ring import KeyRange, is_partition
@@ -38,7 +48,7 @@ def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
 async def store(bed: Bed, segment: Segment, frames: int, producer: int = 1) -> None:
     """So many records in an open segment."""
     host = next(h for h in bed.hosts if h.broker.id == segment.primary)
-    await bed.until(lambda: (segment.topic, segment.id) in host.broker._owned)
+    await bed.until(lambda: (segment.topic, segment.id) in host.inspect.segments)
     publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
     await publisher.store(frames=frames, slots=(segment.slots.lo, segment.slots.lo))
 
@@ -60,8 +70,8 @@ async def test_a_split_segment_goes_on_in_two_that_begin_where_it_ended(bed: Bed
     (segment,) = opened(await bed.topic(hosts[0], replicas=replicas))
     await store(bed, segment, 5)
     for n, host in enumerate(hosts):
-        lowest = opened(await host.api.describe_topic(NAME))[0]
-        description = await host.api.split_segment(NAME, lowest.id, lowest.slots.hi // 2)
+        lowest = opened(await host.api.call(DescribeTopic(NAME)))[0]
+        description = await host.api.call(SplitSegment(NAME, lowest.id, lowest.slots.hi // 2))
         assert len(opened(description)) == 2 + n
     segments = by_id(description)
     assert segments[0].successors == (1, 2)
@@ -80,7 +90,7 @@ async def test_neighbours_are_merged_into_one_that_begins_where_the_longer_one_e
     lower, upper = opened(await bed.topic(hosts[0], segments=2))
     await store(bed, lower, 3)
     await store(bed, upper, 7, producer=2)
-    description = await hosts[0].api.merge_segments(NAME, 1, 0)
+    description = await hosts[0].api.call(MergeSegments(NAME, 1, 0))
     assert shape(description) == [(2, 0, 65_536)]
     segments = by_id(description)
     assert (segments[2].predecessors, segments[2].start_offset) == ((0, 1), 7)
@@ -95,13 +105,13 @@ async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_fil
     (segment,) = opened(await bed.topic(hosts[0], replicas=3))
     (spare,) = (h for h in hosts if h.broker.id not in segment.replicas)
     await store(bed, segment, 2)
-    (moved,) = opened(await hosts[0].api.move_segment(NAME, 0, (spare.address, segment.replicas[2])))
+    (moved,) = opened(await hosts[0].api.call(MoveSegment(NAME, 0, (spare.address, segment.replicas[2]))))
     assert moved.replicas[:2] == (spare.broker.id, segment.replicas[2])
     assert len(set(moved.replicas)) == 3
     assert (moved.start_offset, moved.slots) == (2, segment.slots)
     await store(bed, moved, 1)
-    assert opened(await hosts[1].api.move_segment(NAME, 1, moved.replicas)) == [moved], "it is there already"
-    (sealed,) = opened(await hosts[2].api.seal_segment(NAME, 1))
+    assert opened(await hosts[1].api.call(MoveSegment(NAME, 1, moved.replicas))) == [moved], "it is there already"
+    (sealed,) = opened(await hosts[2].api.call(SealSegment(NAME, 1)))
     assert (sealed.id, sealed.predecessors, sealed.start_offset) == (2, (1,), 3)
 
 
@@ -109,14 +119,14 @@ async def test_a_segment_moves_to_the_brokers_that_are_named_and_the_rest_is_fil
 async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     (segment,) = opened(await bed.topic(host))
-    assert [s.slots.hi for s in opened(await host.api.split_segment(NAME, 0, None))] == [HALF, 65_536]
-    segment = opened(await host.api.describe_topic(NAME))[0]
+    assert [s.slots.hi for s in opened(await host.api.call(SplitSegment(NAME, 0, None)))] == [HALF, 65_536]
+    segment = opened(await host.api.call(DescribeTopic(NAME)))[0]
     publisher = await host.publisher(segment=1)
     for _ in range(40):  # all of it in the lowest sixteenth, which a cut keeps apart
         await publisher.store(slots=(0, 9), count=10)
         await asyncio.sleep(0.1)
     width = segment.slots.width // 16
-    lowest, *_ = opened(await host.api.split_segment(NAME, 1, None))
+    lowest, *_ = opened(await host.api.call(SplitSegment(NAME, 1, None)))
     assert lowest.slots == KeyRange(0, width)
 
 
@@ -151,14 +161,14 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
 ) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
-    await hosts[0].api.split_segment(NAME, 0, 1)
-    await hosts[0].api.split_segment(NAME, 2, 8_192)
-    before = await hosts[0].api.describe_topic(NAME)
+    await hosts[0].api.call(SplitSegment(NAME, 0, 1))
+    await hosts[0].api.call(SplitSegment(NAME, 2, 8_192))
+    before = await hosts[0].api.call(DescribeTopic(NAME))
     assert shape(before) == [(1, 0, 1), (3, 1, 8_192), (4, 8_192, 65_536)]
     for host in hosts:
         with pytest.raises(kind, match=sentence):
             await getattr(host.api, method)(NAME, *args)
-    assert await hosts[0].api.describe_topic(NAME) == before
+    assert await hosts[0].api.call(DescribeTopic(NAME)) == before
 
 
 @story
@@ -167,13 +177,13 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(bed: Bed) -> N
     await bed.topic(hosts[0])
     primary = await bed.primary(hosts[0])
     leaving, other = (h for h in hosts if h is not primary)
-    await hosts[0].api.drain_broker(leaving.address)
+    await hosts[0].api.call(DrainBroker(leaving.address))
     with pytest.raises(InvalidArgument, match=f"broker {leaving.address} is being drained"):
-        await hosts[0].api.move_segment(NAME, 0, (leaving.address,))
-    bed.leader().broker._leader().placement.suspect(other.broker.id)
+        await hosts[0].api.call(MoveSegment(NAME, 0, (leaving.address,)))
+    bed.leader().inspect.leader.placement.suspect(other.broker.id)
     with pytest.raises(Unavailable, match="try again in some seconds"):
-        await hosts[0].api.move_segment(NAME, 0, (other.broker.id,))
-    assert [s.id for s in opened(await hosts[0].api.describe_topic(NAME))] == [0]
+        await hosts[0].api.call(MoveSegment(NAME, 0, (other.broker.id,)))
+    assert [s.id for s in opened(await hosts[0].api.call(DescribeTopic(NAME)))] == [0]
 
 
 @story
@@ -182,7 +192,7 @@ async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where
     await bed.topic(hosts[0], replicas=2)
     primary = await bed.primary(hosts[0])
     publisher = await primary.publisher()
-    splitting = asyncio.create_task(hosts[0].api.split_segment(NAME, 0, HALF))
+    splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, HALF)))
     sent = 0
     while not splitting.done():
         await publisher.send()
@@ -210,7 +220,7 @@ async def test_two_changes_of_one_segment_do_not_mix(bed: Bed) -> None:
     done = [r for r in results if isinstance(r, TopicDescription)]
     assert len(done) == 1
     assert all(isinstance(r, TopicDescription | Unavailable | StaleMetadata) for r in results), results
-    after = opened(await bed.leader().api.describe_topic(NAME))
+    after = opened(await bed.leader().api.call(DescribeTopic(NAME)))
     assert len(after) in (3, 4, 5)
 
 
@@ -218,8 +228,8 @@ async def test_two_changes_of_one_segment_do_not_mix(bed: Bed) -> None:
 async def test_segments_of_one_topic_are_changed_at_the_same_time(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], segments=16)
-    await asyncio.gather(*(hosts[n % 3].api.split_segment(NAME, n, None) for n in range(16)))
-    after = opened(await bed.leader().api.describe_topic(NAME))
+    await asyncio.gather(*(hosts[n % 3].api.call(SplitSegment(NAME, n, None)) for n in range(16)))
+    after = opened(await bed.leader().api.call(DescribeTopic(NAME)))
     assert len({s.id for s in after}) == 32
     assert sorted(s.predecessors for s in after) == sorted((n,) for n in range(16) for _ in range(2))
 
@@ -238,13 +248,13 @@ async def test_a_half_done_merge_is_undone_by_plain_successors(bed: Bed, monkeyp
 
     monkeypatch.setattr(OpenSegment, "seal", stuck)
     with pytest.raises(Unavailable, match="test/topic#1: a replica lives but does not answer"):
-        await hosts[0].api.merge_segments(NAME, 0, 1)
-    await bed.until(lambda: 2 in bed.leader().broker._view.segments[NAME], patience_s=1)
-    description = await bed.leader().api.describe_topic(NAME)
+        await hosts[0].api.call(MergeSegments(NAME, 0, 1))
+    await bed.until(lambda: 2 in bed.leader().inspect.view.segments[NAME], patience_s=1)
+    description = await bed.leader().api.call(DescribeTopic(NAME))
     assert shape(description) == [(2, 0, HALF), (1, HALF, 65_536)]
     assert by_id(description)[2].start_offset == 3
     monkeypatch.undo()
-    assert shape(await hosts[1].api.merge_segments(NAME, 2, 1)) == [(3, 0, 65_536)]
+    assert shape(await hosts[1].api.call(MergeSegments(NAME, 2, 1))) == [(3, 0, 65_536)]
 
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.001, 0.002, 0.004, 0.008])
@@ -255,7 +265,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     for n, segment in enumerate(parts):
         await store(bed, segment, 3, producer=n)
     leader = bed.leader()
-    merging = asyncio.create_task(leader.api.merge_segments(NAME, 0, 1))
+    merging = asyncio.create_task(leader.api.call(MergeSegments(NAME, 0, 1)))
     await asyncio.sleep(delay_s)
     leader.kill()
     await asyncio.wait({merging})
@@ -264,9 +274,9 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     other = next(h for h in hosts if h.lives)
 
     def settled() -> bool:
-        found = [s for s in other.broker._view.segments[NAME].values() if s.is_open]
+        found = [s for s in other.inspect.view.segments[NAME].values() if s.is_open]
         return is_partition(s.slots for s in found) and all(
-            leader.broker.id not in s.replicas and (s.topic, s.id) in h.broker._owned
+            leader.broker.id not in s.replicas and (s.topic, s.id) in h.inspect.segments
             for s in found
             for h in hosts
             if h.broker.id == s.primary
@@ -275,9 +285,9 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     await bed.until(settled)
     await asyncio.sleep(5)  # until the primaries that were sealed have asked for successors
     await bed.until(settled)
-    for n, segment in enumerate(opened(await other.api.describe_topic(NAME))):
+    for n, segment in enumerate(opened(await other.api.call(DescribeTopic(NAME)))):
         await store(bed, segment, 1, producer=10 + n)
-        description = await other.api.seal_segment(NAME, segment.id)
+        description = await other.api.call(SealSegment(NAME, segment.id))
     got = await read(bed, other, [s.id for s in description.segments if not s.is_open])
     assert [v for v in got if not v.startswith(b"1")] == values(0, 3)
     assert [v for v in got if v.startswith(b"1:")] == values(1, 3)
@@ -290,22 +300,22 @@ async def test_a_caller_that_goes_away_does_not_leave_a_segment_sealed(bed: Bed)
     leader = bed.leader()
     held = bed.faults.hold(StorageOp.SYNC)
     await (await (await bed.primary(hosts[0])).publisher()).send()
-    splitting = asyncio.create_task(leader.broker.split_segment(NAME, 0, None))
+    splitting = asyncio.create_task(leader.broker.api.call(SplitSegment(NAME, 0, None)))
     await asyncio.sleep(0.05)
     splitting.cancel()
     await asyncio.sleep(0.05)
     held.set()
     bed.faults.held.clear()
-    await bed.until(lambda: 2 in leader.broker._view.segments[NAME], patience_s=1)
+    await bed.until(lambda: 2 in leader.inspect.view.segments[NAME], patience_s=1)
 
 
 @story
 async def test_what_was_done_is_in_the_status_with_its_reason(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0])
-    await hosts[0].api.split_segment(NAME, 0, None)
-    await hosts[0].api.merge_segments(NAME, 1, 2)
-    decisions = (await hosts[1].api.cluster_status()).decisions
+    await hosts[0].api.call(SplitSegment(NAME, 0, None))
+    await hosts[0].api.call(MergeSegments(NAME, 1, 2))
+    decisions = (await hosts[1].api.call(GetClusterStatus())).decisions
     assert [(d.topic, d.kind, d.segments, d.reason) for d in decisions] == [
         (NAME, "split", (0,), "by hand"),
         (NAME, "merge", (1, 2), "by hand"),
@@ -328,13 +338,13 @@ async def test_a_topic_that_was_deleted_and_made_anew_meanwhile_is_left_alone(
         return result
 
     monkeypatch.setattr(Sealer, "seal", slowly)
-    splitting = asyncio.create_task(hosts[0].api.split_segment(NAME, 0, None))
+    splitting = asyncio.create_task(hosts[0].api.call(SplitSegment(NAME, 0, None)))
     await asyncio.sleep(0.1)
-    await hosts[0].api.delete_topic(NAME)
+    await hosts[0].api.call(DeleteTopic(NAME))
     await bed.topic(hosts[0])
     anew.set()
     with pytest.raises(NotFound, match="was deleted meanwhile"):
         await splitting
-    (segment,) = opened(await hosts[0].api.describe_topic(NAME))
+    (segment,) = opened(await hosts[0].api.call(DescribeTopic(NAME)))
     assert (segment.id, segment.start_offset) == (0, 0)
     await store(bed, segment, 1)

@@ -18,6 +18,15 @@ from seaweedmq.errors import (
     StorageFailed,
 )
 from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    DeleteTopic,
+    DescribeTopic,
+    GetClusterStatus,
+    ListTopics,
+    TopicStats,
+)
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.ring import is_partition
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
@@ -51,23 +60,23 @@ async def test_every_broker_takes_every_call(bed: Bed) -> None:
         name = TopicName("test", f"topic-{n}")
         assert (await bed.topic(host, name, segments=3)).topic.name == name
         for other in hosts:
-            description = await other.api.describe_topic(name)
+            description = await other.api.call(DescribeTopic(name))
             assert whole(description)
             assert len(description.addresses) == 3
-        changed = await hosts[n - 1].api.alter_topic(name, TopicChange(durability=Durability.REPLICATED))
+        changed = await hosts[n - 1].api.call(AlterTopic(name, TopicChange(durability=Durability.REPLICATED)))
         assert changed.topic.durability is Durability.REPLICATED
-        status = await host.api.cluster_status()
+        status = await host.api.call(GetClusterStatus())
         assert (status.leader, status.topics, status.open_segments) == (bed.leader().broker.id, n + 1, 3 * (n + 1))
-    await hosts[0].api.delete_topic(TopicName("test", "topic-1"))
-    await bed.until(lambda: all(len(h.broker._view.topics) == 2 for h in hosts))
-    assert [t.name.name for t in await hosts[1].api.list_topics()] == ["topic-0", "topic-2"]
+    await hosts[0].api.call(DeleteTopic(TopicName("test", "topic-1")))
+    await bed.until(lambda: all(len(h.inspect.view.topics) == 2 for h in hosts))
+    assert [t.name.name for t in await hosts[1].api.call(ListTopics())] == ["topic-0", "topic-2"]
 
 
 @story
 async def test_segments_are_spread_evenly(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], segments=9)
-    status = await hosts[1].api.cluster_status()
+    status = await hosts[1].api.call(GetClusterStatus())
     assert [b.open_segments for b in status.brokers] == [3, 3, 3]
 
 
@@ -105,7 +114,7 @@ async def test_a_topic_is_known_everywhere_once_its_creation_was_answered(bed: B
         name = TopicName("test", f"topic-{n}")
         await bed.topic(hosts[n % 3], name)
         for host in hosts:
-            assert whole(await host.api.describe_topic(name))
+            assert whole(await host.api.call(DescribeTopic(name)))
 
 
 @story
@@ -114,9 +123,9 @@ async def test_a_topic_of_many_segments_takes_several_transactions_and_is_whole(
     description = await bed.topic(hosts[1], segments=350)
     assert len(description.segments) == 350
     assert whole(description)
-    await bed.until(lambda: sum(len(h.broker._owned) for h in hosts) == 350)
-    await hosts[0].api.delete_topic(NAME)
-    await bed.until(lambda: not any(h.broker._owned for h in hosts))
+    await bed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 350)
+    await hosts[0].api.call(DeleteTopic(NAME))
+    await bed.until(lambda: not any(h.inspect.segments for h in hosts))
     assert not bed.etcd.server.list(keys.SEGMENTS).entries
 
 
@@ -169,7 +178,7 @@ async def test_creations_of_one_name_at_the_same_time_make_one_whole_topic(bed: 
     made = [r for r in results if isinstance(r, TopicDescription)]
     assert len(made) == 1
     assert all(isinstance(r, AlreadyExists | TopicDescription) for r in results)
-    description = await hosts[0].api.describe_topic(NAME)
+    description = await hosts[0].api.call(DescribeTopic(NAME))
     assert whole(description)
     assert len(description.segments) == len(made[0].segments)
 
@@ -179,11 +188,11 @@ async def test_changes_at_the_same_time_all_take_effect(bed: Bed) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0])
     await asyncio.gather(
-        hosts[0].api.alter_topic(NAME, TopicChange(retention_s=50)),
-        hosts[1].api.alter_topic(NAME, TopicChange(retention_bytes=60)),
-        hosts[2].api.alter_topic(NAME, TopicChange(durability=Durability.REPLICATED)),
+        hosts[0].api.call(AlterTopic(NAME, TopicChange(retention_s=50))),
+        hosts[1].api.call(AlterTopic(NAME, TopicChange(retention_bytes=60))),
+        hosts[2].api.call(AlterTopic(NAME, TopicChange(durability=Durability.REPLICATED))),
     )
-    topic = (await hosts[0].api.describe_topic(NAME)).topic
+    topic = (await hosts[0].api.call(DescribeTopic(NAME))).topic
     assert (topic.retention_s, topic.retention_bytes, topic.durability) == (50, 60, Durability.REPLICATED)
 
 
@@ -197,7 +206,7 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
     leader.kill()
     await patiently(other, "create_topic", TopicSpec(name=OTHER))
     assert bed.loop.time() - before <= CONFIG.lease_ttl_s + 1.5
-    assert whole(await other.api.describe_topic(OTHER))
+    assert whole(await other.api.call(DescribeTopic(OTHER)))
 
 
 @story
@@ -208,7 +217,7 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
     calling = asyncio.create_task(patiently(old, "create_topic", TopicSpec(name=NAME, segments=150)))
     await asyncio.sleep(0.004)
     old.freeze()
-    await bed.until(lambda: any(h.broker._leader().leading for h in hosts if h is not old))
+    await bed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
     old.thaw()
     try:
         description = await calling
@@ -230,7 +239,7 @@ async def test_more_segments_than_the_brokers_may_hold_are_refused(bed: Bed) -> 
         "on all brokers"
     )
     await bed.topic(hosts[1], OTHER, segments=1)
-    await bed.until(lambda: sum(len(h.broker._owned) for h in hosts) == 10)
+    await bed.until(lambda: sum(len(h.inspect.segments) for h in hosts) == 10)
 
 
 @story
@@ -241,9 +250,9 @@ async def test_a_topic_whose_files_could_not_be_deleted_does_not_haunt_the_next_
     await asyncio.sleep(5)
     bed.faults.failing[StorageOp.DELETE] = "input/output error"
     with pytest.raises(StorageFailed):
-        await host.api.delete_topic(NAME)
+        await host.api.call(DeleteTopic(NAME))
     with pytest.raises(NotFound):
-        await host.api.describe_topic(NAME)
+        await host.api.call(DescribeTopic(NAME))
     with pytest.raises(StorageFailed):
         await bed.topic(host)
     bed.faults.failing.clear()
@@ -261,25 +270,25 @@ async def test_files_that_could_not_be_deleted_are_deleted_by_the_next_leader(be
     await (await primary.publisher()).store(frames=9)
     bed.faults.failing[StorageOp.DELETE] = "input/output error"
     with pytest.raises(StorageFailed):
-        await leader.api.delete_topic(NAME)
+        await leader.api.call(DeleteTopic(NAME))
     leader.kill()
     other = next(h for h in hosts if h.lives)
-    await bed.until(lambda: any(h.lives and h.broker._leader().leading for h in hosts))
+    await bed.until(lambda: any(h.lives and h.inspect.leads for h in hosts))
     assert [p for p in bed.store.files if "/log/" in p]
-    assert other.broker._view.deletions
+    assert other.inspect.view.deletions
     bed.faults.failing.clear()
     await bed.until(lambda: not [p for p in bed.store.files if "/log/" in p])
-    await bed.until(lambda: not other.broker._view.deletions)
+    await bed.until(lambda: not other.inspect.view.deletions)
     await bed.topic(other)
     await asyncio.sleep(5)
-    assert whole(await other.api.describe_topic(NAME))
+    assert whole(await other.api.call(DescribeTopic(NAME)))
 
 
 @story
 async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the_next_leader(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     leftover = (await bed.topic(hosts[0], segments=4)).segments
-    await hosts[0].api.delete_topic(NAME)
+    await hosts[0].api.call(DeleteTopic(NAME))
     await bed.topic(hosts[0], OTHER)
     for segment in leftover:
         bed.etcd.server.transact([], [Put(keys.segment_key(NAME, segment.id), segment_to_json(segment))])
@@ -301,11 +310,11 @@ async def test_an_empty_topic_adopts_a_schema_once(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=4)
     for host in hosts:
-        description = await host.api.adopt_schema(NAME, schema_to_bytes(SCHEMA))
+        description = await host.api.call(AdoptSchema(NAME, schema_to_bytes(SCHEMA)))
         assert description.topic.schema is not None
         assert schema_from_bytes(description.topic.schema) == SCHEMA
     with pytest.raises(InvalidArgument, match="has another schema already"):
-        await hosts[0].api.adopt_schema(NAME, schema_to_bytes(pa.schema([("a", pa.int32())])))
+        await hosts[0].api.call(AdoptSchema(NAME, schema_to_bytes(pa.schema([("a", pa.int32())]))))
 
 
 @story
@@ -316,9 +325,9 @@ async def test_what_is_only_metadata_of_a_schema_is_not_kept(bed: Bed) -> None:
     created = await bed.topic(host, schema=decorated)
     assert created.topic.schema == schema_to_bytes(schema_from_bytes(decorated))
     await bed.topic(host, OTHER)
-    adopted = await host.api.adopt_schema(OTHER, decorated)
+    adopted = await host.api.call(AdoptSchema(OTHER, decorated))
     assert adopted.topic.schema == created.topic.schema
-    again = await host.api.adopt_schema(OTHER, schema_to_bytes(SCHEMA))
+    again = await host.api.call(AdoptSchema(OTHER, schema_to_bytes(SCHEMA)))
     assert again.topic.schema == created.topic.schema
 
 
@@ -333,7 +342,7 @@ async def test_a_topic_with_plain_records_adopts_no_schema(bed: Bed) -> None:
     primary = await bed.primary(hosts[0], segment=1)
     await (await primary.publisher(segment=1)).store(slots=(40_000, 40_000))
     with pytest.raises(InvalidArgument, match="holds plain records already"):
-        await hosts[0].api.adopt_schema(NAME, schema_to_bytes(SCHEMA))
+        await hosts[0].api.call(AdoptSchema(NAME, schema_to_bytes(SCHEMA)))
     primary.kill()
     other = next(h for h in hosts if h is not primary)
     with pytest.raises(InvalidArgument, match="holds plain records already"):
@@ -352,11 +361,11 @@ async def test_statistics_are_gathered_from_every_primary(bed: Bed) -> None:
         slot = n * 65536 // 6 + 10
         await (await primary.publisher(segment=n)).store(frames=n + 1, slots=(slot, slot))
     for host in hosts:
-        stats = await host.api.topic_stats(NAME)
+        stats = await host.api.call(TopicStats(NAME))
         assert [(s.segment, s.high_watermark, s.flushed_offset) for s in stats] == [(n, n + 1, n + 1) for n in range(6)]
     leader = bed.leader()
-    await bed.until(lambda: len(leader.broker._leader().placement.loads) == 3)
+    await bed.until(lambda: len(leader.inspect.leader.placement.loads) == 3)
     await asyncio.sleep(1.1)
-    status = await hosts[0].api.cluster_status()
+    status = await hosts[0].api.call(GetClusterStatus())
     assert sum(b.open_segments for b in status.brokers) == 6
     assert [b.is_leader for b in status.brokers].count(True) == 1

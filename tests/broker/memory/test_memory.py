@@ -101,7 +101,7 @@ def test_the_limit_holds_whatever_comes_and_everybody_is_served(sizes: list[int]
 @story
 async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed: Bed, durability: Durability) -> None:
     (host,) = await bed.cluster(1, replace(CONFIG, segment_buffer_bytes_max=32 * KIB))
-    budget = host.broker._budget
+    budget = host.inspect.memory.logs
     budget.limit = 140_000
     await bed.topic(host, segments=20, durability=durability)
     publishers = [await host.publisher(n, segment=n) for n in range(20)]
@@ -114,7 +114,7 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
         await asyncio.sleep(0.02)
         most = max(most, budget.used)
         assert budget.used <= budget.limit
-        assert budget.used == sum(s.log.cached_bytes for s in host.broker._owned.values())
+        assert budget.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
         if round_ == 20:
             held.set()
     assert most > 120_000
@@ -126,26 +126,26 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
 @story
 async def test_a_publisher_that_waits_for_memory_hears_that_the_storage_fails(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
-    host.broker._budget.limit = 6_000
+    host.inspect.memory.logs.limit = 6_000
     await bed.topic(host)
     full, waiting = await host.publisher(1), await host.publisher(2)
     bed.faults.failing[StorageOp.APPEND] = "no space left on device"
     bed.faults.hold(StorageOp.APPEND)
     await full.send(4, size=1_000)
-    await bed.until(lambda: host.broker._budget.used > 4_000)
+    await bed.until(lambda: host.inspect.memory.logs.used > 4_000)
     await waiting.send(4, size=1_000)
     await asyncio.sleep(0.1)
     bed.faults.held.pop(StorageOp.APPEND).set()
     assert isinstance(await waiting.stream.failure(), StorageFailed)
     assert isinstance(await full.stream.failure(), StorageFailed)
     bed.faults.failing.clear()
-    await bed.until(lambda: not next(iter(host.broker._owned.values())).failure)
+    await bed.until(lambda: not next(iter(host.inspect.segments.values())).failure)
     again = await host.publisher(2)
     await again.store(frames=2)
     reader = await host.subscriber()
     got = await reader.until(6)
     assert [v for v in got if v.startswith(b"2:")] == values(2, 2)
-    assert host.broker._budget.used == sum(s.log.cached_bytes for s in host.broker._owned.values())
+    assert host.inspect.memory.logs.used == sum(s.log.cached_bytes for s in host.inspect.segments.values())
 
 
 @story
@@ -154,8 +154,8 @@ async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(bed
     await bed.topic(host)
     publisher = await host.publisher()
     await publisher.store()
-    (segment,) = host.broker._owned.values()
-    budget = host.broker._budget
+    (segment,) = host.inspect.segments.values()
+    budget = host.inspect.memory.logs
     before, limit = budget.used, budget.limit
     budget.limit = before
     segment.log.evict = lambda wanted: 0  # type: ignore[method-assign]
@@ -248,7 +248,7 @@ async def test_a_large_frame_comes_in_pieces_and_is_stored_as_it_was(bed: Bed, s
     got = await reader.until(2)
     assert len(got[0]) >= size - 1 > len(got[1])
     await publisher.stream.close()
-    await bed.until(lambda: host.broker.memory.intake.used == 0)
+    await bed.until(lambda: host.inspect.memory.intake.used == 0)
 
 
 @story
@@ -256,15 +256,15 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
     (host,) = await bed.cluster(1, LARGE)
     await bed.topic(host)
     publisher = await host.publisher()
-    await host.broker._budget.take(taken := host.broker._budget.limit - 1_000_000)
+    await host.inspect.memory.logs.take(taken := host.inspect.memory.logs.limit - 1_000_000)
     head, *pieces = in_pieces(publisher.frame(size=3_000_000))
     await publisher.stream.send(head)
     for piece in pieces:
         await publisher.stream.send(piece)
     assert await publisher.quiet(5)
-    standing = host.broker.memory.intake.used
+    standing = host.inspect.memory.intake.used
     assert standing == 2 * LARGE_MESSAGE_BYTES, "what is set aside for the stream, and no piece"
-    host.broker._budget.give(taken)
+    host.inspect.memory.logs.give(taken)
     await publisher.acks(1)
 
 
@@ -272,7 +272,7 @@ async def test_the_payload_of_a_large_frame_is_not_taken_in_before_there_is_memo
 async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_refused(bed: Bed) -> None:
     (host,) = await bed.cluster(1, LARGE)
     await bed.topic(host)
-    host.broker.memory.intake.limit = 13 * MIB
+    host.inspect.memory.intake.limit = 13 * MIB
     first, second, third = [await host.publisher(n) for n in range(3)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
     assert limits == [LARGE_MESSAGE_BYTES, LARGE_MESSAGE_BYTES, SMALL_MESSAGE_BYTES]
@@ -280,7 +280,7 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     await third.send(size=100_000)
     assert "send larger frames as head and pieces" in str(await third.stream.failure())
     await first.stream.close()
-    await bed.until(lambda: host.broker.memory.intake.used == 2 * LARGE_MESSAGE_BYTES)
+    await bed.until(lambda: host.inspect.memory.intake.used == 2 * LARGE_MESSAGE_BYTES)
     again = await host.publisher(4)
     assert again.ready.message_bytes_max == LARGE_MESSAGE_BYTES
 
@@ -292,9 +292,9 @@ async def test_a_publisher_that_stops_in_the_middle_of_a_frame_gives_the_memory_
     publisher = await host.publisher()
     for request in in_pieces(publisher.frame(size=3_000_000))[:-1]:
         await publisher.stream.send(request)
-    await bed.until(lambda: host.broker._budget.used > 3_000_000)
+    await bed.until(lambda: host.inspect.memory.logs.used > 3_000_000)
     assert isinstance(await publisher.stream.failure(), DeadlineExceeded)
-    assert host.broker._budget.used == host.broker.memory.intake.used == 0
+    assert host.inspect.memory.logs.used == host.inspect.memory.intake.used == 0
 
 
 @pytest.mark.parametrize(("cut", "text"), [(1, "pieces of"), (0, "not followed by its payload")])
@@ -308,7 +308,7 @@ async def test_what_is_not_the_payload_of_an_announced_frame_is_refused(bed: Bed
     await publisher.stream.send(head)
     await publisher.stream.send(PublishFrames(data[HEADER_BYTES : HEADER_BYTES + 1_000]) if cut else head)
     assert text in str(await publisher.stream.failure())
-    assert host.broker._budget.used == 0
+    assert host.inspect.memory.logs.used == 0
 
 
 @story
@@ -317,10 +317,10 @@ async def test_subscribers_without_credit_hold_nothing_that_others_need(bed: Bed
     await bed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=40, size=3_000)
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     await bed.until(lambda: log.flushed == 40)
-    host.broker._budget.give(log.evict(1 << 30))
-    reading = host.broker.memory.reading
+    host.inspect.memory.logs.give(log.evict(1 << 30))
+    reading = host.inspect.memory.reading
     reading.limit = 60_000  # one turn
     paused = [await host.subscriber(credit=1) for _ in range(20)]
     for reader in paused:
@@ -343,9 +343,9 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     await bed.topic(host)
     publisher = await host.publisher()
     await publisher.store(frames=30, size=200_000)
-    memory = host.broker.memory
+    memory = host.inspect.memory
     if place == "log files":
-        log = host.broker._owned[NAME, 0].log
+        log = host.inspect.segments[NAME, 0].log
         await bed.until(lambda: log.flushed == 30)
         memory.logs.give(log.evict(1 << 30))
     memory.sending.limit = 2 * MIB
@@ -361,7 +361,7 @@ async def test_subscribers_that_never_read_hold_a_bounded_part_and_keep_nobody_f
     assert len(await busy.until(30)) == 30
     for stream in deaf:
         await stream.aclose()
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     await bed.until(lambda: memory.sending.used == memory.reading.used == memory.logs.used - log.cached_bytes == 0)
     assert memory.sending.peak <= memory.sending.limit
 
@@ -413,7 +413,7 @@ async def asked(opening: SubscribeOpen) -> AsyncIterator[SubscribeOpen]:
 async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing_in_a_circle(bed: Bed) -> None:
     hosts = await bed.cluster(2, replace(LARGE, replica_timeout_s=20.0))
     for host in hosts:
-        for budget in host.broker.memory.budgets:
+        for budget in host.inspect.memory.budgets:
             budget.limit = 1 * MIB
     await bed.topic(hosts[0], segments=4, replicas=2)
     primaries = [await bed.primary(hosts[0], segment=n) for n in range(4)]
@@ -429,4 +429,4 @@ async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing
         await publisher.acks(12)
         await reader.until(12)
     for host in hosts:
-        assert all(budget.peak <= budget.limit for budget in host.broker.memory.budgets)
+        assert all(budget.peak <= budget.limit for budget in host.inspect.memory.budgets)

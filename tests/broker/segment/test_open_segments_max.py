@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.calls import MergeSegments, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.segment import Segment
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
@@ -13,13 +14,13 @@ FULL = replace(CONFIG, open_segments_max=LIMIT)
 
 
 def open_segments(host: Host) -> list[Segment]:
-    return [s for s in host.broker._view.segments[NAME].values() if s.is_open]
+    return [s for s in host.inspect.view.segments[NAME].values() if s.is_open]
 
 
 async def full_cluster(bed: Bed, brokers: int = 3) -> list[Host]:
     hosts = await bed.cluster(brokers, FULL)
     await bed.topic(hosts[0], segments=LIMIT * brokers)
-    await bed.until(lambda: [len(h.broker._owned) for h in hosts] == [LIMIT] * brokers)
+    await bed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * brokers)
     return hosts
 
 
@@ -28,8 +29,8 @@ async def test_what_a_dead_broker_had_is_served_though_the_others_are_at_their_l
     hosts = await full_cluster(bed)
     hosts[0].kill()
     left = hosts[1:]
-    await bed.until(lambda: sum(len(h.broker._owned) for h in left) == 9)
-    assert sorted(len(h.broker._owned) for h in left) == [4, 5]
+    await bed.until(lambda: sum(len(h.inspect.segments) for h in left) == 9)
+    assert sorted(len(h.inspect.segments) for h in left) == [4, 5]
     for segment in open_segments(left[0]):
         owner = await bed.primary(left[0], segment=segment.id)
         publisher = await owner.publisher(segment=segment.id)
@@ -41,8 +42,8 @@ async def test_what_is_replaced_goes_where_there_is_room(bed: Bed) -> None:
     hosts = await full_cluster(bed)
     roomy = await bed.start(FULL)
     hosts[0].kill()
-    await bed.until(lambda: len(roomy.broker._owned) == LIMIT)
-    assert [len(h.broker._owned) for h in hosts[1:]] == [LIMIT, LIMIT]
+    await bed.until(lambda: len(roomy.inspect.segments) == LIMIT)
+    assert [len(h.inspect.segments) for h in hosts[1:]] == [LIMIT, LIMIT]
 
 
 @story
@@ -53,18 +54,18 @@ async def test_a_segment_can_be_sealed_and_moved_in_a_full_cluster_but_not_split
     segment = min(open_segments(hosts[0]), key=lambda s: s.id)
     full = next(h for h in hosts if h.broker.id != segment.primary)
     with pytest.raises(InvalidArgument, match=r"no room for the halves of .*: 3 brokers may have 3 open segments each"):
-        await hosts[0].api.split_segment(NAME, segment.id, None)
+        await hosts[0].api.call(SplitSegment(NAME, segment.id, None))
     with pytest.raises(InvalidArgument, match="has as many open segments as it may"):
-        await hosts[0].api.move_segment(NAME, segment.id, (full.address,))
-    description = await hosts[0].api.seal_segment(NAME, segment.id)
+        await hosts[0].api.call(MoveSegment(NAME, segment.id, (full.address,)))
+    description = await hosts[0].api.call(SealSegment(NAME, segment.id))
     successor = next(s for s in description.segments if s.predecessors == (segment.id,))
     assert successor.primary == segment.primary, "nobody else has room"
     lower, upper = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots.lo)[:2]
-    await hosts[0].api.merge_segments(NAME, lower.id, upper.id)
+    await hosts[0].api.call(MergeSegments(NAME, lower.id, upper.id))
     await bed.until(lambda: len(open_segments(hosts[0])) == 8)
     last = max(open_segments(hosts[0]), key=lambda s: s.id)
-    await hosts[0].api.split_segment(NAME, last.id, None)
-    await bed.until(lambda: [len(h.broker._owned) for h in hosts] == [LIMIT] * 3)
+    await hosts[0].api.call(SplitSegment(NAME, last.id, None))
+    await bed.until(lambda: [len(h.inspect.segments) for h in hosts] == [LIMIT] * 3)
 
 
 @story
@@ -75,7 +76,7 @@ async def test_the_balancer_holds_a_split_for_want_of_room_and_says_so(bed: Bed)
     publisher = await host.publisher()
     for n in range(400):
         await publisher.store(size=300, slots=(n % 64 * 1024, n % 64 * 1024))
-    leader = host.broker._leader()
+    leader = host.inspect.leader
     await bed.until(lambda: leader.balancing.holds)
     (hold,) = leader.balancing.holds.values()
     assert hold.kind == "hold"

@@ -13,6 +13,7 @@ from seaweedmq.core.segment.producers import ProducerState, ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.topic import Durability
+from seaweedmq.ports import Environment
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import Recovered, recover_segment
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
@@ -36,7 +37,7 @@ class Writer:
             store=store,
             writer_id="b-1",
             roll_bytes=roll_bytes,
-            wall_us=lambda: 0,
+            env=Environment(lambda: 0),
             ask_sync=lambda: None,
             on_failure=lambda: None,
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import StaleMetadata, StorageFailed
+from seaweedmq.model.calls import AlterTopic
 from seaweedmq.model.topic import Durability, TopicChange
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
@@ -22,7 +23,7 @@ async def stored_values(bed: Bed, count: int) -> list[bytes]:
     bed.faults.failing.clear()
     bed.faults.held.clear()
     host = await bed.start()
-    await bed.until(lambda: any(h.broker._owned for h in bed.hosts if h.lives), 10 * TTL_S)
+    await bed.until(lambda: any(h.inspect.segments for h in bed.hosts if h.lives), 10 * TTL_S)
     first = await host.subscriber()
     end = await first.ending()
     return first.values[:count] if end else []
@@ -52,7 +53,7 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
         await publisher.store()
     assert bed.faults.counts[StorageOp.SYNC] == 0
     before = bed.loop.time()
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     await bed.until(lambda: log.flushed == 20)
     assert bed.loop.time() - before <= CONFIG.flush_interval_s + 0.1
     assert bed.faults.counts[StorageOp.SYNC] == 1
@@ -67,7 +68,7 @@ async def test_many_frames_share_one_fsync(bed: Bed) -> None:
     for publisher in publishers:
         for _ in range(10):
             await publisher.send()
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 200)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 200)
     held.set()
     for publisher in publishers:
         await publisher.acks(10)
@@ -101,7 +102,7 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
     await publisher.send(2)
     if (op, durability) == (StorageOp.SYNC, Durability.REPLICATED):
         await publisher.acks()
-        await bed.until(lambda: host.broker._owned[NAME, 0].failure)
+        await bed.until(lambda: host.inspect.segments[NAME, 0].failure)
         await publisher.send(2)
         with pytest.raises(StorageFailed, match="no space left on device"):
             await publisher.stream.receive()
@@ -111,7 +112,7 @@ async def test_publishers_hear_that_the_storage_fails_and_go_on_when_it_is_mende
     with pytest.raises(StorageFailed):
         await host.publisher()
     bed.faults.failing.clear()
-    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
     reader = await host.subscriber()
@@ -132,7 +133,7 @@ async def test_storage_that_fails_for_long_leaves_no_heap_of_files_and_then_work
     await asyncio.sleep(900)
     assert len(bed.files(FileKind.LOG)) <= 250
     bed.faults.failing.clear()
-    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store(frames=3)
     assert await (await host.subscriber()).until(8) == values(1, 8)
@@ -155,7 +156,7 @@ async def test_a_full_disk_that_has_room_again_is_noticed_within_2_s_and_had_no_
     await asyncio.sleep(300)
     assert len(bed.files(FileKind.LOG)) <= 3
     bed.faults.failing.clear()
-    await bed.until(lambda: not host.broker._owned[NAME, 0].failure, patience_s=2.1)
+    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure, patience_s=2.1)
     await (await host.publisher()).store(frames=3)
     assert await stored_values(bed, 8) == values(1, 8)
 
@@ -193,7 +194,7 @@ async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the
     lost.data[lost.synced_bytes + 200 :] = bytes(len(lost.data) - lost.synced_bytes - 200)  # pages the kernel dropped
     await publisher.store(frames=3)
     await bed.until(lambda: sum((t.end_offset or 0) - t.base_offset for t in bed.files(FileKind.TABLE)) == 5)
-    assert not host.broker._owned[NAME, 0].files.sealed
+    assert not host.inspect.segments[NAME, 0].files.sealed
     assert await stored_values(bed, 8) == values(1, 8)
 
 
@@ -205,7 +206,7 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
     await publisher.store()
     held = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 2)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
     appending = bed.faults.hold(StorageOp.APPEND)
     await publisher.send()
     await asyncio.sleep(0.1)
@@ -233,7 +234,7 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await publisher.store()
     held = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.written == 2)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
     answered, append = asyncio.Event(), MemoryLogWriter.append
 
     async def answer_late(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
@@ -256,7 +257,7 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await asyncio.sleep(0.1)
     copying.set()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await bed.until(lambda: not host.broker._owned[NAME, 0].failure)
+    await bed.until(lambda: not host.inspect.segments[NAME, 0].failure)
     again = await host.publisher()
     await again.store()
     assert await stored_values(bed, again.next) == values(1, 4)
@@ -274,7 +275,7 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
                 await publisher.send(slots=(n * 8192, n * 8192), size=200)
             await asyncio.sleep(0.3)
             bed.faults.failing.clear()
-            await bed.until(lambda: not any(s.failure for s in host.broker._owned.values()))
+            await bed.until(lambda: not any(s.failure for s in host.inspect.segments.values()))
             for n, publisher in enumerate(publishers):
                 if publisher.stream.ended:
                     publishers[n] = await host.publisher(segment=n)
@@ -284,7 +285,7 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
         assert last.next >= 2
         assert publisher
     assert not host.has_failed
-    await bed.until(lambda: all(len(s.files._files) <= 1 for s in host.broker._owned.values()))
+    await bed.until(lambda: all(len(s.files._files) <= 1 for s in host.inspect.segments.values()))
 
 
 @story
@@ -293,13 +294,13 @@ async def test_changing_the_durability_takes_effect_at_once(bed: Bed) -> None:
     await bed.topic(host, durability=Durability.REPLICATED)
     publisher = await host.publisher()
     await publisher.store(frames=3)
-    await host.api.alter_topic(NAME, TopicChange(durability=Durability.STORED))
-    log = host.broker._owned[NAME, 0].log
+    await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.STORED)))
+    log = host.inspect.segments[NAME, 0].log
     await bed.until(lambda: log.flushed == 3)
     held = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
     assert await publisher.quiet(3)
-    await host.api.alter_topic(NAME, TopicChange(durability=Durability.REPLICATED))
+    await host.api.call(AlterTopic(NAME, TopicChange(durability=Durability.REPLICATED)))
     assert await publisher.acks() == [(3, 3)]
     held.set()
 
@@ -311,7 +312,7 @@ async def test_stopping_a_broker_stores_everything_it_took(bed: Bed) -> None:
     publisher = await host.publisher()
     for _ in range(10):
         await publisher.send()
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 10)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 10)
     await host.stop()
     assert await publisher.acks(10) == [(n, n) for n in range(10)]
     assert await stored_values(bed, 10) == values(1, 10)
@@ -352,7 +353,7 @@ async def test_the_failure_that_every_publisher_is_told_keeps_nothing_of_them_al
     await bed.topic(host)
     publishers = [await host.publisher(producer) for producer in range(1, 41)]
     bed.faults.failing[StorageOp.APPEND] = "no space left"
-    segment = host.broker._owned[NAME, 0]
+    segment = host.inspect.segments[NAME, 0]
     await publishers[0].send()
     assert isinstance(await publishers[0].stream.failure(), StorageFailed)
     kept = segment.failure

@@ -1,6 +1,7 @@
 """A replicated topic with replicas missing: one page cache is no second copy, so the fsync comes first."""
 
 import asyncio
+import random
 
 import pytest
 
@@ -18,7 +19,7 @@ async def thinned(bed: Bed, **settings: int) -> tuple[Host, int]:
     """The only broker left, and the segment it has without a follower."""
     primary, follower, _ = await replicated(bed, brokers=2, **settings)
     follower.kill()
-    view = primary.broker._view
+    view = primary.inspect.view
     await bed.until(lambda: any(s.is_open and len(s.replicas) == 1 for s in view.segments[NAME].values()))
     (segment,) = (s.id for s in view.segments[NAME].values() if s.is_open)
     return primary, segment
@@ -41,8 +42,8 @@ async def test_what_is_acknowledged_survives_the_machine(bed: Bed) -> None:
     primary.kill()
     bed.store.crash(writer=writer)
     fresh = await bed.start(address="broker-9:7777")
-    await bed.until(lambda: not fresh.broker._view.segments[NAME][number].is_open)
-    assert fresh.broker._view.segments[NAME][number].end_offset == 21
+    await bed.until(lambda: not fresh.inspect.view.segments[NAME][number].is_open)
+    assert fresh.inspect.view.segments[NAME][number].end_offset == 21
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -62,7 +63,7 @@ async def test_it_stays_so_when_the_topic_is_altered(bed: Bed) -> None:
     for durability in (Durability.STORED, Durability.REPLICATED):
         await bed.network.spawn(
             primary.owner,
-            primary.broker._leader().administration.alter_topic(NAME, TopicChange(durability=durability), 0),
+            primary.inspect.leader.topics.alter(NAME, TopicChange(durability=durability), 0),
         )
     publisher = await primary.publisher(segment=number)
     gate = bed.faults.hold(StorageOp.SYNC)
@@ -77,7 +78,7 @@ async def test_with_another_broker_it_waits_no_longer(bed: Bed) -> None:
     primary, number = await thinned(bed)
     await (await primary.publisher(segment=number)).store(frames=3)
     await bed.start(address="broker-9:7777")
-    view = primary.broker._view
+    view = primary.inspect.view
     await bed.until(lambda: any(s.is_open and len(s.replicas) == 2 for s in view.segments[NAME].values()))
     (segment,) = (s for s in view.segments[NAME].values() if s.is_open)
     publisher = await (await bed.primary(primary, segment=segment.id)).publisher(2, segment=segment.id)
@@ -96,13 +97,14 @@ async def test_with_a_follower_lost_what_it_held_is_fsynced_before_it_is_acknowl
     )
     syncs: list[str] = []
     committer = Committer(
-        primary.broker._view.segments[NAME][0],
+        primary.inspect.view.segments[NAME][0],
         segment_log,
         lease_alive=lambda: True,
         is_fenced=_never,
         ask_sync=lambda: syncs.append("asked"),
         on_change=lambda: None,
         spawn=lambda work, name: asyncio.create_task(work, name=name),
+        rng=random.Random(1),
     )
     for number in range(2):
         segment_log.producers.open(1, 0, number, 0.0)

@@ -22,16 +22,16 @@ async def replicated(
     """Primary, follower and the others of a topic with two replicas, on brokers that all know it."""
     hosts = await bed.cluster(brokers, config)
     await bed.topic(hosts[0], replicas=2, **settings)
-    await bed.until(lambda: all(0 in h.broker._view.segments.get(NAME, {}) for h in hosts))
+    await bed.until(lambda: all(0 in h.inspect.view.segments.get(NAME, {}) for h in hosts))
     primary, follower = (
-        next(h for h in hosts if h.broker.id == r) for r in hosts[0].broker._view.segments[NAME][0].replicas
+        next(h for h in hosts if h.broker.id == r) for r in hosts[0].inspect.view.segments[NAME][0].replicas
     )
     return primary, follower, [h for h in hosts if h not in (primary, follower)]
 
 
 async def without_lease(bed: Bed, host: Host) -> None:
-    assert host.broker._term is not None
-    alive = host.broker._term.session.alive
+    assert host.inspect.term is not None
+    alive = host.inspect.term.session.alive
     await bed.until(lambda: not alive())
 
 
@@ -43,7 +43,7 @@ def acknowledged(publisher: Publishing) -> int:
 
 async def open_segment(bed: Bed, host: Host) -> int:
     """Of the topic's only range, once it has its two replicas."""
-    view = host.broker._view
+    view = host.inspect.view
 
     def settled() -> list[int]:
         found = [s for s in view.segments[NAME].values() if s.is_open and len(s.replicas) == 2]
@@ -56,7 +56,7 @@ async def open_segment(bed: Bed, host: Host) -> int:
 async def store_two(bed: Bed, host: Host) -> None:
     """Two more records, of producer 2."""
     number = await open_segment(bed, host)
-    epoch = host.broker._view.segments[NAME][number].epoch
+    epoch = host.inspect.view.segments[NAME][number].epoch
     publisher = await (await bed.primary(host, segment=number)).publisher(2, segment=number, segment_epoch=epoch)
     await publisher.store(frames=2)
 
@@ -95,7 +95,7 @@ async def test_a_segment_with_a_follower_goes_on(bed: Bed, durability: Durabilit
     await publisher.store(frames=2)
     assert await reader.until(47) == values(1, 43) + values(2, 2) + values(1, 2, start=43)
     assert (primary.broker.id, follower.broker.id) == before
-    assert [s.is_open for s in primary.broker._view.segments[NAME].values()] == [True]
+    assert [s.is_open for s in primary.inspect.view.segments[NAME].values()] == [True]
 
 
 @story
@@ -131,8 +131,8 @@ async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_what_it_ack
     assert isinstance(publisher.stream.error, StaleMetadata)
     assert "its files are taken for all it has" in str(publisher.stream.error)
     kept = 3 + acknowledged(publisher)
-    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
-    end = other.broker._view.segments[NAME][0].end_offset
+    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    end = other.inspect.view.segments[NAME][0].end_offset
     assert end is not None
     assert 3 < kept <= end
     with pytest.raises(StaleMetadata):
@@ -140,7 +140,7 @@ async def test_who_is_fenced_in_the_storage_acknowledges_nothing_and_what_it_ack
     for host in (primary, follower):
         host.meta.is_cut_off = False
     bed.network.join()
-    await bed.until(lambda: len(other.broker._view.brokers) == 3)
+    await bed.until(lambda: len(other.inspect.view.brokers) == 3)
     await store_two(bed, other)
     assert await all_values(bed, other) == values(1, end) + values(2, 2)
 
@@ -155,12 +155,12 @@ async def test_a_fence_that_comes_before_the_look_counts_and_one_that_comes_afte
     await publisher.store(frames=2)
     gate = bed.faults.hold(StorageOp.LOOK)
     await publisher.send()
-    await bed.until(lambda: primary.broker._owned[NAME, 0].log.flushed == 6)
-    await bed.store.fence(NAME, primary.broker._view.topics[NAME].uid, 0)
+    await bed.until(lambda: primary.inspect.segments[NAME, 0].log.flushed == 6)
+    await bed.store.fence(NAME, primary.inspect.view.topics[NAME].uid, 0)
     gate.set()
     with pytest.raises(StaleMetadata, match="its files are taken for all it has"):
         await publisher.acks()
-    assert primary.broker._owned[NAME, 0].log.committed == 5
+    assert primary.inspect.segments[NAME, 0].log.committed == 5
 
 
 @story
@@ -175,7 +175,7 @@ async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_
     with pytest.raises(Unavailable, match="storage does not say whether others sealed the segment"):
         await publisher.acks()
     gate.set()
-    await bed.until(lambda: not primary.broker._owned[NAME, 0].failure)
+    await bed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
     publisher = await primary.publisher()
     assert publisher.next == 4
     bed.faults.failing[StorageOp.LOOK] = "input/output error"
@@ -183,7 +183,7 @@ async def test_a_storage_that_does_not_answer_is_told_to_publishers_and_then_it_
     with pytest.raises(StorageFailed, match="input/output error"):
         await publisher.acks()
     bed.faults.failing.clear()
-    await bed.until(lambda: not primary.broker._owned[NAME, 0].failure)
+    await bed.until(lambda: not primary.inspect.segments[NAME, 0].failure)
     await (await primary.publisher()).store()
     assert await (await primary.subscriber()).until(6) == values(1, 6)
 
@@ -218,7 +218,7 @@ async def test_who_lost_its_follower_says_why_it_stops_and_goes_on_with_another_
     with pytest.raises(Unavailable, match="could not renew its lease, etcd is out of reach"):
         await primary.publisher()
     bed.etcd.server.start()
-    await bed.until(lambda: 1 in primary.broker._view.segments[NAME])
+    await bed.until(lambda: 1 in primary.inspect.view.segments[NAME])
     await store_two(bed, primary)
     kept = await all_values(bed, primary)
     assert kept[:5] == values(1, 5)
@@ -230,7 +230,7 @@ async def test_all_leases_are_gone_when_etcd_is_back(bed: Bed) -> None:
     primary, _, (other,) = await replicated(bed)
     publisher = await primary.publisher()
     await publisher.store(frames=3)
-    leases = [h.broker._term.session.lease for h in bed.hosts if h.broker._term]
+    leases = [h.inspect.term.session.lease for h in bed.hosts if h.inspect.term]
     bed.etcd.server.stop()
     await without_lease(bed, primary)
     await publisher.store(frames=4)
@@ -238,8 +238,8 @@ async def test_all_leases_are_gone_when_etcd_is_back(bed: Bed) -> None:
     bed.etcd.server.start()
     for lease in leases:
         bed.etcd.server.expire_lease(lease)
-    await bed.until(lambda: len(other.broker._view.brokers) == 3 and not old & set(other.broker._view.brokers))
-    await bed.until(lambda: 1 in other.broker._view.segments[NAME])
+    await bed.until(lambda: len(other.inspect.view.brokers) == 3 and not old & set(other.inspect.view.brokers))
+    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
     await store_two(bed, other)
     assert await all_values(bed, other) == values(1, 7) + values(2, 2)
     assert not any(h.has_failed for h in bed.hosts)
@@ -248,7 +248,7 @@ async def test_all_leases_are_gone_when_etcd_is_back(bed: Bed) -> None:
 @story
 async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledges_nothing(bed: Bed) -> None:
     primary, _, _ = await replicated(bed, brokers=2)
-    topic = primary.broker._view.topics[NAME]
+    topic = primary.inspect.view.topics[NAME]
     publisher = await primary.publisher()
     await publisher.store(frames=3)
     bed.etcd.server.stop()
@@ -258,7 +258,7 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
     await bed.store.put_document(NAME, TOPIC_DOCUMENT, topic_document(replace(topic, uid=topic.uid + 1)))
-    await bed.until(lambda: primary.broker._owned[NAME, 0].commit.fenced)
+    await bed.until(lambda: primary.inspect.segments[NAME, 0].commit.fenced)
     with pytest.raises(StaleMetadata):
         await primary.publisher()
-    assert primary.broker._owned[NAME, 0].log.committed == 4
+    assert primary.inspect.segments[NAME, 0].log.committed == 4

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
+from seaweedmq.model.calls import Fence, Suspicion, WriteOut
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.replication import Suspicion
 from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
@@ -20,7 +20,7 @@ async def holding(bed: Bed, brokers: int = 3, config: BrokerConfig = CONFIG) -> 
     """Primary, follower and another; five records are acknowledged and not fsynced."""
     primary, follower, others = await replicated(bed, brokers, config)
     await (await primary.publisher()).store(frames=5)
-    assert primary.broker._owned[NAME, 0].log.flushed == 0
+    assert primary.inspect.segments[NAME, 0].log.flushed == 0
     return primary, follower, others[0] if others else follower
 
 
@@ -31,11 +31,11 @@ def lose_machine(bed: Bed, host: Host) -> None:
 
 
 def is_sealed(host: Host, segment: int = 0) -> bool:
-    return not host.broker._view.segments[NAME][segment].is_open
+    return not host.inspect.view.segments[NAME][segment].is_open
 
 
 def end_offset(host: Host) -> int | None:
-    return host.broker._view.segments[NAME][0].end_offset
+    return host.inspect.view.segments[NAME][0].end_offset
 
 
 @pytest.mark.parametrize("op", [StorageOp.CREATE, StorageOp.APPEND, StorageOp.SYNC])
@@ -108,19 +108,19 @@ async def test_a_storage_that_hangs_is_asked_once(bed: Bed, op: StorageOp) -> No
 @story
 async def test_callers_share_one_attempt_and_one_that_goes_away_does_not_stop_it(bed: Bed) -> None:
     primary, follower, _ = await holding(bed)
-    segment = primary.broker._view.segments[NAME][0]
+    segment = primary.inspect.view.segments[NAME][0]
     fence = bed.ref(segment, segment.epoch + 1)
-    assert (await follower.broker.fence(fence)).end_offset == 5
+    assert (await follower.broker.api.call(Fence(fence))).end_offset == 5
     bed.faults.paths = follower.broker.id
     gate = bed.faults.hold(StorageOp.APPEND)
-    calls = [asyncio.create_task(follower.broker.write_out(fence, 5)) for _ in range(3)]
+    calls = [asyncio.create_task(follower.broker.api.call(WriteOut(fence, 5))) for _ in range(3)]
     await asyncio.sleep(0.1)
     calls[0].cancel()
     await asyncio.sleep(0.1)
     gate.set()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(results[0], asyncio.CancelledError)
-    assert results[1] == results[2] == await follower.broker.write_out(fence, 5)
+    assert results[1] == results[2] == await follower.broker.api.call(WriteOut(fence, 5))
     assert len([f for f in bed.files(FileKind.LOG) if f.writer.startswith(follower.broker.id)]) == 1
 
 
@@ -175,16 +175,16 @@ async def test_in_the_end_it_goes_and_says_what_may_be_lost(
 @story
 async def test_a_leader_that_asks_for_it_meanwhile_is_answered(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     primary, follower, _ = await holding(bed, brokers=2)
-    segment = primary.broker._view.segments[NAME][0]
+    segment = primary.inspect.view.segments[NAME][0]
     bed.faults.paths = follower.broker.id
     gate = bed.faults.hold(StorageOp.APPEND)
     fence = bed.ref(segment, segment.epoch + 1)
     lose_machine(bed, primary)
-    assert follower.broker._term is not None
-    closing = asyncio.create_task(follower.broker._term.followers.close(20.0))
+    assert follower.inspect.term is not None
+    closing = asyncio.create_task(follower.inspect.followers.close(20.0))
     await asyncio.sleep(0.1)
-    assert (await follower.api.fence(fence)).end_offset == 5
-    asking = asyncio.create_task(follower.api.write_out(fence, 5))
+    assert (await follower.api.call(Fence(fence))).end_offset == 5
+    asking = asyncio.create_task(follower.api.call(WriteOut(fence, 5)))
     await asyncio.sleep(0.1)
     gate.set()
     assert (await asking).end_offset == 5
@@ -198,8 +198,8 @@ async def test_what_is_sealed_meanwhile_is_not_waited_for(bed: Bed, caplog: pyte
     primary, follower, _ = await holding(bed)
     bed.faults.paths = follower.broker.id
     gate = bed.faults.hold(StorageOp.APPEND)
-    assert follower.broker._term is not None
-    closing = asyncio.create_task(follower.broker._term.followers.close(20.0))
+    assert follower.inspect.term is not None
+    closing = asyncio.create_task(follower.inspect.followers.close(20.0))
     await asyncio.sleep(0.1)
     assert not closing.done()
     await (await primary.publisher(2)).send()  # the primary notices, and has the segment replaced
@@ -220,13 +220,13 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(bed:
     for name in names:
         await (await (await bed.primary(hosts[0], name=name)).publisher(name=name)).store(frames=5)
     lost = await bed.primary(hosts[0], name=names[0])
-    assert any(owned.log.flushed == 0 for owned in lost.broker._owned.values())
+    assert any(owned.log.flushed == 0 for owned in lost.inspect.segments.values())
     lose_machine(bed, lost)
     await asyncio.gather(*(host.stop() for host in hosts if host.lives))
     fresh = await bed.start(address="broker-9:7777")
     for name in names:
-        await bed.until(lambda name=name: not fresh.broker._view.segments[name][0].is_open)  # type: ignore[misc]
-        assert fresh.broker._view.segments[name][0].end_offset == 5
+        await bed.until(lambda name=name: not fresh.inspect.view.segments[name][0].is_open)  # type: ignore[misc]
+        assert fresh.inspect.view.segments[name][0].end_offset == 5
 
 
 @story
@@ -242,8 +242,8 @@ async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed) -> None:
         finally:
             given_up.set()
 
-    assert follower.broker._term is not None
-    follower.broker._term.followers._suspect = suspect
+    assert follower.inspect.term is not None
+    follower.inspect.followers._suspect = suspect
     primary.kill()
     await asked.wait()
     await follower.broker.stop()

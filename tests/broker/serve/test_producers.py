@@ -14,6 +14,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
+from seaweedmq.model.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.subscribe import EARLIEST
@@ -66,7 +67,7 @@ async def test_a_publisher_whose_stream_broke_is_known_when_many_others_came_mea
         await (await publisher.send(b"first"))
         synced = bed.faults.hold(StorageOp.SYNC)
         sent = await publisher.send(b"second")
-        await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 2)
+        await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
         bed.network.cut(host.address, "unlucky")
         bed.network.break_streams_of(owner)
         synced.set()
@@ -87,7 +88,7 @@ async def test_a_publisher_that_was_forgotten_goes_on_with_its_sequences(bed: Be
     async with client, client.publisher(str(NAME)) as publisher:
         for n in range(3):
             await (await publisher.send(b"%d" % n))
-        table = host.broker._owned[NAME, 0].log.producers
+        table = host.inspect.segments[NAME, 0].log.producers
         (mine,) = (s.producer_id for s in table.snapshot())
         bed.network.break_streams_of(owner)
         await asyncio.sleep(2 * IDLE_S)  # both sides find out, each in its own time
@@ -131,7 +132,7 @@ async def test_every_frame_that_may_be_in_flight_finds_its_acknowledgement_again
     (host,) = await bed.cluster(1, replace(CONFIG, stream_in_flight_frames_max=in_flight))
     await bed.topic(host)
     publisher = await host.publisher()
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     sent = 3 * in_flight
     await publisher.stream.send(PublishFrames(b"".join(publisher.frame() for _ in range(sent))))
     await bed.until(lambda: log.flushed == sent)
@@ -171,7 +172,7 @@ async def test_of_streams_that_open_in_one_moment_one_goes_on(bed: Bed, count: i
     await last.send(PublishFrames(frame(first=1)))
     await bed.until(lambda: sum(len(r.frames) for r in last.replies if isinstance(r, PublishAck)) == 2)
     assert await (await host.subscriber()).until(2) == values(1, 2)
-    assert host.broker._owned[NAME, 0].log.end == 2
+    assert host.inspect.segments[NAME, 0].log.end == 2
 
 
 @story
@@ -187,13 +188,13 @@ async def test_a_stream_that_waits_to_be_read_appends_nothing_once_a_newer_one_i
 
     requests.put_nowait(OPEN)
     requests.put_nowait(PublishFrames(frame(3)))
-    replies = host.broker.publish(sent())
+    replies = host.broker.api.publish(sent())
     assert isinstance(await anext(replies), PublishReady)  # and is not asked for more
     newer = await host.publisher()
     await newer.store(count=2)
     with pytest.raises(Fenced, match="opened a newer stream"):
         await anext(replies)
-    assert host.broker._owned[NAME, 0].log.end == 2
+    assert host.inspect.segments[NAME, 0].log.end == 2
 
 
 @story
@@ -216,14 +217,14 @@ async def _sealed_with_records_in_flight(bed: Bed, host: Host, count: int) -> li
     for publisher in publishers:
         await publisher.store()
     synced = bed.faults.hold(StorageOp.SYNC)
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     for end, publisher in enumerate(publishers, count + 1):
         await publisher.send()
         await bed.until(lambda end=end: log.end == end)  # type: ignore[misc]
     for publisher in publishers:
         await publisher.stream.close()
     synced.set()
-    await host.api.seal_segment(NAME, 0)
+    await host.api.call(SealSegment(NAME, 0))
     return publishers
 
 
@@ -244,7 +245,7 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
     await bed.topic(hosts[0])
     primary = await bed.primary(hosts[0])
     await _sealed_with_records_in_flight(bed, primary, 6)
-    segment = next(s for s in hosts[0].broker._view.segments[NAME].values() if s.id == 0)
+    segment = next(s for s in hosts[0].inspect.view.segments[NAME].values() if s.id == 0)
     assert (len(segment.sequences), segment.sequences_complete) == (2, False)
     for host in hosts:
         answers = [await _ask(host, producer, 1) for producer in range(6)]
@@ -334,7 +335,7 @@ class Crowd:
     async def check(self, host: Host, numbers: int) -> None:
         """Everything is there once, and in order along the lineage of each key."""
         got: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        description = await host.api.describe_topic(NAME)
+        description = await host.api.call(DescribeTopic(NAME))
         for segment in description.segments:
             server = host if not segment.is_open else next(h for h in self.bed.hosts if h.broker.id == segment.primary)
             reader = await server.subscriber(EARLIEST, segment=segment.id, credit=1 << 24)
@@ -348,15 +349,15 @@ class Crowd:
 
 
 async def _seal(bed: Bed, primary: Host, other: Host) -> None:
-    await other.api.seal_segment(NAME, 0)
+    await other.api.call(SealSegment(NAME, 0))
 
 
 async def _split(bed: Bed, primary: Host, other: Host) -> None:
-    await other.api.split_segment(NAME, 0, 32_768)
+    await other.api.call(SplitSegment(NAME, 0, 32_768))
 
 
 async def _merge(bed: Bed, primary: Host, other: Host) -> None:
-    await other.api.merge_segments(NAME, 0, 1)
+    await other.api.call(MergeSegments(NAME, 0, 1))
 
 
 async def _fail(bed: Bed, primary: Host, other: Host) -> None:

@@ -78,7 +78,7 @@ async def test_a_frame_sent_again_on_a_new_stream_is_stored_once_and_the_old_str
     await second.send(2, first=0)
     synced.set()
     assert await second.acks() == [(0, 0)]
-    assert host.broker._owned[NAME, 0].log.end == 2
+    assert host.inspect.segments[NAME, 0].log.end == 2
     assert await first.acks() == [(0, 0)], "what it appended is acknowledged on it, too"
     with pytest.raises(Fenced, match="stop this one"):
         await first.acks()
@@ -156,11 +156,11 @@ async def test_a_bad_frame_ends_the_stream_with_one_clear_error_and_nothing_is_l
     assert isinstance(error, kind)
     assert re.search(sentence, str(error)), error
     await other.store(frames=2)
-    log = host.broker._owned[NAME, 0].log
+    log = host.inspect.segments[NAME, 0].log
     reader = await host.subscriber()
     got = await reader.until(log.committed)
     assert [v for v in got if v.startswith(b"9:")] == values(9, 4)
-    assert host.broker._budget.used == log.cached_bytes
+    assert host.inspect.memory.logs.used == log.cached_bytes
     assert not host.has_failed
 
 
@@ -240,7 +240,7 @@ async def test_what_a_client_sent_before_it_went_away_is_stored_and_its_repeat_i
     await bed.topic(host)
     publisher = await host.publisher()
     await publisher.send(2)
-    await bed.until(lambda: host.broker._owned[NAME, 0].log.end == 2)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 2)
     await publisher.stream.close()
     again = await host.publisher()
     await again.send(2, first=0)
@@ -272,7 +272,7 @@ async def test_no_more_frames_are_taken_than_may_be_in_flight(bed: Bed) -> None:
     for _ in range(6):
         await publisher.send()
     assert await publisher.quiet(5)
-    assert host.broker._owned[NAME, 0].log.end == 2
+    assert host.inspect.segments[NAME, 0].log.end == 2
     synced.set()
     assert await publisher.acks(6) == [(n, n) for n in range(6)]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata
+from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
@@ -27,8 +28,8 @@ async def fill(publisher: Publishing, frames: int) -> None:
 
 def evict(host: Host) -> None:
     """As if others needed the memory."""
-    log = host.broker._owned[NAME, 0].log
-    host.broker._budget.give(log.evict(1 << 30))
+    log = host.inspect.segments[NAME, 0].log
+    host.inspect.memory.logs.give(log.evict(1 << 30))
 
 
 async def tabled(bed: Bed, records: int) -> None:
@@ -176,12 +177,12 @@ async def test_a_credit_below_one_frame_does_not_stall(bed: Bed) -> None:
 @story
 async def test_a_slow_subscriber_costs_no_memory_and_misses_nothing(bed: Bed) -> None:
     (host,) = await bed.cluster(1, SMALL_FILES)
-    host.broker._budget.limit = 20_000
+    host.inspect.memory.logs.limit = 20_000
     await bed.topic(host)
     publisher = await host.publisher()
     reader = await host.subscriber(credit=2_000)
     await fill(publisher, 60)
-    assert host.broker._budget.used <= 20_000
+    assert host.inspect.memory.logs.used <= 20_000
     await reader.credit(1 << 20)
     assert sequences(await reader.until(600)) == list(range(600))
 
@@ -208,7 +209,7 @@ async def test_a_running_subscriber_sees_no_gap_or_repeat_while_files_roll_and_b
 ) -> None:
     config = replace(SMALL_FILES, log_grace_s=2.0, log_roll_age_s=3.0, read_chunk_bytes=1 * KIB)
     (host,) = await bed.cluster(1, config)
-    host.broker._budget.limit = 6_000
+    host.inspect.memory.logs.limit = 6_000
     await bed.topic(host, durability=durability)
     publisher = await host.publisher()
     fast, slow = await host.subscriber(), await host.subscriber(credit=1_000)
@@ -252,7 +253,7 @@ async def test_a_sealed_segment_ends_with_its_successors_on_every_broker(bed: Be
     await (await primary.publisher()).store(frames=5)
     primary.kill()
     others = [h for h in hosts if h is not primary]
-    await bed.until(lambda: all(1 in h.broker._view.segments[NAME] for h in others))
+    await bed.until(lambda: all(1 in h.inspect.view.segments[NAME] for h in others))
     for other in others:
         reader = await other.subscriber()
         end = await reader.ending()
@@ -287,12 +288,12 @@ async def test_deleting_a_topic_ends_its_streams(bed: Bed, reading: str) -> None
         evict(host)
     reader = await host.subscriber(credit=1_000 if reading != "waiting for records" else 1 << 20)
     await asyncio.sleep(1)
-    await host.api.delete_topic(NAME)
+    await host.api.call(DeleteTopic(NAME))
     await reader.credit(1 << 20)
     assert isinstance(await reader.stream.failure(), NotFound)
     assert isinstance(await publisher.stream.failure(), NotFound)
     assert not host.has_failed
-    assert host.broker._budget.used == 0
+    assert host.inspect.memory.logs.used == 0
 
 
 @story
@@ -303,7 +304,7 @@ async def test_a_stream_does_not_go_over_to_a_new_topic_of_the_same_name(bed: Be
     await fill(publisher, 4)
     idle, stuck = await host.subscriber(), await host.subscriber(credit=1)
     await idle.until(40)
-    await host.api.delete_topic(NAME)
+    await host.api.call(DeleteTopic(NAME))
     await bed.topic(host)
     again = await host.publisher(2)
     await again.store(frames=60)
@@ -322,7 +323,7 @@ async def test_a_topic_made_again_under_its_name_never_shows_the_old_records(bed
     await bed.topic(host)
     await fill(await host.publisher(), 20)
     await tabled(bed, 100)
-    await host.api.delete_topic(NAME)
+    await host.api.call(DeleteTopic(NAME))
     await bed.topic(host)
     await (await host.publisher(2)).store(frames=2)
     evict(host)
@@ -338,7 +339,7 @@ async def test_publishers_of_a_topic_that_is_made_again_at_once_are_told_that_th
     held = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
     await asyncio.sleep(0.1)
-    deleting = asyncio.create_task(host.api.delete_topic(NAME))
+    deleting = asyncio.create_task(host.api.call(DeleteTopic(NAME)))
     await asyncio.sleep(0.1)
     await deleting
     await bed.topic(host)

@@ -1,8 +1,7 @@
 """Values of ``model`` as protobuf messages and back: ``write_x(value) -> message``, ``read_x(message) -> value``.
 
-Topics and segments here, brokers in ``cluster_messages``, groups in ``group_messages``.
-Reading trusts nothing: the values check themselves (InvalidArgument), and an enum number of a newer protocol is
-Unsupported.
+Of types.proto, which all services share; what one service alone has stands in its module. Reading trusts nothing: the
+values check themselves (InvalidArgument), and an enum number of a newer protocol is Unsupported.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,13 +11,13 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.description import SegmentStats, TopicDescription, Which
-from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.broker import BrokerLoad, SegmentLoad
+from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
-from seaweedmq.rpc.v1 import admin_pb2, data_pb2, types_pb2
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 
 DURABILITIES: Mapping[int, Durability] = {
     types_pb2.DURABILITY_REPLICATED: Durability.REPLICATED,
@@ -95,62 +94,6 @@ def read_start(message: types_pb2.Start) -> Start:
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
-def write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
-    message = admin_pb2.CreateTopicRequest(
-        name=str(spec.name),
-        segments=spec.segments,
-        replicas=spec.replicas,
-        schema=spec.schema,
-        retention_s=spec.retention_s,
-        retention_bytes=spec.retention_bytes,
-        target_bytes_per_s=spec.target_bytes_per_s,
-        target_records_per_s=spec.target_records_per_s,
-    )
-    _set_policies(message, spec.durability, spec.scaling)
-    return message
-
-
-def read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
-    return TopicSpec(
-        name=TopicName.parse(message.name),
-        segments=message.segments if message.HasField("segments") else 1,
-        replicas=message.replicas if message.HasField("replicas") else 1,
-        durability=enum_value(DURABILITIES, message.durability, "durability") if message.durability else None,
-        scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else Scaling.AUTO,
-        schema=message.schema if message.HasField("schema") else None,
-        retention_s=message.retention_s if message.HasField("retention_s") else None,
-        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
-        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
-        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
-    )
-
-
-def write_change(request: tuple[TopicName, TopicChange, int]) -> admin_pb2.AlterTopicRequest:
-    name, change, topic_uid = request
-    message = admin_pb2.AlterTopicRequest(
-        name=str(name),
-        retention_s=change.retention_s,
-        retention_bytes=change.retention_bytes,
-        target_bytes_per_s=change.target_bytes_per_s,
-        target_records_per_s=change.target_records_per_s,
-        topic_uid=topic_uid,
-    )
-    _set_policies(message, change.durability, change.scaling)
-    return message
-
-
-def read_change(message: admin_pb2.AlterTopicRequest) -> tuple[TopicName, TopicChange, int]:
-    change = TopicChange(
-        durability=enum_value(DURABILITIES, message.durability, "durability") if message.durability else None,
-        scaling=enum_value(SCALINGS, message.scaling, "scaling") if message.scaling else None,
-        retention_s=message.retention_s if message.HasField("retention_s") else None,
-        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
-        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
-        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
-    )
-    return TopicName.parse(message.name), change, message.topic_uid
-
-
 def write_topic(topic: Topic) -> types_pb2.Topic:
     message = types_pb2.Topic(
         name=str(topic.name),
@@ -165,7 +108,7 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         next_segment=topic.next_segment,
         created_us=topic.created_us,
     )
-    _set_policies(message, topic.durability, topic.scaling)
+    set_policies(message, topic.durability, topic.scaling)
     return message
 
 
@@ -187,7 +130,7 @@ def read_topic(message: types_pb2.Topic) -> Topic:
     )
 
 
-def _set_policies(
+def set_policies(
     message: admin_pb2.CreateTopicRequest | admin_pb2.AlterTopicRequest | types_pb2.Topic,
     durability: Durability | None,
     scaling: Scaling | None,
@@ -273,29 +216,6 @@ def read_description(message: types_pb2.TopicDescription) -> TopicDescription:
     )
 
 
-def write_which(request: tuple[TopicName, Which, int]) -> admin_pb2.DescribeTopicRequest:
-    name, which, topic_uid = request
-    above = which.sealed_above
-    return admin_pb2.DescribeTopicRequest(
-        name=str(name),
-        topic_uid=topic_uid,
-        without_open=not which.open,
-        without_sealed=above is None,
-        sealed_above=None if above is None or above < 0 else above,
-        segments=which.ids,
-    )
-
-
-def read_which(message: admin_pb2.DescribeTopicRequest) -> tuple[TopicName, Which, int]:
-    above = message.sealed_above if message.HasField("sealed_above") else -1
-    which = Which(
-        open=not message.without_open,
-        sealed_above=None if message.without_sealed else above,
-        ids=tuple(message.segments),
-    )
-    return TopicName.parse(message.name), which, message.topic_uid
-
-
 def write_stats(stats: SegmentStats) -> types_pb2.SegmentStats:
     return types_pb2.SegmentStats(
         segment=stats.segment,
@@ -318,11 +238,48 @@ def read_stats(message: types_pb2.SegmentStats) -> SegmentStats:
     )
 
 
-def write_frame_ack(ack: FrameAck) -> data_pb2.FrameAck:
-    return data_pb2.FrameAck(
-        first_sequence=ack.first_sequence, record_count=ack.record_count, base_offset=ack.base_offset
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
+    return types_pb2.BrokerLoad(
+        broker=load.broker,
+        cpu_share=load.cpu_share,
+        memory_bytes=load.memory_bytes,
+        buffered_bytes=load.buffered_bytes,
+        segments=[
+            types_pb2.SegmentLoad(
+                topic=str(s.topic),
+                segment=s.segment,
+                bytes_per_s=s.bytes_per_s,
+                records_per_s=s.records_per_s,
+                unflushed_bytes=s.unflushed_bytes,
+                long_bytes_per_s=s.long_bytes_per_s,
+                long_records_per_s=s.long_records_per_s,
+                histogram_records_per_s=s.histogram,
+            )
+            for s in load.segments
+        ],
     )
 
 
-def read_frame_ack(message: data_pb2.FrameAck) -> FrameAck:
-    return FrameAck(message.first_sequence, message.record_count, message.base_offset)
+def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
+    return BrokerLoad(
+        broker=message.broker,
+        cpu_share=message.cpu_share,
+        memory_bytes=message.memory_bytes,
+        buffered_bytes=message.buffered_bytes,
+        segments=tuple(
+            SegmentLoad(
+                topic=TopicName.parse(s.topic),
+                segment=s.segment,
+                bytes_per_s=s.bytes_per_s,
+                records_per_s=s.records_per_s,
+                unflushed_bytes=s.unflushed_bytes,
+                long_bytes_per_s=s.long_bytes_per_s,
+                long_records_per_s=s.long_records_per_s,
+                histogram=tuple(s.histogram_records_per_s),
+            )
+            for s in message.segments
+        ),
+    )

@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from seaweedmq.broker.upkeep.start_offsets import FRESH_S, PATIENCE_S
+from seaweedmq.broker.serve.start_offsets import FRESH_S, PATIENCE_S
+from seaweedmq.model.calls import AlterTopic, SealSegment, TopicStats
 from seaweedmq.model.topic import TopicChange
 from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
@@ -13,7 +14,7 @@ QUICK = replace(CONFIG, log_roll_age_s=1.0, maintenance_interval_s=1.0, log_grac
 
 
 async def start_of(host: Host) -> int:
-    (stats,) = await host.api.topic_stats(NAME)
+    (stats,) = await host.api.call(TopicStats(NAME))
     return stats.start_offset
 
 
@@ -40,7 +41,7 @@ async def test_a_successor_begins_where_its_parent_ended(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
     await (await host.publisher()).store(frames=3)
-    await host.api.seal_segment(NAME, 0)
+    await host.api.call(SealSegment(NAME, 0))
     assert await start_of(host) == 3
 
 
@@ -50,12 +51,12 @@ async def test_files_are_listed_once_and_with_retention_now_and_then(bed: Bed) -
     await bed.topic(host, segments=4)
     bed.faults.counts.clear()
     for _ in range(10):
-        await asyncio.gather(*(host.api.topic_stats(NAME) for _ in range(5)))
+        await asyncio.gather(*(host.api.call(TopicStats(NAME)) for _ in range(5)))
         await asyncio.sleep(FRESH_S)
     assert bed.faults.counts[StorageOp.LIST] == 1
-    await host.api.alter_topic(NAME, TopicChange(retention_s=3_600.0))
+    await host.api.call(AlterTopic(NAME, TopicChange(retention_s=3_600.0)))
     for _ in range(5):
-        await asyncio.gather(*(host.api.topic_stats(NAME) for _ in range(5)))
+        await asyncio.gather(*(host.api.call(TopicStats(NAME)) for _ in range(5)))
         await asyncio.sleep(FRESH_S)
     assert bed.faults.counts[StorageOp.LIST] == 6
 
@@ -67,11 +68,11 @@ async def test_a_storage_that_hangs_or_fails_does_not_keep_figures_back(bed: Bed
     await (await host.publisher()).store(frames=3)
     held = bed.faults.hold(StorageOp.LIST)
     began = bed.loop.time()
-    (stats,) = await host.api.topic_stats(NAME)
+    (stats,) = await host.api.call(TopicStats(NAME))
     assert (stats.start_offset, stats.high_watermark) == (0, 3)
     assert bed.loop.time() - began < 2 * PATIENCE_S
     held.set()
     bed.faults.held.clear()
     bed.faults.failing[StorageOp.LIST] = "input/output error"
-    (stats,) = await host.api.topic_stats(NAME)
+    (stats,) = await host.api.call(TopicStats(NAME))
     assert (stats.start_offset, stats.high_watermark) == (0, 3)

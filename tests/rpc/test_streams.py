@@ -5,21 +5,31 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model import protocol as p
+from seaweedmq.model.frames import FrameHead
+from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
+from seaweedmq.model.subscribe import (
+    Start,
+    StartKind,
+    SubscribeCredit,
+    SubscribeEnd,
+    SubscribeFrames,
+    SubscribeOpen,
+    SubscribeReady,
+)
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import wire
+from seaweedmq.rpc import data, frames
 from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
 NAMES = st.builds(TopicName, st.sampled_from(["a", "shop"]), st.sampled_from(["orders", "x.y-z_0"]))
-ACKS = st.lists(st.builds(p.FrameAck, U64, U32, U64), max_size=4).map(tuple)
+ACKS = st.lists(st.builds(FrameAck, U64, U32, U64), max_size=4).map(tuple)
 IDS = st.lists(U32, max_size=3).map(tuple)
 PAYLOADS = st.one_of(st.binary(max_size=300), st.sampled_from([127, 128, 16_383, 16_384, 2_097_152]).map(bytes))
 
 PUBLISH_REQUESTS = st.one_of(
     st.builds(
-        p.PublishOpen,
+        PublishOpen,
         topic=NAMES,
         segment=U32,
         epoch=U64,
@@ -28,41 +38,41 @@ PUBLISH_REQUESTS = st.one_of(
         first_sequence=U64,
         topic_uid=U64,
     ),
-    st.builds(p.PublishFrames, PAYLOADS),
-    st.builds(p.FrameHead, st.binary(max_size=144)),
+    st.builds(PublishFrames, PAYLOADS),
+    st.builds(FrameHead, st.binary(max_size=144)),
 )
 PUBLISH_REPLIES = st.one_of(
     st.builds(
-        p.PublishReady,
+        PublishReady,
         next_sequence=U64,
         frame_bytes_max=U64,
         in_flight_frames_max=U32,
         in_flight_bytes_max=U64,
         message_bytes_max=st.integers(1, 2**64 - 1),
     ),
-    st.builds(p.PublishAck, ACKS),
-    st.builds(p.PublishSealed, end_offset=U64, next_sequence=U64, recent=ACKS, successors=IDS),
+    st.builds(PublishAck, ACKS),
+    st.builds(PublishSealed, end_offset=U64, next_sequence=U64, recent=ACKS, successors=IDS),
 )
-STARTS = st.builds(p.Start, st.sampled_from(p.StartKind), st.integers(-(2**63), 2**63 - 1))
+STARTS = st.builds(Start, st.sampled_from(StartKind), st.integers(-(2**63), 2**63 - 1))
 SUBSCRIBE_REQUESTS = st.one_of(
-    st.builds(p.SubscribeOpen, topic=NAMES, segment=U32, start=STARTS, credit_bytes=U64, topic_uid=U64),
-    st.builds(p.SubscribeCredit, U64),
+    st.builds(SubscribeOpen, topic=NAMES, segment=U32, start=STARTS, credit_bytes=U64, topic_uid=U64),
+    st.builds(SubscribeCredit, U64),
 )
 SUBSCRIBE_REPLIES = st.one_of(
-    st.builds(p.SubscribeReady, start_offset=U64, high_watermark=U64),
-    st.builds(p.SubscribeFrames, PAYLOADS),
-    st.builds(p.SubscribeEnd, end_offset=U64, successors=IDS),
+    st.builds(SubscribeReady, start_offset=U64, high_watermark=U64),
+    st.builds(SubscribeFrames, PAYLOADS),
+    st.builds(SubscribeEnd, end_offset=U64, successors=IDS),
 )
 
 DIRECTIONS = [
-    (wire.encode_publish_request, wire.decode_publish_request, data_pb2.PublishRequest, PUBLISH_REQUESTS),
-    (wire.encode_publish_reply, wire.decode_publish_reply, data_pb2.PublishReply, PUBLISH_REPLIES),
-    (wire.encode_subscribe_request, wire.decode_subscribe_request, data_pb2.SubscribeRequest, SUBSCRIBE_REQUESTS),
-    (wire.encode_subscribe_reply, wire.decode_subscribe_reply, data_pb2.SubscribeReply, SUBSCRIBE_REPLIES),
+    (data.encode_publish_request, data.decode_publish_request, data_pb2.PublishRequest, PUBLISH_REQUESTS),
+    (data.encode_publish_reply, data.decode_publish_reply, data_pb2.PublishReply, PUBLISH_REPLIES),
+    (data.encode_subscribe_request, data.decode_subscribe_request, data_pb2.SubscribeRequest, SUBSCRIBE_REQUESTS),
+    (data.encode_subscribe_reply, data.decode_subscribe_reply, data_pb2.SubscribeReply, SUBSCRIBE_REPLIES),
 ]
 FRAME_DIRECTIONS = [
-    (wire.decode_publish_request, data_pb2.PublishRequest, data_pb2.PublishOpen(segment=3, topic="a/b"), "open"),
-    (wire.decode_subscribe_reply, data_pb2.SubscribeReply, data_pb2.SubscribeReady(start_offset=3), "ready"),
+    (data.decode_publish_request, data_pb2.PublishRequest, data_pb2.PublishOpen(segment=3, topic="a/b"), "open"),
+    (data.decode_subscribe_reply, data_pb2.SubscribeReply, data_pb2.SubscribeReady(start_offset=3), "ready"),
 ]
 
 
@@ -84,37 +94,37 @@ def test_frames_are_written_byte_for_byte_as_protobuf_does(kind, payload):
     as_protobuf = kind(frames=payload).SerializeToString()
     for form in (payload, memoryview(payload)):
         ours = (
-            wire.encode_publish_request(p.PublishFrames(form))
+            data.encode_publish_request(PublishFrames(form))
             if kind is data_pb2.PublishRequest
-            else wire.encode_subscribe_reply(p.SubscribeFrames(form))
+            else data.encode_subscribe_reply(SubscribeFrames(form))
         )
         assert ours == as_protobuf
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4))
 def test_packed_frames_are_the_chunks_joined_and_sent_as_they_are(chunks):
-    packed = wire.pack_frames(chunks)
+    packed = frames.pack_frames(chunks)
     assert packed == b"".join(chunks)
-    message = wire.encode_publish_request(p.PublishFrames(packed))
+    message = data.encode_publish_request(PublishFrames(packed))
     assert message is packed.obj
-    assert message == wire.encode_subscribe_reply(p.SubscribeFrames(b"".join(chunks)))
-    received = wire.decode_publish_request(message).data
-    assert wire.encode_subscribe_reply(p.SubscribeFrames(received)) is message
+    assert message == data.encode_subscribe_reply(SubscribeFrames(b"".join(chunks)))
+    received = data.decode_publish_request(message).data
+    assert data.encode_subscribe_reply(SubscribeFrames(received)) is message
 
 
 @pytest.mark.parametrize("length", [0, 3, 200, 20_000])
 def test_a_view_of_another_part_of_a_packed_buffer_is_not_taken_for_the_whole(length):
-    whole = wire.pack_frames([bytes([0x12] * length)]).obj
+    whole = frames.pack_frames([bytes([0x12] * length)]).obj
     for begin in range(6):
         for end in range(max(begin, len(whole) - 6), len(whole) + 1):
             part = memoryview(whole)[begin:end]
-            message = wire.encode_publish_request(p.PublishFrames(part))
+            message = data.encode_publish_request(PublishFrames(part))
             assert message == data_pb2.PublishRequest(frames=bytes(part)).SerializeToString()
 
 
 def test_a_large_payload_is_a_view_of_the_message_and_not_a_copy():
     message = data_pb2.PublishRequest(frames=bytes(1 << 20)).SerializeToString()
-    request = wire.decode_publish_request(message)
+    request = data.decode_publish_request(message)
     assert isinstance(request.data, memoryview)
     assert request.data.obj is message
 
@@ -161,10 +171,10 @@ def test_any_bytes_are_refused_or_read_exactly_as_protobuf_does(decode, kind, ot
 
 def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent():
     for encode, value in [
-        (wire.encode_subscribe_request, p.SubscribeCredit(-1)),
+        (data.encode_subscribe_request, SubscribeCredit(-1)),
         (
-            wire.encode_publish_request,
-            p.PublishOpen(topic=TopicName("a", "b"), segment=1 << 32, epoch=1, producer_id=0, producer_epoch=0),
+            data.encode_publish_request,
+            PublishOpen(topic=TopicName("a", "b"), segment=1 << 32, epoch=1, producer_id=0, producer_epoch=0),
         ),
     ]:
         with pytest.raises(InvalidArgument, match=f"{type(value).__name__} refused before it was sent"):
@@ -174,7 +184,7 @@ def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent():
 def test_an_illegal_topic_name_and_an_unknown_start_are_refused():
     slash = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="a/../b")).SerializeToString()
     with pytest.raises(InvalidArgument, match="NAMESPACE/NAME"):
-        wire.decode_publish_request(slash)
+        data.decode_publish_request(slash)
     newer = data_pb2.SubscribeRequest(open=data_pb2.SubscribeOpen(topic="a/b", start=types_pb2.Start(kind=9)))
     with pytest.raises(Unsupported, match="start 9"):
-        wire.decode_subscribe_request(newer.SerializeToString())
+        data.decode_subscribe_request(newer.SerializeToString())

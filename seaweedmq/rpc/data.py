@@ -1,19 +1,9 @@
-"""Stream messages as bytes: the hot path.
-
-protobuf would copy a payload of 1 MiB twice a hop. A message that holds nothing but the ``frames`` field is its tag,
-its length and the payload, so it is joined and sliced here; every other message, and every unusual spelling of this
-one, goes to protobuf. What is written here is byte for byte what protobuf writes.
-"""
-
-from collections.abc import Sequence
-from typing import Final
-
-import pyarrow as pa
+"""The Data service: the messages of publish and subscribe streams as bytes and back."""
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead, Frames
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.publish import (
+    FrameAck,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -32,61 +22,9 @@ from seaweedmq.model.subscribe import (
     SubscribeRequest,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import cluster_messages, messages
-from seaweedmq.rpc.v1 import data_pb2, types_pb2
-
-_FRAMES_FIELD: Final = 2
-"""Of PublishRequest and of SubscribeReply."""
-_FRAMES_TAG: Final = _FRAMES_FIELD << 3 | 2
-_LENGTH_BYTES_MAX: Final = 5
-
-
-def pack_frames(chunks: Sequence[Frames]) -> memoryview:
-    """Join frames, or parts of frames, into the ``data`` of a message that is sent without another copy.
-
-    The view's buffer holds the tag and length in front of it. Use it wherever a join is needed anyway; a copy of 1 MiB
-    into fresh memory costs as much as sending it.
-    """
-    prefix = _prefix(sum(map(len, chunks)))
-    return memoryview(b"".join((prefix, *chunks)))[len(prefix) :]
-
-
-def _prefix(remaining: int) -> bytes:
-    """Tag and length of ``frames``."""
-    prefix = bytearray((_FRAMES_TAG,))
-    while remaining > 0x7F:
-        prefix.append(remaining & 0x7F | 0x80)
-        remaining >>= 7
-    prefix.append(remaining)
-    return bytes(prefix)
-
-
-def write_frames(data: Frames) -> bytes:
-    """A message whose only field is number 2, of bytes: ``frames`` in every message that has it."""
-    prefix = _prefix(len(data))
-    whole = data.obj if isinstance(data, memoryview) else None
-    if (
-        isinstance(whole, bytes)
-        and len(whole) == len(prefix) + len(data)
-        and whole.startswith(prefix)
-        # the lengths alone do not tell where in the buffer the view begins
-        and pa.py_buffer(data).address == pa.py_buffer(whole).address + len(prefix)
-    ):
-        return whole
-    return b"".join((prefix, data))
-
-
-def read_frames(message: bytes) -> memoryview | None:
-    """The payload if the message is one ``frames`` field and nothing else, else None."""
-    if not message or message[0] != _FRAMES_TAG:
-        return None
-    length = 0
-    for position, byte in enumerate(message[1 : 1 + _LENGTH_BYTES_MAX]):
-        length |= (byte & 0x7F) << (7 * position)
-        if byte < 0x80:
-            start = position + 2
-            return memoryview(message)[start:] if start + length == len(message) else None
-    return None
+from seaweedmq.rpc import types
+from seaweedmq.rpc.frames import read_frames, write_frames
+from seaweedmq.rpc.v1 import data_pb2
 
 
 def encode_publish_request(request: PublishRequest) -> bytes:
@@ -117,7 +55,7 @@ def decode_publish_request(data: bytes) -> PublishRequest:
     frames = read_frames(data)
     if frames is not None:
         return PublishFrames(frames)
-    message = messages.parse(data_pb2.PublishRequest, data)
+    message = types.parse(data_pb2.PublishRequest, data)
     match message.WhichOneof("request"):
         case "frames":
             return PublishFrames(message.frames)
@@ -134,16 +72,14 @@ def decode_publish_request(data: bytes) -> PublishRequest:
                 topic_uid=message.open.topic_uid,
             )
         case _:
-            raise messages.unknown_kind(message)
+            raise types.unknown_kind(message)
 
 
 def encode_publish_reply(reply: PublishReply) -> bytes:
     """Protobuf bytes of a ``seaweedmq.v1.PublishReply``."""
     match reply:
         case PublishAck():
-            message = data_pb2.PublishReply(
-                ack=data_pb2.PublishAck(frames=[messages.write_frame_ack(ack) for ack in reply.frames])
-            )
+            message = data_pb2.PublishReply(ack=data_pb2.PublishAck(frames=[_write_ack(ack) for ack in reply.frames]))
         case PublishReady():
             message = data_pb2.PublishReply(
                 ready=data_pb2.PublishReady(
@@ -159,7 +95,7 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
                 sealed=data_pb2.PublishSealed(
                     end_offset=reply.end_offset,
                     next_sequence=reply.next_sequence,
-                    recent=[messages.write_frame_ack(ack) for ack in reply.recent],
+                    recent=[_write_ack(ack) for ack in reply.recent],
                     successors=reply.successors,
                 )
             )
@@ -168,10 +104,10 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
 
 def decode_publish_reply(data: bytes) -> PublishReply:
     """Raises InvalidArgument or Unsupported."""
-    message = messages.parse(data_pb2.PublishReply, data)
+    message = types.parse(data_pb2.PublishReply, data)
     match message.WhichOneof("reply"):
         case "ack":
-            return PublishAck(tuple(messages.read_frame_ack(ack) for ack in message.ack.frames))
+            return PublishAck(tuple(_read_ack(ack) for ack in message.ack.frames))
         case "ready":
             return PublishReady(
                 next_sequence=message.ready.next_sequence,
@@ -184,11 +120,11 @@ def decode_publish_reply(data: bytes) -> PublishReply:
             return PublishSealed(
                 end_offset=message.sealed.end_offset,
                 next_sequence=message.sealed.next_sequence,
-                recent=tuple(messages.read_frame_ack(ack) for ack in message.sealed.recent),
+                recent=tuple(_read_ack(ack) for ack in message.sealed.recent),
                 successors=tuple(message.sealed.successors),
             )
         case _:
-            raise messages.unknown_kind(message)
+            raise types.unknown_kind(message)
 
 
 def encode_subscribe_request(request: SubscribeRequest) -> bytes:
@@ -201,7 +137,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
                 open=data_pb2.SubscribeOpen(
                     topic=str(request.topic),
                     segment=request.segment,
-                    start=messages.write_start(request.start),
+                    start=types.write_start(request.start),
                     credit_bytes=request.credit_bytes,
                     topic_uid=request.topic_uid,
                 )
@@ -213,7 +149,7 @@ def encode_subscribe_request(request: SubscribeRequest) -> bytes:
 
 def decode_subscribe_request(data: bytes) -> SubscribeRequest:
     """Raises InvalidArgument or Unsupported."""
-    message = messages.parse(data_pb2.SubscribeRequest, data)
+    message = types.parse(data_pb2.SubscribeRequest, data)
     match message.WhichOneof("request"):
         case "credit":
             return SubscribeCredit(message.credit.credit_bytes)
@@ -221,12 +157,12 @@ def decode_subscribe_request(data: bytes) -> SubscribeRequest:
             return SubscribeOpen(
                 topic=TopicName.parse(message.open.topic),
                 segment=message.open.segment,
-                start=messages.read_start(message.open.start),
+                start=types.read_start(message.open.start),
                 credit_bytes=message.open.credit_bytes,
                 topic_uid=message.open.topic_uid,
             )
         case _:
-            raise messages.unknown_kind(message)
+            raise types.unknown_kind(message)
 
 
 def encode_subscribe_reply(reply: SubscribeReply) -> bytes:
@@ -250,7 +186,7 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
     frames = read_frames(data)
     if frames is not None:
         return SubscribeFrames(frames)
-    message = messages.parse(data_pb2.SubscribeReply, data)
+    message = types.parse(data_pb2.SubscribeReply, data)
     match message.WhichOneof("reply"):
         case "frames":
             return SubscribeFrames(message.frames)
@@ -259,18 +195,18 @@ def decode_subscribe_reply(data: bytes) -> SubscribeReply:
         case "end":
             return SubscribeEnd(end_offset=message.end.end_offset, successors=tuple(message.end.successors))
         case _:
-            raise messages.unknown_kind(message)
-
-
-def encode_load(load: BrokerLoad) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.BrokerLoad``."""
-    return cluster_messages.write_load(load).SerializeToString()
-
-
-def decode_load(data: bytes) -> BrokerLoad:
-    """Raises InvalidArgument."""
-    return cluster_messages.read_load(messages.parse(types_pb2.BrokerLoad, data))
+            raise types.unknown_kind(message)
 
 
 def _out_of_range(request: object, error: ValueError) -> InvalidArgument:
     return InvalidArgument(f"{type(request).__name__} refused before it was sent: {error}; correct the value")
+
+
+def _write_ack(ack: FrameAck) -> data_pb2.FrameAck:
+    return data_pb2.FrameAck(
+        first_sequence=ack.first_sequence, record_count=ack.record_count, base_offset=ack.base_offset
+    )
+
+
+def _read_ack(message: data_pb2.FrameAck) -> FrameAck:
+    return FrameAck(message.first_sequence, message.record_count, message.base_offset)

@@ -1,0 +1,185 @@
+"""Who answers a call: this broker, the leader, or the broker that is named. The only place that passes calls on."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from seaweedmq.broker.drain import Draining
+from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.groups.opening import checked, with_first
+from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.segment.follower import FollowerService
+from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.serve.publish import PublishService
+from seaweedmq.broker.serve.subscribe import SubscribeService
+from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    Call,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    DrainBroker,
+    Emptied,
+    Fence,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    LocalStats,
+    LogEnds,
+    MergeSegments,
+    MoveSegment,
+    Progress,
+    Rebalance,
+    ResetGroup,
+    Seal,
+    SealSegment,
+    SplitSegment,
+    Suspicion,
+    TopicStats,
+    WriteOut,
+)
+from seaweedmq.model.groups import GroupOpen, GroupReply, GroupRequest
+from seaweedmq.model.publish import PublishReply, PublishRequest
+from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
+from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.ports import LeaderApi
+from seaweedmq.runtime.closing import closing
+
+R = TypeVar("R")
+
+
+async def _status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
+    return leader.status()
+
+
+BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
+    CreateTopic: lambda leader, call: leader.topics.create(call.spec),
+    AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid),
+    DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
+    AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
+    SplitSegment: lambda leader, call: leader.reshaping.split(call.name, call.segment, call.at),
+    MergeSegments: lambda leader, call: leader.reshaping.merge(call.name, call.first, call.second),
+    SealSegment: lambda leader, call: leader.reshaping.seal(call.name, call.segment),
+    MoveSegment: lambda leader, call: leader.reshaping.move(call.name, call.segment, call.brokers),
+    Rebalance: lambda leader, _: leader.balancing.rebalance(),
+    GetClusterStatus: _status,
+    ListGroups: lambda leader, _: leader.groups.summaries(),
+    DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
+    ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
+    DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
+    Suspicion: lambda leader, suspicion: leader.suspect(suspicion),
+    Emptied: lambda leader, emptied: leader.pruning.prune(emptied),
+}
+"""What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
+one answers that is to be drained."""
+
+
+class Local:
+    """What this broker answers itself, whoever leads."""
+
+    def __init__(self, descriptions: Descriptions, owned: Ownership, followers: Callable[[], FollowerService]) -> None:
+        """``followers`` raises Unavailable while this broker is not in the cluster."""
+        self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
+            ListTopics: lambda _: descriptions.topics(),
+            DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
+            TopicStats: lambda call: descriptions.stats(call.name),
+            LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
+            LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),
+            Seal: lambda call: owned.seal(call.ref),
+            Progress: lambda progress: followers().progress(progress),
+            Fence: lambda call: followers().fence(call.ref),
+            WriteOut: lambda call: followers().write_out(call.ref, call.end_offset),
+        }
+
+    async def call(self, request: Call[R]) -> R:
+        """The answer."""
+        answer: R = await self._answers[type(request)](request)
+        return answer
+
+
+class PassedOn:
+    """A broker as another one sees it that passes a call on: it answers by itself, or not at all.
+
+    Implements ``ports.LeaderApi``.
+    """
+
+    def __init__(self, local: Local, forward: Forwarding, draining: Draining) -> None:
+        self._local = local
+        self._forward = forward
+        self._draining = draining
+
+    async def call(self, request: Call[R]) -> R:
+        """See ``ports.LeaderApi``."""
+        by_leader = BY_LEADER.get(type(request))
+        if by_leader is not None:
+            return await self._forward.call(request, by_leader)
+        if isinstance(request, DrainBroker):
+            drained: R = await self._drain(request.broker)
+            return drained
+        return await self._local.call(request)
+
+    async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupReply, None]:
+        """See ``ports.LeaderApi``."""
+        opening = await anext(requests, None)
+        if not isinstance(opening, GroupOpen):
+            raise InvalidArgument("a member's stream begins with GroupOpen: send that first")
+        opening = checked(opening)
+        async with closing(
+            self._forward.stream(
+                lambda leader: leader.groups.join(opening, requests),
+                lambda api: api.join_group(with_first(opening, requests)),
+            )
+        ) as replies:
+            async for reply in replies:
+                yield reply
+
+    async def _drain(self, broker: str) -> Any:
+        if broker != self._draining.broker_id:
+            raise Unavailable(f"broker {broker} came back as {self._draining.broker_id} a moment ago: try again")
+        await self._draining.drain()
+
+
+class Api(PassedOn):
+    """Implements ``ports.BrokerApi``."""
+
+    def __init__(
+        self,
+        *,
+        local: Local,
+        publish: PublishService,
+        subscribe: SubscribeService,
+        followers: Callable[[], FollowerService],
+        leader: Callable[[], Leader],
+        forward: Forwarding,
+        draining: Draining,
+    ) -> None:
+        super().__init__(local, forward, draining)
+        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining)
+        self._publish = publish
+        self._subscribe = subscribe
+        self._followers = followers
+        self._leader = leader
+
+    def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        """See ``ports.BrokerApi``."""
+        return self._publish.publish(requests)
+
+    def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
+        """See ``ports.BrokerApi``."""
+        return self._subscribe.subscribe(requests)
+
+    def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
+        """See ``ports.BrokerApi``."""
+        return self._followers().replicate(requests)
+
+    async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
+        """See ``ports.BrokerApi``."""
+        await self._leader().report_load(reports)
+
+    async def _drain(self, broker: str) -> Any:
+        await self._draining.drain_named(broker)

@@ -1,0 +1,74 @@
+"""What may be looked at from outside: by tests, and by metrics and views. Looking changes nothing."""
+
+from collections.abc import Callable, Mapping
+
+from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.memory.shares import BrokerMemory
+from seaweedmq.broker.segment.follower import FollowerService
+from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.serve.publish import PublishService
+from seaweedmq.broker.serve.subscribe import SubscribeService
+from seaweedmq.broker.term import Term
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.topic import TopicName
+
+
+class Inspection:
+    """One broker, seen from outside."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        descriptions: Descriptions,
+        owned: Ownership,
+        memory: BrokerMemory,
+        publish: PublishService,
+        subscribe: SubscribeService,
+        term: Callable[[], Term | None],
+    ) -> None:
+        self.view = view
+        """The metadata as this broker knows it."""
+        self.descriptions = descriptions
+        """What it tells of topics."""
+        self.memory = memory
+        """Its budgets."""
+        self.publish = publish
+        self.subscribe = subscribe
+        self._owned = owned
+        self._term = term
+
+    @property
+    def term(self) -> Term | None:
+        """The present stay in the cluster, or the last one; None before the first."""
+        return self._term()
+
+    @property
+    def segments(self) -> Mapping[tuple[TopicName, int], OpenSegment]:
+        """The open segments whose primary it is, by topic and id."""
+        return self._owned.segments
+
+    @property
+    def followers(self) -> FollowerService:
+        """What it follows. Unavailable before it has joined."""
+        return self._member().followers
+
+    @property
+    def leader(self) -> Leader:
+        """Its part as a leader, whether it leads or not. Unavailable before it has joined."""
+        return self._member().leader
+
+    @property
+    def leads(self) -> bool:
+        """Whether it surely leads now."""
+        term = self._term()
+        return term is not None and term.leader.leading
+
+    def _member(self) -> Term:
+        term = self._term()
+        if term is None:
+            raise Unavailable("this broker has not joined the cluster yet")
+        return term

@@ -1,0 +1,117 @@
+"""What any broker tells of topics: their segments as the metadata has them, and how far those are that it serves."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.serve.start_offsets import StartOffsets
+from seaweedmq.codec import keys
+from seaweedmq.coordination.description import describe
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.model.calls import LocalStats
+from seaweedmq.model.description import IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
+from seaweedmq.model.topic import Topic, TopicName, created_again
+from seaweedmq.ports import BrokerApi, MetaStore
+
+
+class Descriptions:
+    """Of every topic, for clients and for other brokers."""
+
+    def __init__(
+        self,
+        *,
+        view: ClusterView,
+        meta: MetaStore,
+        owned: Ownership,
+        starts: StartOffsets,
+        dial: Callable[[str], BrokerApi],
+        address: str,
+        timeout_s: float,
+    ) -> None:
+        """``dial`` takes a broker id. ``timeout_s``: so long the view may take to follow etcd."""
+        self._view = view
+        self._meta = meta
+        self._owned = owned
+        self._starts = starts
+        self._dial = dial
+        self._address = address
+        self._timeout_s = timeout_s
+
+    async def topics(self) -> tuple[Topic, ...]:
+        """See ``model.calls.ListTopics``."""
+        return tuple(sorted(self._view.topics.values(), key=lambda t: t.name))
+
+    async def describe(self, name: TopicName, which: Which, topic_uid: int) -> TopicDescription:
+        """See ``model.calls.DescribeTopic``."""
+        if len(which.ids) > IDS_MAX:
+            raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
+        await self.catch_up(name, topic_uid)
+        return describe(self._view, name, which)
+
+    async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
+        """See ``model.calls.TopicStats``."""
+        await self.catch_up(name)
+        description = describe(self._view, name, OPEN)
+        primaries = sorted({s.primary for s in description.segments})
+        gone = [p for p in primaries if p not in description.addresses]
+        if gone:
+            raise Unavailable(f"broker {gone[0]} is gone and its segments of {name} are being moved: try again")
+        question = LocalStats(name, description.topic.uid)
+        parts = await asyncio.gather(*(self._dial(primary).call(question) for primary in primaries))
+        return tuple(sorted((s for part in parts for s in part), key=lambda s: s.segment))
+
+    async def local_stats(self, name: TopicName, topic_uid: int) -> tuple[SegmentStats, ...]:
+        """See ``model.calls.LocalStats``."""
+        topic = self._view.topics.get(name)
+        if topic is None:
+            return ()
+        starts = await self._starts.of(topic)
+        return tuple(
+            SegmentStats(
+                segment=number,
+                start_offset=max(owned.segment.start_offset, starts.get(number, 0)),
+                high_watermark=owned.log.committed,
+                flushed_offset=owned.log.flushed,
+                bytes_per_s=owned.meter.bytes_per_s,
+                records_per_s=owned.meter.records_per_s,
+            )
+            for (of, number), owned in sorted(self._owned.segments.items())
+            if of == name and owned.is_sure and topic_uid in (0, owned.topic.uid)
+        )
+
+    async def log_ends(self, name: TopicName, topic_uid: int, revision: int) -> Mapping[int, int]:
+        """See ``model.calls.LogEnds``."""
+        await self._view.wait_revision(revision)
+        return {
+            number: owned.log.end
+            for (topic, number), owned in self._owned.segments.items()
+            if topic == name and owned.topic.uid == topic_uid
+        }
+
+    async def catch_up(self, name: TopicName, uid: int = 0) -> None:
+        """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.
+
+        Raises:
+            NotFound: another topic has the name than the one with this uid, if it is not 0.
+            Unavailable: etcd can not be reached, or the view does not follow in time.
+        """
+        if not self._knows(name, uid):
+            await self._follow_up(name)
+            if name in self._view.topics and not self._knows(name, uid):
+                raise created_again(name)
+
+    def _knows(self, name: TopicName, uid: int) -> bool:
+        topic = self._view.topics.get(name)
+        return topic is not None and uid in (0, topic.uid)
+
+    async def _follow_up(self, name: TopicName) -> None:
+        """Return once the view shows the topic as etcd has it now."""
+        entry = await self._meta.get(keys.topic_key(name))
+        if entry is None:
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._view.wait_revision(entry.mod_revision)
+        except TimeoutError:
+            raise Unavailable(f"broker {self._address} lags behind and does not know {name} yet: try another") from None

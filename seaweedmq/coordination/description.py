@@ -1,0 +1,45 @@
+"""A topic as clients are told of it, from the live view."""
+
+from dataclasses import replace
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import NotFound
+from seaweedmq.model.description import ALL, TopicDescription, Which
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+
+SEALED_PER_PAGE = 250
+"""Sealed segments in one description: a few milliseconds of the event loop."""
+
+
+def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDescription:
+    """The topic with its segments, of many sealed ones a page; NotFound."""
+    topic = view.topics.get(name)
+    if topic is None:
+        raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
+    known, opened = view.segments.get(name, {}), view.open_segments.get(name, {})
+    chosen = {number: known[number] for number in which.ids if number in known}
+    if which.open:
+        chosen |= opened
+    more_above = None
+    if which.sealed_above is not None:
+        above = which.sealed_above
+        sealed = sorted(n for n in known if n > above and n not in opened)
+        if len(sealed) > SEALED_PER_PAGE:
+            sealed = sealed[:SEALED_PER_PAGE]
+            more_above = sealed[-1]
+        chosen |= {number: known[number] for number in sealed}
+    return TopicDescription(
+        topic=topic,
+        segments=tuple(_described(chosen[number]) for number in sorted(chosen)),
+        addresses={broker.id: broker.address for broker in view.brokers.values()},
+        revision=view.topic_revision(name),
+        more_above=more_above,
+    )
+
+
+def _described(segment: Segment) -> Segment:
+    """Without what brokers alone need."""
+    if segment.sequences or segment.sequences_complete:
+        return replace(segment, sequences=(), sequences_complete=False)
+    return segment

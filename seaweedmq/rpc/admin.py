@@ -1,0 +1,401 @@
+"""The Admin service: its calls, and the messages that no other service has."""
+
+from typing import Any
+
+from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.calls import (
+    AdoptSchema,
+    AlterTopic,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    DescribeTopic,
+    DrainBroker,
+    GetClusterStatus,
+    ListGroups,
+    ListTopics,
+    MergeSegments,
+    MoveSegment,
+    Rebalance,
+    ResetGroup,
+    SealSegment,
+    SplitSegment,
+    TopicStats,
+)
+from seaweedmq.model.description import Which
+from seaweedmq.model.topic import Scaling, TopicChange, TopicName, TopicSpec
+from seaweedmq.rpc import groups, types
+from seaweedmq.rpc.transport import ADMIN_SERVICE
+from seaweedmq.rpc.unary import Unary, nothing
+from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
+
+PACED_TIMEOUT_S = 120.0
+"""Moving many segments, of a broker or for balance, is paced, and takes its time."""
+CHANGE_TIMEOUT_S = 30.0
+"""Sealing a segment whose broker just died waits for the end of its lease."""
+
+
+def _write_create(call: CreateTopic) -> admin_pb2.CreateTopicRequest:
+    spec = call.spec
+    message = admin_pb2.CreateTopicRequest(
+        name=str(spec.name),
+        segments=spec.segments,
+        replicas=spec.replicas,
+        schema=spec.schema,
+        retention_s=spec.retention_s,
+        retention_bytes=spec.retention_bytes,
+        target_bytes_per_s=spec.target_bytes_per_s,
+        target_records_per_s=spec.target_records_per_s,
+    )
+    types.set_policies(message, spec.durability, spec.scaling)
+    return message
+
+
+def _read_create(message: admin_pb2.CreateTopicRequest) -> CreateTopic:
+    spec = TopicSpec(
+        name=TopicName.parse(message.name),
+        segments=message.segments if message.HasField("segments") else 1,
+        replicas=message.replicas if message.HasField("replicas") else 1,
+        durability=types.enum_value(types.DURABILITIES, message.durability, "durability")
+        if message.durability
+        else None,
+        scaling=types.enum_value(types.SCALINGS, message.scaling, "scaling") if message.scaling else Scaling.AUTO,
+        schema=message.schema if message.HasField("schema") else None,
+        retention_s=message.retention_s if message.HasField("retention_s") else None,
+        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
+        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
+    )
+    return CreateTopic(spec)
+
+
+def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
+    change = call.change
+    message = admin_pb2.AlterTopicRequest(
+        name=str(call.name),
+        retention_s=change.retention_s,
+        retention_bytes=change.retention_bytes,
+        target_bytes_per_s=change.target_bytes_per_s,
+        target_records_per_s=change.target_records_per_s,
+        topic_uid=call.topic_uid,
+    )
+    types.set_policies(message, change.durability, change.scaling)
+    return message
+
+
+def _read_alter(message: admin_pb2.AlterTopicRequest) -> AlterTopic:
+    change = TopicChange(
+        durability=types.enum_value(types.DURABILITIES, message.durability, "durability")
+        if message.durability
+        else None,
+        scaling=types.enum_value(types.SCALINGS, message.scaling, "scaling") if message.scaling else None,
+        retention_s=message.retention_s if message.HasField("retention_s") else None,
+        retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
+        target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
+        target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
+    )
+    return AlterTopic(TopicName.parse(message.name), change, message.topic_uid)
+
+
+def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:
+    which = call.which
+    above = which.sealed_above
+    return admin_pb2.DescribeTopicRequest(
+        name=str(call.name),
+        topic_uid=call.topic_uid,
+        without_open=not which.open,
+        without_sealed=above is None,
+        sealed_above=None if above is None or above < 0 else above,
+        segments=which.ids,
+    )
+
+
+def _read_describe(message: admin_pb2.DescribeTopicRequest) -> DescribeTopic:
+    above = message.sealed_above if message.HasField("sealed_above") else -1
+    which = Which(
+        open=not message.without_open,
+        sealed_above=None if message.without_sealed else above,
+        ids=tuple(message.segments),
+    )
+    return DescribeTopic(TopicName.parse(message.name), which, message.topic_uid)
+
+
+def _write_decision(decision: Decision) -> admin_pb2.Decision:
+    return admin_pb2.Decision(
+        at_us=decision.at_us,
+        topic=str(decision.topic),
+        segments=decision.segments,
+        kind=decision.kind,
+        reason=decision.reason,
+    )
+
+
+def _read_decision(message: admin_pb2.Decision) -> Decision:
+    return Decision(
+        at_us=message.at_us,
+        topic=TopicName.parse(message.topic),
+        segments=tuple(message.segments),
+        kind=message.kind,
+        reason=message.reason,
+    )
+
+
+def _write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply:
+    return admin_pb2.ClusterStatusReply(
+        leader=status.leader,
+        brokers=[
+            admin_pb2.BrokerStatus(
+                info=types_pb2.BrokerInfo(
+                    id=b.info.id,
+                    address=b.info.address,
+                    started_us=b.info.started_us,
+                    pid=b.info.pid,
+                    version=b.info.version,
+                    draining=b.info.draining,
+                ),
+                load=None if b.load is None else types.write_load(b.load),
+                open_segments=b.open_segments,
+                is_leader=b.is_leader,
+            )
+            for b in status.brokers
+        ],
+        topics=status.topics,
+        open_segments=status.open_segments,
+        decisions=[_write_decision(decision) for decision in status.decisions],
+    )
+
+
+def _read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus:
+    return ClusterStatus(
+        leader=message.leader,
+        brokers=tuple(
+            BrokerStatus(
+                info=BrokerInfo(
+                    id=b.info.id,
+                    address=b.info.address,
+                    started_us=b.info.started_us,
+                    pid=b.info.pid,
+                    version=b.info.version,
+                    draining=b.info.draining,
+                ),
+                load=types.read_load(b.load) if b.HasField("load") else None,
+                open_segments=b.open_segments,
+                is_leader=b.is_leader,
+            )
+            for b in message.brokers
+        ),
+        topics=message.topics,
+        open_segments=message.open_segments,
+        decisions=tuple(_read_decision(decision) for decision in message.decisions),
+    )
+
+
+CALLS: tuple[Unary[Any, Any], ...] = (
+    Unary(
+        call=CreateTopic,
+        service=ADMIN_SERVICE,
+        name="CreateTopic",
+        request=admin_pb2.CreateTopicRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=_write_create,
+        read_request=_read_create,
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+    ),
+    Unary(
+        call=AlterTopic,
+        service=ADMIN_SERVICE,
+        name="AlterTopic",
+        request=admin_pb2.AlterTopicRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=_write_alter,
+        read_request=_read_alter,
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+    ),
+    Unary(
+        call=DeleteTopic,
+        service=ADMIN_SERVICE,
+        name="DeleteTopic",
+        request=admin_pb2.DeleteTopicRequest,
+        reply=admin_pb2.DeleteTopicReply,
+        write_request=lambda c: admin_pb2.DeleteTopicRequest(name=str(c.name), topic_uid=c.topic_uid),
+        read_request=lambda m: DeleteTopic(TopicName.parse(m.name), m.topic_uid),
+        write_reply=lambda _: admin_pb2.DeleteTopicReply(),
+        read_reply=nothing,
+    ),
+    Unary(
+        call=ListTopics,
+        service=ADMIN_SERVICE,
+        name="ListTopics",
+        request=admin_pb2.ListTopicsRequest,
+        reply=admin_pb2.ListTopicsReply,
+        write_request=lambda _: admin_pb2.ListTopicsRequest(),
+        read_request=lambda _: ListTopics(),
+        write_reply=lambda topics: admin_pb2.ListTopicsReply(topics=[types.write_topic(topic) for topic in topics]),
+        read_reply=lambda m: tuple(types.read_topic(topic) for topic in m.topics),
+    ),
+    Unary(
+        call=DescribeTopic,
+        service=ADMIN_SERVICE,
+        name="DescribeTopic",
+        request=admin_pb2.DescribeTopicRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=_write_describe,
+        read_request=_read_describe,
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+    ),
+    Unary(
+        call=AdoptSchema,
+        service=ADMIN_SERVICE,
+        name="AdoptSchema",
+        request=admin_pb2.AdoptSchemaRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=lambda c: admin_pb2.AdoptSchemaRequest(name=str(c.name), schema=c.schema, topic_uid=c.topic_uid),
+        read_request=lambda m: AdoptSchema(TopicName.parse(m.name), m.schema, m.topic_uid),
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+    ),
+    Unary(
+        call=TopicStats,
+        service=ADMIN_SERVICE,
+        name="TopicStats",
+        request=admin_pb2.TopicStatsRequest,
+        reply=admin_pb2.TopicStatsReply,
+        write_request=lambda c: admin_pb2.TopicStatsRequest(name=str(c.name)),
+        read_request=lambda m: TopicStats(TopicName.parse(m.name)),
+        write_reply=lambda stats: admin_pb2.TopicStatsReply(segments=[types.write_stats(s) for s in stats]),
+        read_reply=lambda m: tuple(types.read_stats(stats) for stats in m.segments),
+    ),
+    Unary(
+        call=GetClusterStatus,
+        service=ADMIN_SERVICE,
+        name="ClusterStatus",
+        request=admin_pb2.ClusterStatusRequest,
+        reply=admin_pb2.ClusterStatusReply,
+        write_request=lambda _: admin_pb2.ClusterStatusRequest(),
+        read_request=lambda _: GetClusterStatus(),
+        write_reply=_write_cluster_status,
+        read_reply=_read_cluster_status,
+    ),
+    Unary(
+        call=DrainBroker,
+        service=ADMIN_SERVICE,
+        name="DrainBroker",
+        request=admin_pb2.DrainBrokerRequest,
+        reply=admin_pb2.DrainBrokerReply,
+        write_request=lambda c: admin_pb2.DrainBrokerRequest(broker=c.broker),
+        read_request=lambda m: DrainBroker(m.broker),
+        write_reply=lambda _: admin_pb2.DrainBrokerReply(),
+        read_reply=nothing,
+        timeout_s=PACED_TIMEOUT_S,
+    ),
+    Unary(
+        call=SplitSegment,
+        service=ADMIN_SERVICE,
+        name="SplitSegment",
+        request=admin_pb2.SplitSegmentRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=lambda c: admin_pb2.SplitSegmentRequest(topic=str(c.name), segment=c.segment, at=c.at),
+        read_request=lambda m: SplitSegment(TopicName.parse(m.topic), m.segment, m.at if m.HasField("at") else None),
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+        timeout_s=CHANGE_TIMEOUT_S,
+    ),
+    Unary(
+        call=MergeSegments,
+        service=ADMIN_SERVICE,
+        name="MergeSegments",
+        request=admin_pb2.MergeSegmentsRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=lambda c: admin_pb2.MergeSegmentsRequest(topic=str(c.name), first=c.first, second=c.second),
+        read_request=lambda m: MergeSegments(TopicName.parse(m.topic), m.first, m.second),
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+        timeout_s=CHANGE_TIMEOUT_S,
+    ),
+    Unary(
+        call=SealSegment,
+        service=ADMIN_SERVICE,
+        name="SealSegment",
+        request=admin_pb2.SealSegmentRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=lambda c: admin_pb2.SealSegmentRequest(topic=str(c.name), segment=c.segment),
+        read_request=lambda m: SealSegment(TopicName.parse(m.topic), m.segment),
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+        timeout_s=CHANGE_TIMEOUT_S,
+    ),
+    Unary(
+        call=MoveSegment,
+        service=ADMIN_SERVICE,
+        name="MoveSegment",
+        request=admin_pb2.MoveSegmentRequest,
+        reply=types_pb2.TopicDescription,
+        write_request=lambda c: admin_pb2.MoveSegmentRequest(topic=str(c.name), segment=c.segment, brokers=c.brokers),
+        read_request=lambda m: MoveSegment(TopicName.parse(m.topic), m.segment, tuple(m.brokers)),
+        write_reply=types.write_description,
+        read_reply=types.read_description,
+        timeout_s=CHANGE_TIMEOUT_S,
+    ),
+    Unary(
+        call=Rebalance,
+        service=ADMIN_SERVICE,
+        name="Rebalance",
+        request=admin_pb2.RebalanceRequest,
+        reply=admin_pb2.RebalanceReply,
+        write_request=lambda _: admin_pb2.RebalanceRequest(),
+        read_request=lambda _: Rebalance(),
+        write_reply=lambda decisions: admin_pb2.RebalanceReply(decisions=[_write_decision(d) for d in decisions]),
+        read_reply=lambda m: tuple(_read_decision(decision) for decision in m.decisions),
+        timeout_s=PACED_TIMEOUT_S,
+    ),
+    Unary(
+        call=ListGroups,
+        service=ADMIN_SERVICE,
+        name="ListGroups",
+        request=admin_pb2.ListGroupsRequest,
+        reply=admin_pb2.ListGroupsReply,
+        write_request=lambda _: admin_pb2.ListGroupsRequest(),
+        read_request=lambda _: ListGroups(),
+        write_reply=lambda found: admin_pb2.ListGroupsReply(groups=[groups.write_summary(g) for g in found]),
+        read_reply=lambda m: tuple(groups.read_summary(group) for group in m.groups),
+    ),
+    Unary(
+        call=DescribeGroup,
+        service=ADMIN_SERVICE,
+        name="DescribeGroup",
+        request=admin_pb2.DescribeGroupRequest,
+        reply=groups_pb2.GroupDescription,
+        write_request=lambda c: admin_pb2.DescribeGroupRequest(group=c.group),
+        read_request=lambda m: DescribeGroup(m.group),
+        write_reply=groups.write_description,
+        read_reply=groups.read_description,
+    ),
+    Unary(
+        call=ResetGroup,
+        service=ADMIN_SERVICE,
+        name="ResetGroup",
+        request=admin_pb2.ResetGroupRequest,
+        reply=groups_pb2.GroupDescription,
+        write_request=lambda c: admin_pb2.ResetGroupRequest(
+            group=c.group, topic=str(c.name), start=types.write_start(c.start), force=c.force
+        ),
+        read_request=lambda m: ResetGroup(m.group, TopicName.parse(m.topic), types.read_start(m.start), m.force),
+        write_reply=groups.write_description,
+        read_reply=groups.read_description,
+    ),
+    Unary(
+        call=DeleteGroup,
+        service=ADMIN_SERVICE,
+        name="DeleteGroup",
+        request=admin_pb2.DeleteGroupRequest,
+        reply=admin_pb2.DeleteGroupReply,
+        write_request=lambda c: admin_pb2.DeleteGroupRequest(group=c.group, force=c.force),
+        read_request=lambda m: DeleteGroup(m.group, m.force),
+        write_reply=lambda _: admin_pb2.DeleteGroupReply(),
+        read_reply=nothing,
+    ),
+)

@@ -1,0 +1,80 @@
+"""One way to repeat what failed: tenacity, with full jitter from a given generator, stopped by the loop's clock.
+
+Tenacity's own waits and stops draw from the global generator and read the real clock, which a seeded simulation can not
+replay; the linter bans them. Full jitter: Brooker, "Exponential Backoff And Jitter" (AWS, 2015).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_never
+
+from seaweedmq.errors import SeaweedMQError
+
+Stop: TypeAlias = Callable[[RetryCallState], bool]
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same call may succeed later unchanged."""
+    return isinstance(error, SeaweedMQError) and error.retryable
+
+
+def retrying(
+    pause_s: Callable[[int], float],
+    *,
+    on: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
+    stop: Stop = stop_never,
+    told: Callable[[int, BaseException], None] | None = None,
+) -> AsyncRetrying:
+    """Attempts until one succeeds, fails otherwise than ``on``, or ``stop`` says so; then the last error is raised.
+
+    Args:
+        pause_s: seconds to wait after attempt number n, from 1: see :func:`backoff`.
+        on: errors, or what tells whether one is worth another attempt.
+        stop: see :func:`after_s`, :func:`after_attempts` and :func:`when`. Without it, until cancelled.
+        told: called before each pause with the number of the attempt and its error.
+    """
+    worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if told is not None and error is not None:
+            told(state.attempt_number, error)
+
+    return AsyncRetrying(
+        retry=retry_if_exception(worth_it),
+        wait=lambda state: pause_s(state.attempt_number),
+        stop=stop,
+        sleep=asyncio.sleep,
+        before_sleep=tell,
+        reraise=True,
+    )
+
+
+def backoff(rng: random.Random, first_s: float, most_s: float) -> Callable[[int], float]:
+    """Pauses whose bound doubles with each attempt, from ``first_s`` up to ``most_s``."""
+    return lambda attempt: rng.uniform(0.0, min(most_s, first_s * 2.0 ** min(attempt - 1, 30)))
+
+
+def after_s(timeout_s: float) -> Stop:
+    """Stop as soon as so much time has passed since this was called, which is to be in the loop."""
+    return when(deadline(timeout_s))
+
+
+def after_attempts(count: int) -> Stop:
+    """Stop after so many attempts."""
+    return stop_after_attempt(count)
+
+
+def when(condition: Callable[[], bool]) -> Stop:
+    """Stop as soon as it holds."""
+    return lambda _: condition()
+
+
+def deadline(timeout_s: float) -> Callable[[], bool]:
+    """A condition that holds from ``timeout_s`` after now by the loop's clock."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    return lambda: loop.time() >= end
