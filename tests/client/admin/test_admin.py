@@ -13,6 +13,20 @@ from seaweedmq.client.blocking import admin as sync_admin
 from seaweedmq.client.blocking.background import Background
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.errors import InvalidArgument, StaleMetadata
+from seaweedmq.model.calls import (
+    AlterTopic,
+    Call,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
+    ListGroups,
+    MergeSegments,
+    MoveSegment,
+    Rebalance,
+    ResetGroup,
+    SealSegment,
+    SplitSegment,
+)
 from seaweedmq.model.subscribe import LATEST, Start, StartKind
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Dialer
@@ -38,17 +52,14 @@ class Recorder:
     """Answers every call with its name, or with an error, and remembers it."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
+        self.calls: list[Any] = []
         self.error: Exception | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        async def call(*arguments: Any) -> Answer:
-            self.calls.append((name, *arguments))
-            if self.error is not None:
-                raise self.error
-            return Answer(name)
-
-        return call
+    async def call(self, request: Call[Any]) -> Answer:
+        self.calls.append(request)
+        if self.error is not None:
+            raise self.error
+        return Answer(type(request).__name__)
 
     def dial(self, address: str) -> BrokerApi:
         return cast(BrokerApi, self)
@@ -73,13 +84,13 @@ async def test_segments_are_changed_as_asked(admin: Admin, recorder: Recorder) -
     await admin.move_segment("shop/orders", 3, "b-1")
     await admin.rebalance()
     assert recorder.calls == [
-        ("split_segment", NAME, 3, None),
-        ("split_segment", NAME, 3, 100),
-        ("merge_segments", NAME, 3, 4),
-        ("seal_segment", NAME, 3),
-        ("move_segment", NAME, 3, ("b-1", "127.0.0.1:17777")),
-        ("move_segment", NAME, 3, ("b-1",)),
-        ("rebalance",),
+        SplitSegment(NAME, 3, None),
+        SplitSegment(NAME, 3, 100),
+        MergeSegments(NAME, 3, 4),
+        SealSegment(NAME, 3),
+        MoveSegment(NAME, 3, ("b-1", "127.0.0.1:17777")),
+        MoveSegment(NAME, 3, ("b-1",)),
+        Rebalance(),
     ]
 
 
@@ -92,12 +103,12 @@ async def test_groups_are_administered_as_asked(admin: Admin, recorder: Recorder
     await admin.reset_group("billing", "shop/orders", moment)
     await admin.delete_group("billing", force=True)
     assert recorder.calls == [
-        ("list_groups",),
-        ("describe_group", "billing"),
-        ("reset_group", "billing", NAME, LATEST, False),
-        ("reset_group", "billing", NAME, Start(StartKind.OFFSET, 7), True),
-        ("reset_group", "billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
-        ("delete_group", "billing", True),
+        ListGroups(),
+        DescribeGroup("billing"),
+        ResetGroup("billing", NAME, LATEST, False),
+        ResetGroup("billing", NAME, Start(StartKind.OFFSET, 7), True),
+        ResetGroup("billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
+        DeleteGroup("billing", True),
     ]
 
 
@@ -129,7 +140,7 @@ async def test_what_can_not_be_meant_is_refused_before_a_broker_is_asked(admin: 
 async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> None:
     await admin.create_topic("shop/orders", target_bytes_per_s=1e6)
     await admin.alter_topic("shop/orders", target_bytes_per_s=0, target_records_per_s=5e3)
-    created, change = recorder.calls[0][1], recorder.calls[2][2]
+    created, change = recorder.calls[0].spec, recorder.calls[2].change
     assert (created.target_bytes_per_s, created.target_records_per_s) == (1e6, None)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
 
@@ -140,10 +151,10 @@ async def test_a_topic_is_told_from_a_later_one_of_its_name(admin: Admin, record
     await admin.alter_topic("shop/orders", retention=60)
     nothing = TopicChange()
     assert recorder.calls == [
-        ("alter_topic", NAME, nothing),
-        ("delete_topic", NAME, 7),
-        ("alter_topic", NAME, nothing),
-        ("alter_topic", NAME, TopicChange(retention_s=60.0), 7),
+        AlterTopic(NAME, nothing),
+        DeleteTopic(NAME, 7),
+        AlterTopic(NAME, nothing),
+        AlterTopic(NAME, TopicChange(retention_s=60.0), 7),
     ]
 
 
@@ -179,17 +190,18 @@ def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> N
     admin.delete_group("billing", True)
     admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
     admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
-    *plain, (_, spec), _, (_, _, change, _) = recorder.calls
+    *plain, creation, _, alteration = recorder.calls
+    spec, change = creation.spec, alteration.change
     assert plain == [
-        ("split_segment", NAME, 3, 100),
-        ("merge_segments", NAME, 3, 4),
-        ("seal_segment", NAME, 3),
-        ("move_segment", NAME, 3, ("b-1",)),
-        ("rebalance",),
-        ("list_groups",),
-        ("describe_group", "billing"),
-        ("reset_group", "billing", NAME, LATEST, True),
-        ("delete_group", "billing", True),
+        SplitSegment(NAME, 3, 100),
+        MergeSegments(NAME, 3, 4),
+        SealSegment(NAME, 3),
+        MoveSegment(NAME, 3, ("b-1",)),
+        Rebalance(),
+        ListGroups(),
+        DescribeGroup("billing"),
+        ResetGroup("billing", NAME, LATEST, True),
+        DeleteGroup("billing", True),
     ]
     assert (spec.target_bytes_per_s, spec.target_records_per_s) == (1.0, 2.0)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (3.0, 4.0)

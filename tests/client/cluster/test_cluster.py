@@ -12,6 +12,7 @@ import pytest
 from seaweedmq.client.cluster.cluster import AVOID_S, Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
+from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK, environment
@@ -79,12 +80,12 @@ async def test_a_refresh_that_fails_when_nobody_waits_any_more_is_no_complaint()
 def failing(errors: dict[str, Exception]) -> Any:
     """A dialer to brokers that answer every call with an error; addresses without one do not answer at all."""
 
-    async def cluster_status(address: str) -> None:
+    async def call(address: str) -> None:
         if address in errors:
             raise errors[address]
         await asyncio.Event().wait()
 
-    return SimpleNamespace(dial=lambda address: SimpleNamespace(cluster_status=lambda: cluster_status(address)))
+    return SimpleNamespace(dial=lambda address: SimpleNamespace(call=lambda _: call(address)))
 
 
 async def connect(errors: dict[str, Exception], config: ClientConfig) -> tuple[str, float]:
@@ -126,10 +127,10 @@ async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
     connecting = asyncio.create_task(cluster.connect())
     await asyncio.sleep(0.2)
 
-    async def answer() -> Any:
+    async def answer(_: object) -> Any:
         return status
 
-    dialer.dial = lambda address: SimpleNamespace(cluster_status=answer)
+    dialer.dial = lambda address: SimpleNamespace(call=answer)
     assert await connecting is status
 
 
@@ -158,9 +159,9 @@ class Pages:
     def dial(self, _: str) -> "Pages":
         return self
 
-    async def describe_topic(self, _: TopicName, which: Which, uid: int) -> TopicDescription:
-        self.asked.append(which)
-        self.uids.append(uid)
+    async def call(self, request: DescribeTopic) -> TopicDescription:
+        self.asked.append(request.which)
+        self.uids.append(request.topic_uid)
         return self.answers.pop(0)
 
 
