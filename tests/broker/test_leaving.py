@@ -112,7 +112,7 @@ async def test_a_broker_is_drained_at_any_moment_around_the_loss_of_its_lease(be
     await asyncio.sleep(delay_s)
     with suppress(NotFound):  # its id is in no view at the moment; the operator tries again
         await victim.broker.api.call(DrainBroker(victim.broker.id))
-    await bed.until(lambda: victim.broker.id in other.inspect.view.brokers)
+    await bed.until(lambda: all(victim.broker.id in h.inspect.view.brokers for h in (other, victim)))
     await victim.broker.api.call(DrainBroker(victim.broker.id))
     await bed.until(lambda: (info := other.inspect.view.brokers.get(victim.broker.id)) is not None and info.draining)
     await bed.until(

@@ -283,7 +283,7 @@ async def test_a_leader_that_answers_load_reports_with_nonsense_harms_nobody(
         answers += 1
         raise SeaweedMQError("an internal error of the leader")
 
-    monkeypatch.setattr(leader.broker, "report_load", nonsense)
+    monkeypatch.setattr(leader.broker.api, "report_load", nonsense)
     await asyncio.sleep(60)
     assert not any(h.has_failed for h in hosts)
     assert 20 < answers < 600

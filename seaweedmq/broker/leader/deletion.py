@@ -11,7 +11,7 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import LogEnds
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi
-from seaweedmq.runtime.retrying import after_s, backoff, retrying
+from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,13 @@ async def until_heard(
             raise Unavailable(f"{topic.name}: broker {primary} has not closed it yet")
 
     async def hear(primary: str) -> None:
-        asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, stop=after_s(HEARD_TIMEOUT_S))
+        last: list[BaseException] = []
+        asking = retrying(backoff(rng, 0.005, 0.2), on=SeaweedMQError, told=lambda _, error: last.append(error))
         try:
-            await asking(ask, primary)
-        except SeaweedMQError as error:
-            log.warning("%s is deleted, and broker %s may not know yet: %s", topic.name, primary, error)
+            async with asyncio.timeout(HEARD_TIMEOUT_S):
+                await asking(ask, primary)
+        except TimeoutError:
+            reason = last[-1] if last else "no answer"
+            log.warning("%s is deleted, and broker %s may not know yet: %s", topic.name, primary, reason)
 
     await asyncio.gather(*map(hear, sorted(primaries)))

@@ -18,6 +18,7 @@ from seaweedmq.model.calls import (
     DescribeTopic,
     Fence,
     LocalStats,
+    MoveSegment,
     Seal,
     SealSegment,
     Suspicion,
@@ -176,6 +177,7 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
     old = (await bed.topic(hosts[0])).topic.uid
     leader = bed.leader()
     lagging = next(h for h in hosts if h is not leader)
+    await leader.api.call(MoveSegment(NAME, 0, (leader.broker.id,)))  # a deletion waits for primaries
     await bed.until(lambda: NAME in lagging.inspect.view.topics)
     apply = lagging.inspect.view._apply
     waiting: list[Any] = []

@@ -10,6 +10,7 @@ from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.calls import (
+    Call,
     DeleteTopic,
     DescribeTopic,
     DrainBroker,
@@ -131,33 +132,32 @@ async def test_without_a_slot_the_load_is_halved_and_without_load_the_range(bed:
 
 
 @pytest.mark.parametrize(
-    ("method", "args", "kind", "sentence"),
+    ("request_", "kind", "sentence"),
     [
-        ("split_segment", (9, None), NotFound, "topic test/topic has no segment 9: see `seaweedmq segment list"),
-        ("split_segment", (0, None), StaleMetadata, "test/topic#0 is sealed: go on with segments 1, 2"),
-        ("split_segment", (1, 0), InvalidArgument, "has slot 0 only"),
-        ("split_segment", (1, None), InvalidArgument, "has slot 0 only"),
-        ("split_segment", (3, 1), InvalidArgument, "at slot 1: choose from 2 to"),
-        ("split_segment", (3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
-        ("merge_segments", (1, 1), InvalidArgument, "with itself"),
-        ("merge_segments", (1, 4), InvalidArgument, "are no neighbours"),
-        ("merge_segments", (1, 0), StaleMetadata, "test/topic#0 is sealed"),
-        ("merge_segments", (1, 9), NotFound, "no segment 9"),
-        ("seal_segment", (0,), StaleMetadata, "test/topic#0 is sealed"),
+        (SplitSegment(NAME, 9, None), NotFound, "topic test/topic has no segment 9: see `seaweedmq segment list"),
+        (SplitSegment(NAME, 0, None), StaleMetadata, "test/topic#0 is sealed: go on with segments 1, 2"),
+        (SplitSegment(NAME, 1, 0), InvalidArgument, "has slot 0 only"),
+        (SplitSegment(NAME, 1, None), InvalidArgument, "has slot 0 only"),
+        (SplitSegment(NAME, 3, 1), InvalidArgument, "at slot 1: choose from 2 to"),
+        (SplitSegment(NAME, 3, 65_536), InvalidArgument, "at slot 65536: choose from 2 to 8191"),
+        (MergeSegments(NAME, 1, 1), InvalidArgument, "with itself"),
+        (MergeSegments(NAME, 1, 4), InvalidArgument, "are no neighbours"),
+        (MergeSegments(NAME, 1, 0), StaleMetadata, "test/topic#0 is sealed"),
+        (MergeSegments(NAME, 1, 9), NotFound, "no segment 9"),
+        (SealSegment(NAME, 0), StaleMetadata, "test/topic#0 is sealed"),
         (
-            "move_segment",
-            (4, ("nobody",)),
+            MoveSegment(NAME, 4, ("nobody",)),
             NotFound,
             "there is no broker nobody: the cluster has broker-0:7777, broker-1",
         ),
-        ("move_segment", (4, ()), InvalidArgument, "0 brokers named"),
-        ("move_segment", (4, ("broker-0:7777",) * 2), InvalidArgument, "named twice"),
-        ("move_segment", (4, ("broker-0:7777", "broker-1:7777", "broker-2:7777")), InvalidArgument, "have 2 replicas"),
+        (MoveSegment(NAME, 4, ()), InvalidArgument, "0 brokers named"),
+        (MoveSegment(NAME, 4, ("broker-0:7777",) * 2), InvalidArgument, "named twice"),
+        (MoveSegment(NAME, 4, ("broker-0:7777", "broker-1:7777", "broker-2:7777")), InvalidArgument, "have 2 replicas"),
     ],
 )
 @story
 async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
-    bed: Bed, method: str, args: tuple[object, ...], kind: type[SeaweedMQError], sentence: str
+    bed: Bed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
 ) -> None:
     hosts = await bed.cluster(3)
     await bed.topic(hosts[0], replicas=2, scaling=Scaling.FIXED)
@@ -167,7 +167,7 @@ async def test_what_can_not_be_done_is_said_in_one_sentence_and_changes_nothing(
     assert shape(before) == [(1, 0, 1), (3, 1, 8_192), (4, 8_192, 65_536)]
     for host in hosts:
         with pytest.raises(kind, match=sentence):
-            await getattr(host.api, method)(NAME, *args)
+            await host.api.call(request_)
     assert await hosts[0].api.call(DescribeTopic(NAME)) == before
 
 
@@ -212,10 +212,9 @@ async def test_a_publisher_learns_what_of_its_records_is_in_the_parent_and_where
 async def test_two_changes_of_one_segment_do_not_mix(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=4)
-    wishes = [("split_segment", 1, None), ("merge_segments", 0, 1), ("merge_segments", 1, 2), ("seal_segment", 1)]
+    wishes = [SplitSegment(NAME, 1), MergeSegments(NAME, 0, 1), MergeSegments(NAME, 1, 2), SealSegment(NAME, 1)]
     results = await asyncio.gather(
-        *(getattr(hosts[n % 2].api, method)(NAME, *args) for n, (method, *args) in enumerate(wishes)),
-        return_exceptions=True,
+        *(hosts[n % 2].api.call(wish) for n, wish in enumerate(wishes)), return_exceptions=True
     )
     done = [r for r in results if isinstance(r, TopicDescription)]
     assert len(done) == 1

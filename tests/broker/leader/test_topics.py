@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,8 @@ from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    Call,
+    CreateTopic,
     DeleteTopic,
     DescribeTopic,
     GetClusterStatus,
@@ -34,19 +37,21 @@ from seaweedmq.ports import Compare, Delete, Put
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
 
+R = TypeVar("R")
 OTHER = TopicName("test", "other")
 
 
-async def patiently(host: Host, method: str, *args: object) -> object:
+async def patiently(host: Host, request: Call[R]) -> R:
     """As a client: again after a retryable error."""
     for _ in range(100):
         try:
-            return await getattr(host.api, method)(*args)
+            answer: R = await host.api.call(request)
+            return answer
         except SeaweedMQError as error:
             if not error.retryable:
                 raise
         await asyncio.sleep(0.2)
-    raise AssertionError(f"{method} never worked")
+    raise AssertionError(f"{request} never worked")
 
 
 def whole(description: TopicDescription) -> bool:
@@ -81,29 +86,29 @@ async def test_segments_are_spread_evenly(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "args", "kind", "sentence"),
+    ("request_", "kind", "sentence"),
     [
-        ("create_topic", (TopicSpec(name=NAME),), AlreadyExists, "topic test/topic exists: choose another name"),
-        ("create_topic", (TopicSpec(name=OTHER, replicas=3),), InvalidArgument, "but 2 brokers are live"),
-        ("create_topic", (TopicSpec(name=OTHER, segments=0),), InvalidArgument, "0 segments asked for"),
-        ("create_topic", (TopicSpec(name=OTHER, schema=b"junk"),), InvalidArgument, "schema"),
-        ("alter_topic", (OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
-        ("alter_topic", (NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),
-        ("delete_topic", (OTHER,), NotFound, "there is no topic test/other"),
-        ("describe_topic", (OTHER,), NotFound, "there is no topic test/other"),
-        ("topic_stats", (OTHER,), NotFound, "there is no topic test/other"),
-        ("adopt_schema", (OTHER, schema_to_bytes(pa.schema([("a", pa.int64())]))), NotFound, "no topic test/other"),
+        (CreateTopic(TopicSpec(name=NAME)), AlreadyExists, "topic test/topic exists: choose another name"),
+        (CreateTopic(TopicSpec(name=OTHER, replicas=3)), InvalidArgument, "but 2 brokers are live"),
+        (CreateTopic(TopicSpec(name=OTHER, segments=0)), InvalidArgument, "0 segments asked for"),
+        (CreateTopic(TopicSpec(name=OTHER, schema=b"junk")), InvalidArgument, "schema"),
+        (AlterTopic(OTHER, TopicChange(retention_s=1)), NotFound, "there is no topic test/other"),
+        (AlterTopic(NAME, TopicChange(retention_s=-1)), InvalidArgument, "retention of -1"),
+        (DeleteTopic(OTHER), NotFound, "there is no topic test/other"),
+        (DescribeTopic(OTHER), NotFound, "there is no topic test/other"),
+        (TopicStats(OTHER), NotFound, "there is no topic test/other"),
+        (AdoptSchema(OTHER, schema_to_bytes(pa.schema([("a", pa.int64())]))), NotFound, "no topic test/other"),
     ],
 )
 @story
 async def test_what_can_not_be_done_is_said_in_one_sentence_by_every_broker(
-    bed: Bed, method: str, args: tuple[object, ...], kind: type[SeaweedMQError], sentence: str
+    bed: Bed, request_: Call[object], kind: type[SeaweedMQError], sentence: str
 ) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0])
     for host in hosts:
         with pytest.raises(kind, match=sentence):
-            await getattr(host.api, method)(*args)
+            await host.api.call(request_)
 
 
 @story
@@ -160,9 +165,9 @@ async def test_a_leader_that_dies_while_it_creates_a_topic_leaves_nothing_that_h
         await bed.topic(other, segments=350)
     assert failed.value.retryable
     try:
-        description = await patiently(other, "create_topic", TopicSpec(name=NAME, segments=2))
+        description = await patiently(other, CreateTopic(TopicSpec(name=NAME, segments=2)))
     except AlreadyExists:
-        description = await patiently(other, "describe_topic", NAME)
+        description = await patiently(other, DescribeTopic(NAME))
         assert after == 5
     assert isinstance(description, TopicDescription)
     assert whole(description)
@@ -204,7 +209,7 @@ async def test_killing_the_leader_costs_a_caller_no_more_than_retries_for_a_leas
     other = next(h for h in hosts if h is not leader)
     before = bed.loop.time()
     leader.kill()
-    await patiently(other, "create_topic", TopicSpec(name=OTHER))
+    await patiently(other, CreateTopic(TopicSpec(name=OTHER)))
     assert bed.loop.time() - before <= CONFIG.lease_ttl_s + 1.5
     assert whole(await other.api.call(DescribeTopic(OTHER)))
 
@@ -214,7 +219,7 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
     hosts = await bed.cluster(3)
     old = bed.leader()
     other = next(h for h in hosts if h is not old)
-    calling = asyncio.create_task(patiently(old, "create_topic", TopicSpec(name=NAME, segments=150)))
+    calling = asyncio.create_task(patiently(old, CreateTopic(TopicSpec(name=NAME, segments=150))))
     await asyncio.sleep(0.004)
     old.freeze()
     await bed.until(lambda: any(h.inspect.leads for h in hosts if h is not old))
@@ -222,7 +227,7 @@ async def test_a_leader_that_was_frozen_changes_nothing_and_its_callers_are_serv
     try:
         description = await calling
     except AlreadyExists:
-        description = await patiently(other, "describe_topic", NAME)
+        description = await patiently(other, DescribeTopic(NAME))
     assert isinstance(description, TopicDescription)
     assert whole(description)
 
@@ -292,7 +297,7 @@ async def test_segments_of_a_topic_that_was_never_quite_created_are_swept_by_the
     await bed.topic(hosts[0], OTHER)
     for segment in leftover:
         bed.etcd.server.transact([], [Put(keys.segment_key(NAME, segment.id), segment_to_json(segment))])
-    status = await patiently(hosts[0], "cluster_status")
+    status = await patiently(hosts[0], GetClusterStatus())
     assert isinstance(status, ClusterStatus)
     assert sum(b.open_segments for b in status.brokers) == 1, "they load nobody"
     bed.leader().kill()
@@ -346,7 +351,7 @@ async def test_a_topic_with_plain_records_adopts_no_schema(bed: Bed) -> None:
     primary.kill()
     other = next(h for h in hosts if h is not primary)
     with pytest.raises(InvalidArgument, match="holds plain records already"):
-        await patiently(other, "adopt_schema", NAME, schema_to_bytes(SCHEMA))
+        await patiently(other, AdoptSchema(NAME, schema_to_bytes(SCHEMA)))
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from seaweedmq.broker.memory.shares import STREAM_BYTES, StreamMemory
 from seaweedmq.codec.frame import HEADER_BYTES, split_frames, split_payload, stamp
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import DeadlineExceeded, ResourceExhausted, StorageFailed
+from seaweedmq.model.calls import MoveSegment
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.publish import PublishFrames
@@ -416,10 +417,15 @@ async def test_brokers_that_follow_each_other_with_tiny_budgets_wait_for_nothing
         for budget in host.inspect.memory.budgets:
             budget.limit = 1 * MIB
     await bed.topic(hosts[0], segments=4, replicas=2)
-    primaries = [await bed.primary(hosts[0], segment=n) for n in range(4)]
-    assert len(set(primaries)) == 2
-    publishers = [await primary.publisher(n + 1, segment=n) for n, primary in enumerate(primaries)]
-    readers = [await primary.subscriber(credit=100 * MIB, segment=n) for n, primary in enumerate(primaries)]
+    ids = [host.broker.id for host in hosts]
+    for n in range(4):
+        description = await hosts[0].api.call(MoveSegment(NAME, n, (ids[n % 2], ids[1 - n % 2])))
+    opened = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots.lo)
+    primaries = [await bed.primary(hosts[0], segment=s.id) for s in opened]
+    assert primaries == hosts * 2
+    served = list(zip(opened, primaries, strict=True))
+    publishers = [await primary.publisher(n + 1, segment=s.id) for n, (s, primary) in enumerate(served)]
+    readers = [await primary.subscriber(credit=100 * MIB, segment=s.id) for s, primary in served]
     for n, publisher in enumerate(publishers):
         slot = n * 65536 // 4 + 10
         for _ in range(12):
