@@ -65,7 +65,7 @@ def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     @functools.wraps(test)
     def run(**parameters: Any) -> None:
-        with deterministic(1):
+        with deterministic():
             loop = SimLoop(time_s_max=3_000, steps_max=3_000_000)
             bed = Bed(loop)
             try:

@@ -19,10 +19,19 @@ STOP_S_MAX = 60.0
 START_AGAIN_S = 0.5
 """A supervisor starts a process that ended by itself again after this time."""
 
+RESIDENT_BYTES = 100 * 1024 * 1024
+"""What a process takes, whatever the machine that simulates says."""
+
 
 def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environment:
     """Clocks and randomness of one process."""
-    return Environment(wall_us, random.Random(seed), lambda: loop.boot_s)
+    return Environment(
+        wall_us,
+        random.Random(seed),
+        lambda: loop.boot_s,
+        resident_bytes=lambda: RESIDENT_BYTES,
+        cpu_share=lambda: 0.1,
+    )
 
 
 class BrokerProcess:

@@ -114,7 +114,7 @@ class ElectionWorld:
 
 
 def play(seed: int) -> ElectionWorld:
-    with deterministic(seed):
+    with deterministic():
         world = ElectionWorld(seed)
         try:
             world.loop.run_until_complete(world.run())

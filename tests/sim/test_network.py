@@ -44,7 +44,7 @@ class EchoBroker:
 
 def play(story: Callable[[Network, EchoBroker, Owner], Awaitable[None]], seed: int = 1) -> Network:
     """Run a story with an echo broker at ``echo:1``."""
-    with deterministic(seed):
+    with deterministic():
         loop = SimLoop()
         network = Network(loop, random.Random(seed))
         broker, owner = EchoBroker(), Owner("echo")

@@ -387,7 +387,7 @@ def _logging_into(world: World) -> Iterator[None]:
 
 def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Callable[..., Broker] = Broker) -> Report:
     """Play one seed from beginning to end."""
-    with deterministic(seed):
+    with deterministic():
         world = World(seed, scenario or scenario_of(seed), broker_class)
         try:
             return _play(world)

@@ -14,7 +14,7 @@ TEMPORARY_PREFIX = ".tmp-"
 TEMPORARY_AGE_S_MAX = 86_400.0
 
 _counter = itertools.count()
-_process = os.urandom(4).hex()
+_process = os.urandom(4).hex()  # noqa: TID251 - names of temporary files on a real disk
 """Process ids are not enough: in containers, on machines that share the storage, they are often the same."""
 
 
