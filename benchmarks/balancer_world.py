@@ -15,7 +15,7 @@ import numpy.typing as npt
 from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange, even_ranges, is_partition
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
 SHORT_S, LONG_S = 2.0, 20.0
@@ -75,7 +75,7 @@ class World:
         self.brokers: dict[str, BrokerInfo] = {}
         self.topics: dict[TopicName, Topic] = {}
         self.traffic: dict[TopicName, Traffic] = {}
-        self.segments: dict[tuple[TopicName, int], Measured] = {}
+        self.segments: dict[SegmentId, Measured] = {}
         self.suspected: set[str] = set()
         self._rng = np.random.default_rng(seed)
         for number in range(brokers):
@@ -231,15 +231,15 @@ class World:
     def apply(self, action: Action) -> None:
         """Seal the parents and open the successors, as the leader would."""
         if isinstance(action, Split):
-            parent = self.segments.pop((action.topic, action.segment)).segment
+            parent = self.segments.pop(SegmentId(action.topic, action.segment)).segment
             for slots, there in zip(parent.slots.split(action.at), action.placement, strict=True):
                 self._succeed(action.topic, slots, there)
         elif isinstance(action, Merge):
-            lower, upper = (self.segments.pop((action.topic, number)).segment for number in action.segments)
+            lower, upper = (self.segments.pop(SegmentId(action.topic, number)).segment for number in action.segments)
             assert lower.slots.hi == upper.slots.lo, f"{lower} and {upper} are no neighbours"
             self._succeed(action.topic, KeyRange(lower.slots.lo, upper.slots.hi), action.placement)
         elif isinstance(action, Move):
-            parent = self.segments.pop((action.topic, action.segment)).segment
+            parent = self.segments.pop(SegmentId(action.topic, action.segment)).segment
             assert parent.replicas != action.replicas, f"{parent} is moved to where it is"
             self._succeed(action.topic, parent.slots, action.replicas)
 
@@ -255,7 +255,7 @@ class World:
             assert broker in self.brokers, f"{name}#{number} was given to {broker}, which is gone"
             assert not self.brokers[broker].draining, f"{name}#{number} was given to {broker}, which is drained"
             assert broker not in self.suspected, f"{name}#{number} was given to {broker}, which is suspected"
-        self.segments[name, number] = Measured(
+        self.segments[SegmentId(name, number)] = Measured(
             Segment(
                 topic=name,
                 id=number,

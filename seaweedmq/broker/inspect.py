@@ -13,7 +13,7 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.term import Term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import SegmentId
 
 
 class Inspection:
@@ -47,7 +47,7 @@ class Inspection:
         return self._term()
 
     @property
-    def segments(self) -> Mapping[tuple[TopicName, int], OpenSegment]:
+    def segments(self) -> Mapping[SegmentId, OpenSegment]:
         """The open segments whose primary it is, by topic and id."""
         return self._owned.segments
 

@@ -16,6 +16,7 @@ Groups lie outside the first root, which every broker watches: commits are many,
 """
 
 from seaweedmq.errors import Corrupt, InvalidArgument
+from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName
 
 ROOT = "/seaweedmq/"
@@ -118,7 +119,7 @@ def parse_deletion_key(key: str) -> TopicName:
     return _two_parts(key, DELETIONS, "deletion")
 
 
-def parse_segment_key(key: str) -> tuple[TopicName, int]:
+def parse_segment_key(key: str) -> SegmentId:
     """Topic name and segment id. Corrupt: not a segment key."""
     parts = _after(key, SEGMENTS, "segment").split("/")
     if len(parts) != 3:
@@ -126,7 +127,7 @@ def parse_segment_key(key: str) -> tuple[TopicName, int]:
     digits = parts[2]
     if len(digits) != SEGMENT_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise _not(key, "segment")
-    return _topic_name(key, parts[0], parts[1]), int(digits)
+    return SegmentId(_topic_name(key, parts[0], parts[1]), int(digits))
 
 
 def parse_group_key(key: str) -> tuple[TopicName, str]:

@@ -17,7 +17,7 @@ def describe(view: ClusterView, name: TopicName, which: Which = ALL) -> TopicDes
     topic = view.topics.get(name)
     if topic is None:
         raise NotFound(f"there is no topic {name}: see `seaweedmq topic list`")
-    known, opened = view.segments.get(name, {}), view.open_segments.get(name, {})
+    known, opened = view.segments_of(name), view.open_of(name)
     chosen = {number: known[number] for number in which.ids if number in known}
     if which.open:
         chosen |= opened

@@ -12,7 +12,7 @@ from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segme
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, OutOfRange, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
 from seaweedmq.runtime.retrying import backoff, retrying
@@ -95,9 +95,21 @@ class ClusterView:
         """Return once the first listing is in. No deadline."""
         await self.wait_revision(1)
 
+    def segment(self, segment: SegmentId) -> Segment | None:
+        """None if there is none of that name."""
+        return self._segments.get(segment.topic, {}).get(segment.number)
+
+    def segments_of(self, name: TopicName) -> Mapping[int, Segment]:
+        """By id, open and sealed; empty if there is no such topic."""
+        return self._segments.get(name, {})
+
+    def open_of(self, name: TopicName) -> Mapping[int, Segment]:
+        """By id, those that are open."""
+        return self._open.get(name, {})
+
     def find(self, name: TopicName, uid: int, segment: int) -> tuple[Topic, Segment] | None:
         """A segment and its topic; None if there is none, or it is one of another topic of this name."""
-        topic, found = self._topics.get(name), self._segments.get(name, {}).get(segment)
+        topic, found = self._topics.get(name), self.segment(SegmentId(name, segment))
         return (topic, found) if topic is not None and topic.uid == uid and found is not None else None
 
     def topic_revision(self, name: TopicName) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead, Frames
-from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.segment import ProducerSequence, SegmentId
 from seaweedmq.model.topic import TopicName
 
 
@@ -53,6 +53,11 @@ class SegmentRef:
     """The same segment of an earlier topic of this name is another one."""
     segment: int
     epoch: int
+
+    @property
+    def key(self) -> SegmentId:
+        """Its name, whichever topic of that name there is."""
+        return SegmentId(self.topic, self.segment)
 
     def __str__(self) -> str:
         return f"{self.topic}#{self.segment}"

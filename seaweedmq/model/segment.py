@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.topic import TopicName
@@ -10,6 +11,17 @@ from seaweedmq.model.topic import TopicName
 class SegmentState(StrEnum):
     OPEN = "open"
     SEALED = "sealed"
+
+
+class SegmentId(NamedTuple):
+    """Names one segment of a topic, for good: numbers are never used again. An earlier topic of the same name, told
+    apart by its uid, had segments of the same names."""
+
+    topic: TopicName
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}#{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,11 @@ class Segment:
     """Wall clock of the leader that opened it, microseconds since 1970 UTC. A hint for cool-downs; 0: not known."""
     sealed_us: int = 0
     """Wall clock of the leader that sealed it, microseconds since 1970 UTC; 0: open, or not known."""
+
+    @property
+    def key(self) -> SegmentId:
+        """Its name in the cluster."""
+        return SegmentId(self.topic, self.id)
 
     @property
     def primary(self) -> str:

@@ -171,7 +171,7 @@ class Aimed:
     def _owned(self, segment: Segment) -> "OpenSegment | None":
         running = self.running(segment)
         broker = running[0].broker if running else None
-        return None if broker is None else broker.inspect.segments.get((segment.topic, segment.id))
+        return None if broker is None else broker.inspect.segments.get(segment.key)
 
     def has_unsynced(self, segment: Segment) -> bool:
         owned = self._owned(segment)

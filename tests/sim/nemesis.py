@@ -334,9 +334,7 @@ class Nemesis:
             return False
         if replicas[0] is None or replicas[0].name in self.losses.spared:
             return False
-        owned = (
-            replicas[0] and replicas[0].broker and replicas[0].broker.inspect.segments.get((segment.topic, segment.id))
-        )
+        owned = replicas[0] and replicas[0].broker and replicas[0].broker.inspect.segments.get(segment.key)
         return bool(owned) and owned.log.end > segment.start_offset
 
     async def _part(self, one: str, other: str, *, both: bool, for_s: float) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
@@ -22,8 +23,8 @@ class Retained:
     plans: Mapping[TopicName, TopicPlan]
     latest_us: Callable[[], int]
     violations: list[Violation] = field(default_factory=list)
-    _starts: dict[tuple[TopicName, int], int] = field(default_factory=dict)
-    _gone: dict[tuple[TopicName, int], set[int]] = field(default_factory=dict)
+    _starts: dict[SegmentId, int] = field(default_factory=dict)
+    _gone: dict[SegmentId, set[int]] = field(default_factory=dict)
     _deleted_bytes: dict[TopicName, int] = field(default_factory=dict)
 
     def start(self, topic: TopicName, segment: int) -> int:
@@ -73,7 +74,7 @@ class Retained:
     def _tables(self, store: MemorySegmentStore, topic: TopicName) -> list[SegmentFile]:
         return [f for f in listed(store) if f.topic == topic and f.kind is FileKind.TABLE]
 
-    def _logs(self, store: MemorySegmentStore, key: tuple[TopicName, int]) -> list[SegmentFile]:
+    def _logs(self, store: MemorySegmentStore, key: SegmentId) -> list[SegmentFile]:
         return [f for f in listed(store) if (f.topic, f.segment) == key and f.kind is FileKind.LOG]
 
     def _tell(self, sentence: str) -> None:

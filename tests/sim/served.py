@@ -26,7 +26,7 @@ def _unserved(segment: Segment, brokers: dict[str, "Broker"]) -> Iterator[str]:
     if gone := [replica for replica in segment.replicas if replica not in brokers]:
         yield f"{segment} has replicas on {gone}, which run nowhere"
         return
-    owned = brokers[segment.primary].inspect.segments.get((segment.topic, segment.id))
+    owned = brokers[segment.primary].inspect.segments.get(segment.key)
     if owned is None:
         yield f"{segment} is not opened by its primary {segment.primary}"
     elif owned.closed is not None or owned.failure is not None:

@@ -14,7 +14,7 @@ from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.broker.segment.follower import Key as FollowedKey
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.core.segment.replica import Replica
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from tests.sim.loop import Owner
 from tests.support.history import Violation
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SAMPLE_S = 0.1
 
-Key = tuple[TopicName, int]
+Key = SegmentId
 
 
 class InsideWatch:
@@ -91,7 +91,7 @@ class InsideWatch:
             broker = process.broker
             if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
                 continue
-            owned = broker.inspect.segments.get((segment.topic, segment.id))
+            owned = broker.inspect.segments.get(segment.key)
             if owned is not None and owned._sealed is None and broker.inspect.term.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 

@@ -24,7 +24,7 @@ class Watermarks:
 
     def segments(self, name: TopicName) -> Mapping[int, Segment]:
         """As the metadata has them."""
-        return self._view.segments.get(name, {})
+        return self._view.segments_of(name)
 
     async def ask(self, name: TopicName, segments: Iterable[int]) -> dict[int, int]:
         """High watermarks as of a moment after the call. Segments that are not open, and those whose primary does not
@@ -43,8 +43,8 @@ class Watermarks:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    marks = await self.ask(name, self._view.open_segments.get(name, ()))
-                    if self._view.open_segments.get(name, {}).keys() <= marks.keys():
+                    marks = await self.ask(name, self._view.open_of(name))
+                    if self._view.open_of(name).keys() <= marks.keys():
                         return marks
                     await self.pause()
         except TimeoutError:

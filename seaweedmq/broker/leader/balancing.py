@@ -12,7 +12,7 @@ from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, Decision
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Balancing:
         self._tasks: dict[asyncio.Task[None], Step] = {}
         """Under way, or waiting for their turn."""
         self._begun = asyncio.Semaphore(config.changes_at_once_max)
-        self.holds: dict[tuple[TopicName, int], Decision] = {}
+        self.holds: dict[SegmentId, Decision] = {}
         """What should change at present and can not, since when, and why."""
 
     async def run(self) -> None:
@@ -127,12 +127,12 @@ class Balancing:
             tasks.append(task)
         return tasks
 
-    def _planned(self) -> list[tuple[TopicName, int]]:
-        return [(parent.topic, parent.id) for step in self._tasks.values() for parent in step.parents]
+    def _planned(self) -> list[SegmentId]:
+        return [parent.key for step in self._tasks.values() for parent in step.parents]
 
     def _note(self, holds: Sequence[Hold]) -> None:
         """Keep what is held back now; a new one is logged."""
-        held = {(hold.topic, hold.segment): hold for hold in holds}
+        held = {SegmentId(hold.topic, hold.segment): hold for hold in holds}
         self.holds = {key: decision for key, decision in self.holds.items() if key in held}
         for key, hold in held.items():
             if key not in self.holds:

@@ -84,7 +84,7 @@ class Documents:
         if topic is None:
             self._lines.pop(name, None)
             return
-        segments = tuple(self._metadata.view.segments.get(name, {}).values())
+        segments = tuple(self._metadata.view.segments_of(name).values())
         await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
         lines = self._lines.setdefault(name, _Lines())
         await lines.learn(segments)

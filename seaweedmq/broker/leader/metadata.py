@@ -58,7 +58,7 @@ class Metadata:
 
     def is_open(self, segment: Segment) -> bool:
         """Whether it still is. One of the same id that is another may be of a later topic of the same name."""
-        known = self.view.segments.get(segment.topic, {}).get(segment.id)
+        known = self.view.segment(segment.key)
         return segment.topic in self.view.topics and known == segment and segment.is_open
 
     def unchanged(self, segment: Segment) -> Compare:

@@ -79,7 +79,7 @@ class Placement:
     def traffic(self, segment: Segment) -> SegmentLoad | None:
         """What its primary reported last; None: nothing came in, or no report."""
         load = self.loads.get(segment.primary)
-        of = segment.topic, segment.id
+        of = segment.key
         return next((s for s in load.segments if (s.topic, s.segment) == of), None) if load else None
 
     # --- choosing -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.calls import Emptied
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Delete
 from seaweedmq.runtime.log_once import Complaints
@@ -44,7 +44,7 @@ class Pruning:
         self._config = config
         self._wall_us = wall_us
         self._forget_offsets = forget_offsets
-        self._trim_due: dict[tuple[TopicName, int], float] = {}
+        self._trim_due: dict[SegmentId, float] = {}
         """Segments whose sequences may go -> loop time since when."""
         self._offsets_due: set[TopicName] = set()
         """Topics of which groups may still have offsets of pruned segments."""
@@ -104,9 +104,9 @@ class Pruning:
         before_us = self._before_us(self._config.producer_retention_s)
         now = asyncio.get_running_loop().time()
         since = now - min(PATIENCE_S, self._config.producer_retention_s)
-        due: dict[tuple[TopicName, int], Segment] = {}
+        due: dict[SegmentId, Segment] = {}
         for name in list(self._metadata.view.topics):
-            due |= {(name, s.id): s for s in trimmable(self._segments(name), before_us)}
+            due |= {s.key: s for s in trimmable(self._segments(name), before_us)}
             await asyncio.sleep(0)
         self._trim_due = {key: self._trim_due.get(key, now) for key in due}
         ready = [segment for key, segment in due.items() if self._trim_due[key] <= since]
@@ -129,7 +129,7 @@ class Pruning:
                 self._complaints.add(f"forgetting what groups committed of pruned segments of {name}", error)
 
     def _segments(self, name: TopicName) -> Mapping[int, Segment]:
-        return self._metadata.view.segments.get(name, {})
+        return self._metadata.view.segments_of(name)
 
     def _before_us(self, age_s: float) -> int:
         return self._wall_us() - int(age_s * US_PER_S)

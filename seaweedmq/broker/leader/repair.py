@@ -9,8 +9,7 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.succession import Changes, Step
 from seaweedmq.core.segment.sealing import must_move
 from seaweedmq.errors import Corrupt, SeaweedMQError
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
@@ -30,11 +29,11 @@ class Orphans:
     def __init__(self, *, metadata: Metadata, placement: Placement) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._broken: set[tuple[TopicName, int]] = set()
+        self._broken: set[SegmentId] = set()
         """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
-        self._not_before: dict[tuple[TopicName, int], float] = {}
+        self._not_before: dict[SegmentId, float] = {}
         """Segments whose replacement failed -> loop time of the next attempt."""
-        self._replacing: set[tuple[TopicName, int]] = set()
+        self._replacing: set[SegmentId] = set()
         self._limits: dict[str, asyncio.Semaphore] = {}
         """By primary; "" for primaries that are gone."""
         self._look_again = asyncio.Event()
@@ -42,8 +41,8 @@ class Orphans:
 
     def add(self, segment: Segment) -> None:
         """The replicas of an open segment lost each other, or it was sealed and has no successor."""
-        if self._metadata.view.segments.get(segment.topic, {}).get(segment.id) == segment:
-            self._broken.add((segment.topic, segment.id))
+        if self._metadata.view.segment(segment.key) == segment:
+            self._broken.add(segment.key)
             self._look_again.set()
 
     async def run(self, changes: Changes) -> None:
@@ -53,7 +52,7 @@ class Orphans:
                 seen = self._metadata.view.changes
                 self._look_again.clear()
                 for segment, why in self._due():
-                    key = segment.topic, segment.id
+                    key = segment.key
                     task = tasks.create_task(self._replace(changes, segment, why), name=f"replace {segment}")
                     self._replacing.add(key)
                     task.add_done_callback(partial(self._ended, key))
@@ -64,7 +63,7 @@ class Orphans:
         """Orphans that nobody replaces yet, and what made them so."""
         self._placement.forget_the_old()
         segments = self._metadata.open_segments()
-        known = {(s.topic, s.id) for s in segments}
+        known = {s.key for s in segments}
         now = asyncio.get_running_loop().time()
         self._broken &= known
         self._not_before = {key: at for key, at in self._not_before.items() if key in known and at > now}
@@ -76,7 +75,7 @@ class Orphans:
             # One repair at a time: the others stay readable and writable meanwhile.
             orphans = [(segment, "a replica was missing") for segment in self._thin(segments)[:1]]
         busy = self._not_before.keys() | self._replacing
-        return [(segment, why) for segment, why in orphans if (segment.topic, segment.id) not in busy]
+        return [(segment, why) for segment, why in orphans if segment.key not in busy]
 
     def _orphans(self, segments: list[Segment]) -> list[tuple[Segment, str]]:
         live, draining = self._metadata.view.brokers, self._placement.draining
@@ -86,7 +85,7 @@ class Orphans:
                 gone = next((r for r in segment.replicas if r not in live), None)
                 leaving = next((r for r in segment.replicas if r in draining), None)
                 found.append((segment, f"broker {gone} is gone" if gone else f"broker {leaving} is being drained"))
-            elif (segment.topic, segment.id) in self._broken:
+            elif segment.key in self._broken:
                 found.append((segment, "its replicas lost each other, or it was sealed without a successor"))
         return found
 
@@ -97,7 +96,7 @@ class Orphans:
         return [s for s in segments if len(s.replicas) < min(topics[s.topic].replicas, available)]
 
     async def _replace(self, changes: Changes, segment: Segment, why: str) -> None:
-        key = segment.topic, segment.id
+        key = segment.key
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
         async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):
             if not self._metadata.is_open(segment):
@@ -113,7 +112,7 @@ class Orphans:
                 wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
                 self._not_before[key] = asyncio.get_running_loop().time() + wait_s
 
-    def _ended(self, key: tuple[TopicName, int], _: "asyncio.Task[None]") -> None:
+    def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
         self._replacing.discard(key)
         self._look_again.set()
 

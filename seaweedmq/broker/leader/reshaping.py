@@ -12,7 +12,7 @@ from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 
 BY_HAND = "by hand"
@@ -32,7 +32,7 @@ class Reshaping:
         if at is None:
             at = self._halving_slot(parent)
         ranges = halves(parent, at)
-        count = len(self._metadata.view.open_segments.get(name, ()))
+        count = len(self._metadata.view.open_of(name))
         if count >= SEGMENTS_PER_TOPIC_MAX:
             raise InvalidArgument(f"{name} has {count} open segments, the most a topic may have: merge some first")
         full = self._placement.no_room_to_split(self._metadata.topic(name), parent)
@@ -87,7 +87,7 @@ class Reshaping:
 
     def _open(self, name: TopicName, number: int) -> Segment:
         self._metadata.topic(name)
-        segment = self._metadata.view.segments.get(name, {}).get(number)
+        segment = self._metadata.view.segment(SegmentId(name, number))
         if segment is None:
             raise NotFound(f"topic {name} has no segment {number}: see `seaweedmq segment list {name}`")
         if not segment.is_open:

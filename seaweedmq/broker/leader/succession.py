@@ -15,7 +15,7 @@ from seaweedmq.core.lineage.topology import Sealing, succeed
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName
 
 log = logging.getLogger(__name__)
@@ -68,19 +68,19 @@ class Changes:
         self._sealer = sealer
         self._wall_us = wall_us
         self._orphaned = orphaned
-        self._under_way: dict[tuple[TopicName, int], asyncio.Task[Decision]] = {}
+        self._under_way: dict[SegmentId, asyncio.Task[Decision]] = {}
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         """What was done, and what could not be done, the newest last."""
 
     @property
-    def under_way(self) -> Collection[tuple[TopicName, int]]:
+    def under_way(self) -> Collection[SegmentId]:
         """Segments that are being changed at present."""
         return self._under_way.keys()
 
     def concerns(self, segment: Segment) -> bool:
         """Whether the segment is being sealed. Its primary ends its replicate streams, which is no reason to suspect
         it."""
-        return (segment.topic, segment.id) in self._under_way
+        return segment.key in self._under_way
 
     async def carry_out(self, step: Step) -> Decision:
         """Seal the parents, then open their successors. A caller that goes away does not stop it half-way.
@@ -94,12 +94,12 @@ class Changes:
         if busy:
             raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
         task = asyncio.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
-        known = {(parent.topic, parent.id): task for parent in step.parents}
+        known = {parent.key: task for parent in step.parents}
         self._under_way |= known
         task.add_done_callback(partial(self._ended, known))
         return await asyncio.shield(task)
 
-    def _ended(self, known: Iterable[tuple[TopicName, int]], task: "asyncio.Task[Decision]") -> None:
+    def _ended(self, known: Iterable[SegmentId], task: "asyncio.Task[Decision]") -> None:
         for key in known:
             del self._under_way[key]
         if not task.cancelled():
@@ -178,7 +178,7 @@ class Changes:
     async def _write(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
         view = self._metadata.view
         topic = self._metadata.topic(step.topic)
-        segments = view.segments.get(step.topic, {})
+        segments = view.segments_of(step.topic)
         opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
         if topic.uid != uid:
             raise NotFound(f"{step.topic} was deleted meanwhile: there is another topic of that name now")

@@ -124,7 +124,7 @@ class Topics:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
-                primaries = {s.primary for s in self._metadata.view.open_segments.get(name, {}).values()}
+                primaries = {s.primary for s in self._metadata.view.open_of(name).values()}
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [

@@ -10,8 +10,8 @@ from seaweedmq.broker.segment.primary import OpenSegment, SegmentContext
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.replication import SealedLog, SegmentRef
-from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import Topic
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Ownership:
     def __init__(
         self, view: ClusterView, *, stay: Callable[[], Stay | None], context: Callable[[Stay], SegmentContext]
     ) -> None:
-        self.segments: dict[tuple[TopicName, int], OpenSegment] = {}
+        self.segments: dict[SegmentId, OpenSegment] = {}
         self._view = view
         self._stay = stay
         self._context = context
@@ -62,7 +62,7 @@ class Ownership:
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """See ``model.calls.Seal``. NotFound, Fenced."""
-        owned = self.segments.get((ref.topic, ref.segment))
+        owned = self.segments.get(ref.key)
         if owned is None or owned.topic.uid != ref.topic_uid:
             raise NotFound(f"{ref}: this broker is not its primary, or not yet")
         if owned.segment.epoch != ref.epoch:
@@ -84,7 +84,7 @@ class Ownership:
         if now is not None and self._may_own(now):
             self._open_new(now, but=())
 
-    def _open_new(self, stay: Stay, but: Container[tuple[TopicName, int]]) -> None:
+    def _open_new(self, stay: Stay, but: Container[SegmentId]) -> None:
         before = len(self.segments)
         for name, segments in self._view.open_segments.items():
             topic = self._view.topics.get(name)
@@ -96,12 +96,12 @@ class Ownership:
         if len(self.segments) > before:
             self._view.look_again()  # clients may have come before, and wait for what is served here to change
 
-    def _take_ended(self, stay: Stay) -> dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]]:
+    def _take_ended(self, stay: Stay) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
         """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
         settings as they are now."""
-        ended: dict[tuple[TopicName, int], tuple[OpenSegment, SeaweedMQError]] = {}
+        ended: dict[SegmentId, tuple[OpenSegment, SeaweedMQError]] = {}
         for key, owned in list(self.segments.items()):
-            segment = self._view.segments.get(key[0], {}).get(key[1])
+            segment = self._view.segment(key)
             topic = self._view.topics.get(key[0])
             if topic is None or segment is None or topic.uid != owned.topic.uid:
                 ended[key] = self.segments.pop(key), NotFound(f"topic {key[0]} was deleted")
@@ -118,5 +118,5 @@ class Ownership:
         return not self._stopping and not stay.is_over
 
     def _own(self, topic: Topic, segment: Segment, stay: Stay) -> None:
-        owned = self.segments[segment.topic, segment.id] = OpenSegment(topic, segment, self._context(stay))
+        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(stay))
         owned.start()

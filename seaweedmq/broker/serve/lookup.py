@@ -11,7 +11,7 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, StaleMetadata
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicName, created_again
 
 METADATA_LAG_S = 2.0
@@ -32,7 +32,7 @@ class Found:
 class Lookup:
     """Finds segments in the view and among those this broker owns."""
 
-    def __init__(self, view: ClusterView, owned: Mapping[tuple[TopicName, int], OpenSegment]) -> None:
+    def __init__(self, view: ClusterView, owned: Mapping[SegmentId, OpenSegment]) -> None:
         self.view = view
         self._owned = owned
 
@@ -64,12 +64,12 @@ class Lookup:
     def try_segment(self, name: TopicName, number: int, uid: int = 0) -> Found | None:
         """As :meth:`segment`, without waiting."""
         topic = self.view.topics.get(name)
-        segment = self.view.segments.get(name, {}).get(number)
+        segment = self.view.segment(SegmentId(name, number))
         if topic is None or segment is None or uid not in (0, topic.uid):
             return None
         if not segment.is_open:
             return Found(topic, segment, None)
-        owned = self._owned.get((name, number))
+        owned = self._owned.get(SegmentId(name, number))
         # One that is being closed may be of an earlier topic of this name.
         serves = owned is not None and not owned.closed and owned.topic.uid == topic.uid
         return Found(topic, segment, owned) if serves else None
@@ -84,7 +84,7 @@ class Lookup:
             return NotFound(f"there is no topic {name}: create it with `seaweedmq topic create {name}`")
         if uid not in (0, topic.uid):
             return created_again(name)
-        segment = self.view.segments.get(name, {}).get(number)
+        segment = self.view.segment(SegmentId(name, number))
         if self._is_pruned(name, number):
             return NotFound(
                 f"segment {number} of {name} was sealed long ago and its records were removed by retention: "

@@ -84,7 +84,7 @@ class Maintenance:
         topic = self._view.topics.get(name)
         if topic is None:
             return
-        segments = self._view.segments.get(name, {})
+        segments = self._view.segments_of(name)
         mine = self._share(topic).take(self._view.topic_revision(name), self._view, self._is_mine)
         if mine:
             listed = await self._files_of(name)
@@ -170,7 +170,7 @@ class Maintenance:
 
     async def _look_for_emptied(self, topic: Topic, files: Mapping[int, Sequence[SegmentFile]]) -> None:
         """Sealed segments without files are reported, once they were without them for a while."""
-        known = self._view.segments.get(topic.name, {})
+        known = self._view.segments_of(topic.name)
         now = self._loop.time()
         share = self._share(topic)
         before = share.emptied
@@ -213,7 +213,7 @@ class _Share:
         if seen[1] != live:
             self._others.clear()
         if seen != self._seen:
-            known = view.segments.get(self.name, {})
+            known = view.segments_of(self.name)
             self._settled &= known.keys()
             self._others &= known.keys()
             self._due = {}

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Scaling, Topic, TopicName
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-SegmentKey: TypeAlias = tuple[TopicName, int]
+
 
 _IDS = 10**8
 """Segment ids are below it, so (topic, id) makes one number."""
@@ -95,8 +95,8 @@ class Cluster:
         settings: BalancerSettings,
         *,
         suspected: Container[str] = (),
-        broken: Collection[SegmentKey] = (),
-        changing: Collection[SegmentKey] = (),
+        broken: Collection[SegmentId] = (),
+        changing: Collection[SegmentId] = (),
     ) -> "Cluster":
         """From the values of the metadata.
 

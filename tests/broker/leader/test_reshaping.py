@@ -49,7 +49,7 @@ def shape(description: TopicDescription) -> list[tuple[int, int, int]]:
 async def store(bed: Bed, segment: Segment, frames: int, producer: int = 1) -> None:
     """So many records in an open segment."""
     host = next(h for h in bed.hosts if h.broker.id == segment.primary)
-    await bed.until(lambda: (segment.topic, segment.id) in host.inspect.segments)
+    await bed.until(lambda: segment.key in host.inspect.segments)
     publisher = await host.publisher(producer, segment=segment.id, segment_epoch=segment.epoch)
     await publisher.store(frames=frames, slots=(segment.slots.lo, segment.slots.lo))
 
@@ -275,7 +275,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
     def settled() -> bool:
         found = [s for s in other.inspect.view.segments[NAME].values() if s.is_open]
         return is_partition(s.slots for s in found) and all(
-            leader.broker.id not in s.replicas and (s.topic, s.id) in h.inspect.segments
+            leader.broker.id not in s.replicas and s.key in h.inspect.segments
             for s in found
             for h in hosts
             if h.broker.id == s.primary

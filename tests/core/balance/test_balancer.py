@@ -13,6 +13,7 @@ from seaweedmq.codec.slots import histogram_of
 from seaweedmq.core.balance.decide import Action, BalancerSettings, Hold, Merge, Move, Split
 from seaweedmq.core.balance.splitting import share_below, split_slot
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange
+from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import Scaling, TopicName
 
 SETTINGS = BalancerSettings(
@@ -273,7 +274,7 @@ def test_the_same_cluster_gets_the_same_decision(world: World, seconds: int) -> 
     assert world.decide(at_once=True) == world.decide(at_once=True)
 
 
-def _parents(action: Action) -> list[tuple[TopicName, int]]:
+def _parents(action: Action) -> list[SegmentId]:
     if isinstance(action, Merge):
         return [(action.topic, number) for number in action.segments]
     return [] if isinstance(action, Hold) else [(action.topic, action.segment)]

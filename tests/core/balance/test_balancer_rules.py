@@ -8,6 +8,7 @@ import pytest
 from benchmarks.balancer_world import Traffic, World, even_profile, profile_of
 from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import Scaling, TopicName
 
 SETTINGS = BalancerSettings(
@@ -268,7 +269,7 @@ def test_a_draining_broker_is_emptied_and_gets_nothing() -> None:
 def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() -> None:
     world = world_of(50, *[(1, 200)] * 30)
 
-    def topics_split(changing: list[tuple[TopicName, int]]) -> list[str]:
+    def topics_split(changing: list[SegmentId]) -> list[str]:
         cluster = Cluster.of(
             world.topics.values(),
             (m.segment for m in world.segments.values()),
