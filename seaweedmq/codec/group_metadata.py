@@ -1,7 +1,8 @@
 """Values of the etcd keys of groups, in the form of ``codec.metadata``. Unknown fields are ignored.
 
 A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
-segment -> [member, generation, revoking as 0 or 1]; ``crashes`` segment -> count. A committed offset: ``deliveries``
+segment -> [member, generation, revoking as 0 or 1], and the generation it was given in if that is another;
+``crashes`` segment -> count. A committed offset: ``deliveries``
 offset -> count.
 """
 
@@ -22,7 +23,10 @@ def group_to_json(record: GroupRecord) -> bytes:
             "horizon": record.horizon,
             "generation": record.generation,
             "members": {name: [m.incarnation, m.client, list(m.former)] for name, m in record.members.items()},
-            "owners": {str(s): [o.member, o.generation, int(o.revoking)] for s, o in record.owners.items()},
+            "owners": {
+                str(s): [o.member, o.generation, int(o.revoking), *([o.given] if o.given else [])]
+                for s, o in record.owners.items()
+            },
             "crashes": {str(s): count for s, count in record.crashes.items()},
         }
     )
@@ -84,9 +88,14 @@ def _member(fields: Fields, value: object) -> MemberRecord:
 
 def _owner(fields: Fields, value: object) -> Owner:
     match value:
-        case [member, generation, revoking] if revoking in (0, 1):
-            return Owner(fields.as_text("owners", member), fields.as_uint("owners", generation), revoking == 1)
-    raise fields.corrupt("owners", "each is [member, generation, 0 or 1]")
+        case [member, generation, revoking, *given] if revoking in (0, 1) and len(given) <= 1:
+            return Owner(
+                fields.as_text("owners", member),
+                fields.as_uint("owners", generation),
+                revoking == 1,
+                fields.as_uint("owners", given[0]) if given else 0,
+            )
+    raise fields.corrupt("owners", "each is [member, generation, 0 or 1], and perhaps another generation")
 
 
 def _counts(fields: Fields, field: str) -> dict[int, int]:

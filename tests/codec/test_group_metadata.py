@@ -33,7 +33,7 @@ MEMBERS = st.builds(
 @st.composite
 def records(draw: st.DrawFn) -> GroupRecord:
     members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
-    owner = st.builds(Owner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.booleans())
+    owner = st.builds(Owner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.booleans(), UINTS)
     return GroupRecord(
         topic_uid=draw(UINTS),
         start=draw(st.builds(Start, st.sampled_from(StartKind), UINTS)),
@@ -54,7 +54,7 @@ GOLDEN_RECORD = GroupRecord(
     horizon=5,
     generation=9,
     members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
-    owners={4: Owner("m-1", 8), 5: Owner("m-1", 9, revoking=True)},
+    owners={4: Owner("m-1", 8), 5: Owner("m-1", 9, revoking=True), 6: Owner("m-1", 9, revoking=True, given=8)},
     crashes={4: 2},
 )
 GOLDEN_COMMITTED = Committed(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
@@ -63,7 +63,8 @@ GOLDEN_COMMITTED = Committed(offset=42, deliveries={43: 2}, at_us=1_700_000_000_
 def test_the_bytes_of_the_values_are_these() -> None:
     assert group_to_json(GOLDEN_RECORD) == (
         b'{"v":1,"topic_uid":77,"start":["time",1700000000000000],"horizon":5,"generation":9,'
-        b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1]},"crashes":{"4":2}}'
+        b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",9,1,8]},'
+        b'"crashes":{"4":2}}'
     )
     assert committed_to_json(GOLDEN_COMMITTED) == (
         b'{"v":1,"offset":42,"deliveries":{"43":2},"at_us":1700000000000001}'

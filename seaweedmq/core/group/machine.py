@@ -23,6 +23,8 @@ Segments that are due (``core.group.progress``):
 | revoking | its owner came back and does not hold it | free |
 | owned, revoking | its owner was fenced, or its session or the revocation timed out | free, and one crash more |
 
+Owners let go of a segment in the generation in which it was given to them.
+
 Invariants: a segment has one owner, who is a member; nobody gets a segment before its owner released it or lost it;
 what was withdrawn never comes back in the same generation; a committed offset falls only by a reset.
 """
@@ -171,7 +173,7 @@ class Group:
         else:
             self._dismiss(member, StaleMetadata(f"member {member} opened another stream: this one is over"))
             for segment, owner in self._owned(member).items():
-                if owner.revoking and segment not in event.held:
+                if owner.revoking and event.held.get(segment) != owner.held_as:
                     self._free(segment, now)
         self._away.pop(member, None)
         self._streams[member] = event.stream
@@ -229,7 +231,7 @@ class Group:
             owner = self._owners.get(segment)
             if owner is None or owner.member != member:
                 continue
-            if generation == owner.generation or (owner.revoking and generation < owner.generation):
+            if generation == owner.held_as:  # or it is of an ownership that has ended, and another one may have begun
                 self._free(segment, now)
 
     def _free(self, segment: int, now: float) -> None:
@@ -249,7 +251,9 @@ class Group:
             self._lose(segment, now)
 
     def _revoke(self, segment: int, generation: int, now: float) -> None:
-        self._owners[segment] = Owner(self._owners[segment].member, generation, revoking=True)
+        owner = self._owners[segment]
+        given = owner.held_as if owner.held_as != generation else 0
+        self._owners[segment] = Owner(owner.member, generation, revoking=True, given=given)
         self._revoking.setdefault(segment, now + self._limits.revoke_timeout_s)
         self._dirty = True
 

@@ -384,6 +384,34 @@ def test_a_reset_takes_effect_once_everybody_has_let_go() -> None:
     assert tale.releases("a", _0=1, _1=1) == ["a/1: owns 0@3 from earliest, 1@3 from earliest"]
 
 
+def test_what_is_let_go_of_late_is_not_what_was_given_since() -> None:
+    """It was taken away, given again and withdrawn again before its owner has heard: who gets it next must wait until
+    the owner has let go of that, too."""
+    tale = Tale(1)
+    tale.opens("a")
+    tale.waits(1)
+    tale.resets(EARLIEST)
+    assert tale.waits(301) == ["a/1: owns 0@3 from earliest"]
+    assert tale.resets(EARLIEST) == ["a/1: owns nothing"]
+    assert tale.releases("a", _0=1) == []
+    assert tale.leader_dies() == []
+    assert tale.opens("a", held={0: 3}) == ["a/1: owns nothing"]
+    tale.waits(1)
+    assert tale.releases("a", _0=1) == []
+    assert tale.releases("a", _0=3) == ["a/1: owns 0@5 from earliest"]
+
+
+def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -> None:
+    tale = Tale(1)
+    tale.opens("a")
+    tale.waits(1)
+    tale.resets(EARLIEST)
+    tale.waits(301)
+    tale.breaks("a")
+    tale.resets(EARLIEST)
+    assert tale.opens("a", held={0: 1}) == ["a/1: owns 0@5 from earliest"]
+
+
 def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
     tale = Tale(2)
     tale.opens("a")
