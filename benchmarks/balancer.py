@@ -127,7 +127,7 @@ def _load(segment: Segment, bytes_per_s: float) -> SegmentLoad:
         segment=segment.id,
         bytes_per_s=bytes_per_s,
         records_per_s=records_per_s,
-        unflushed_bytes=0,
+        unwritten_bytes=0,
         long_bytes_per_s=bytes_per_s,
         long_records_per_s=records_per_s,
         histogram=(records_per_s / HISTOGRAM_BUCKETS,) * HISTOGRAM_BUCKETS,

@@ -215,7 +215,7 @@ class World:
             segment=segment.id,
             bytes_per_s=short,
             records_per_s=short / record_bytes,
-            unflushed_bytes=0,
+            unwritten_bytes=0,
             long_bytes_per_s=measured.long,
             long_records_per_s=measured.long / record_bytes,
             histogram=self._histogram(segment, short / record_bytes) if presses else (),  # nobody looks at it

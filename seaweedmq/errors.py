@@ -57,17 +57,23 @@ class StaleMetadata(SeaweedMQError):
     retryable = True
 
 
-class SegmentSealed(SeaweedMQError):
-    """The segment is closed for good. Follow its successors."""
+class Fenced(SeaweedMQError):
+    """A newer incarnation of the caller (producer, member of a group, primary of a segment) has taken over. Stop."""
 
-    code = "SEGMENT_SEALED"
+    code = "FENCED"
+
+
+class Deposed(SeaweedMQError):
+    """The broker does not lead, or has lost its lease: nothing was written. Ask the new leader, or come back."""
+
+    code = "DEPOSED"
     retryable = True
 
 
-class Fenced(SeaweedMQError):
-    """A newer incarnation of the caller (producer epoch, leader, lease) has taken over. Stop."""
+class ProtocolViolation(SeaweedMQError):
+    """The peer's fault: it said what the protocol does not allow here. Nothing of it was taken; mend the peer."""
 
-    code = "FENCED"
+    code = "PROTOCOL_VIOLATION"
 
 
 class OutOfRange(SeaweedMQError):
@@ -131,8 +137,9 @@ ALL_KINDS: tuple[type[SeaweedMQError], ...] = (
     NotFound,
     AlreadyExists,
     StaleMetadata,
-    SegmentSealed,
     Fenced,
+    Deposed,
+    ProtocolViolation,
     OutOfRange,
     Unavailable,
     DeadlineExceeded,

@@ -12,7 +12,7 @@ from seaweedmq.broker.segment.owned import Ownership
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
-from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.errors import ProtocolViolation, Unavailable
 from seaweedmq.model.broker import BrokerLoad, ClusterStatus
 from seaweedmq.model.calls import (
     AdoptSchema,
@@ -127,7 +127,7 @@ class PassedOn:
         """See ``ports.LeaderApi``."""
         opening = await anext(requests, None)
         if not isinstance(opening, GroupOpen):
-            raise InvalidArgument("a member's stream begins with GroupOpen: send that first")
+            raise ProtocolViolation("a member's stream begins with GroupOpen: send that first")
         opening = checked(opening)
         async with closing(
             self._forward.stream(

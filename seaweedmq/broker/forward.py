@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from seaweedmq.broker.leader.leader import Leader, NoLeader
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
+from seaweedmq.errors import Deposed, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.calls import Call
 from seaweedmq.ports import Dialer, LeaderApi
@@ -125,7 +125,7 @@ class Forwarding:
 async def _here(own: Leader, answering: Awaitable[R]) -> R:
     try:
         return await answering
-    except Fenced as error:
+    except Deposed as error:
         if own.leading:
             raise
         raise NoLeader(f"the leader changed in the middle: {error}") from error

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from seaweedmq.broker.term import Term
 from seaweedmq.coordination.session import Session
-from seaweedmq.errors import Fenced
+from seaweedmq.errors import Deposed
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment, MetaStore
 from seaweedmq.runtime.retrying import backoff, retrying
@@ -92,7 +92,7 @@ class Membership:
             return
         try:
             await term.announce_draining()
-        except Fenced as error:
+        except Deposed as error:
             log.info("the next registration says that %s is draining: %s", self._address, error)
 
     def retire(self) -> None:

@@ -58,7 +58,7 @@ class Term:
         self._begin()
 
     async def announce_draining(self) -> None:
-        """Register as draining, under the same lease. Fenced: that has ended."""
+        """Register as draining, under the same lease. Deposed: that has ended."""
         self._info = replace(self._info, draining=True)
         await self.session.update(self._info)
 

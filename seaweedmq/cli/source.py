@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -109,7 +108,3 @@ def seekable(source: Source) -> Iterator[io.BufferedReader]:
         shutil.copyfileobj(source.file, copy, PIECE_BYTES)
         copy.seek(0)
         yield copy  # type: ignore[misc]
-
-
-def stdin_is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()

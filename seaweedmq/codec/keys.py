@@ -104,11 +104,6 @@ def parse_left_key(key: str) -> str:
     return _one_part(key, LEFT, "left")
 
 
-def parse_address_key(key: str) -> str:
-    """``host:port``. Corrupt: not an address key."""
-    return _one_part(key, ADDRESSES, "address")
-
-
 def parse_topic_key(key: str) -> TopicName:
     """Topic name. Corrupt: not a topic key."""
     return _two_parts(key, TOPICS, "topic")

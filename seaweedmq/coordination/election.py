@@ -23,7 +23,7 @@ from seaweedmq.core.leadership import (
     Unanswered,
     Watch,
 )
-from seaweedmq.errors import Fenced, OutOfRange, Unavailable
+from seaweedmq.errors import Deposed, OutOfRange, Unavailable
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,6 @@ class Election:
         self._campaign = Campaign(session.ttl_s)
         self._held: int | None = None
         self._changed = asyncio.Event()
-        self._resigned = asyncio.Event()
 
     @property
     def revision(self) -> int | None:
@@ -58,7 +57,7 @@ class Election:
         await self._session.outlive_others()
 
     async def run(self) -> None:
-        """Campaign until cancelled, resigned, or the session is lost. Call once."""
+        """Campaign until cancelled, or the session is lost. Call once."""
         loop = asyncio.get_running_loop()
         try:
             while not isinstance(self._campaign.action, Stop):
@@ -79,7 +78,7 @@ class Election:
             await _wait(changed, self._session.ttl_s / 2)
 
     async def wait_not_leading(self) -> None:
-        """Return once this broker does not surely lead: deposed, resigned, or its lease not renewed in time."""
+        """Return once this broker does not surely lead: deposed, or its lease not renewed in time."""
         while self.revision is not None:
             await _wait(self._changed, max(0.0, self._session.remaining_s))
 
@@ -87,32 +86,22 @@ class Election:
         """``MetaStore.transact``, done only if this broker still holds the lock; None if another compare failed.
 
         Raises:
-            Fenced: this broker does not lead, or no longer.
+            Deposed: this broker does not lead, or no longer.
             Unavailable: it may or may not have happened.
         """
         revision = self.revision
         if revision is None:
-            raise Fenced(f"broker {self.broker_id} does not lead: ask the leader")
+            raise Deposed(f"broker {self.broker_id} does not lead: ask the leader")
         done = await self._store.transact([Compare(LEADER, create_revision=revision), *compares], then)
         if done is None:
             lock = await self._store.get(LEADER)
             if lock is None or lock.create_revision != revision:
                 if self._held == revision:
                     self._set_held(None)
-                raise Fenced(f"broker {self.broker_id} was deposed as leader: ask the new one")
+                raise Deposed(f"broker {self.broker_id} was deposed as leader: ask the new one")
         return done
 
-    async def resign(self) -> None:
-        """Give up the lock if held, and campaign no more. Unavailable: not given up, it ends with the lease."""
-        self._resigned.set()
-        self._set_held(None)
-        lock = await self._store.get(LEADER)
-        if lock is not None and lock.value == self.broker_id.encode():
-            await self._store.transact([Compare(LEADER, create_revision=lock.create_revision)], [Delete(LEADER)])
-
     def _set_held(self, revision: int | None) -> None:
-        if self._resigned.is_set():
-            revision = None
         if revision == self._held:
             return
         if revision is not None:
@@ -124,16 +113,16 @@ class Election:
         self._changed = asyncio.Event()
 
     async def _carry_out(self, action: Action) -> Event:
-        """Do it until it ends, or the session or candidacy does."""
+        """Do it until it ends, or the session does."""
         doing = asyncio.create_task(self._outcome(action))
-        endings = [asyncio.create_task(event.wait()) for event in (self._session.lost, self._resigned)]
+        ending = asyncio.create_task(self._session.lost.wait())
         try:
-            await asyncio.wait((doing, *endings), return_when=asyncio.FIRST_COMPLETED)
-            return Ended() if any(ending.done() for ending in endings) else doing.result()
+            await asyncio.wait((doing, ending), return_when=asyncio.FIRST_COMPLETED)
+            return Ended() if ending.done() else doing.result()
         finally:
-            for task in (doing, *endings):
+            for task in (doing, ending):
                 task.cancel()
-            await asyncio.gather(doing, *endings, return_exceptions=True)
+            await asyncio.gather(doing, ending, return_exceptions=True)
 
     async def _outcome(self, action: Action) -> Event:
         try:
@@ -151,7 +140,7 @@ class Election:
                     raise AssertionError("the campaign is over")
         except TimeoutError:
             return TimePassed()
-        except Fenced:
+        except Deposed:
             return Ended()  # our lease is gone; the session will find out too
         except (Unavailable, OutOfRange) as error:
             _log.debug("the leader lock is out of sight, looking again: %s", error)

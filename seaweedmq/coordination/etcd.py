@@ -16,7 +16,7 @@ from aetcd import rpc
 
 from seaweedmq.coordination.etcd_watch import changes_of, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
@@ -136,7 +136,7 @@ class EtcdMetaStore:
         request = rpc.LeaseRevokeRequest(ID=lease)
         try:
             await self._repeatable(lambda c: c.lease.LeaseRevoke(request, timeout=self._timeout_s))
-        except Fenced:
+        except Deposed:
             return  # it is gone already, which is all that was asked for
 
     async def compact(self, revision: int) -> None:
@@ -215,7 +215,7 @@ class EtcdMetaStore:
         code, details = error.code(), error.details() or ""
         where = f"etcd at {connection.endpoint}"
         if code is rpc.StatusCode.NOT_FOUND and "lease" in details:
-            return Fenced(f"{where}: the lease is gone: register again under a new lease")
+            return Deposed(f"{where}: the lease is gone: register again under a new lease")
         if code is rpc.StatusCode.OUT_OF_RANGE:
             return OutOfRange(f"{where}: {details}: list again")
         if code is rpc.StatusCode.INVALID_ARGUMENT:

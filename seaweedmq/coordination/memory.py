@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Fenced, InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 
 HISTORY_REVISIONS_MAX = 100_000
@@ -120,7 +120,7 @@ class MemoryMetaServer:
             return None
         for change in then:
             if isinstance(change, Put) and change.lease and change.lease not in self._leases:
-                raise Fenced(f"lease {change.lease:x} is gone: register again under a new lease")
+                raise Deposed(f"lease {change.lease:x} is gone: register again under a new lease")
         puts: list[Entry] = []
         deletes: list[str] = []
         for change in then:

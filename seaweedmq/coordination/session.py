@@ -10,7 +10,7 @@ from tenacity import AsyncRetrying
 from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.errors import AlreadyExists, Fenced, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, Deposed, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
@@ -80,7 +80,7 @@ class Session:
         self._keeping.add_done_callback(self._on_keeping_ended)
         try:
             await self._register(info)
-        except Fenced as error:
+        except Deposed as error:
             await self.close()
             raise Unavailable(f"the lease of {info.id} ended before it was registered, etcd is slow: retry") from error
         except BaseException:
@@ -114,13 +114,13 @@ class Session:
         """Replace what is registered under the lease; what has ended with it stays ended.
 
         Raises:
-            Fenced: nothing is registered under the lease any more.
+            Deposed: nothing is registered under the lease any more.
             Unavailable: it may or may not have happened.
         """
         key, lease = broker_key(info.id), self.lease
         registered = Compare(key, lease=lease)
         if not lease or await self._store.transact([registered], [Put(key, broker_to_json(info), lease)]) is None:
-            raise Fenced(f"the lease of broker {info.id} has ended: register again under a new one")
+            raise Deposed(f"the lease of broker {info.id} has ended: register again under a new one")
 
     async def close(self) -> None:
         """Stop renewing and end the lease, so that others need not wait for it; best effort, within 2 s."""

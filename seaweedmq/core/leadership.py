@@ -10,7 +10,7 @@ The lock is one key under the broker's lease, made if absent. At any time exactl
 | ask, watch | etcd did not answer | pause; who led goes on, as long as the session lives |
 | watch | it is free | do not lead; ask |
 | watch, pause | ``until`` has passed | ask |
-| any | session over, or resigned | do not lead; stop for good |
+| any | session over | do not lead; stop for good |
 
 A leader watches its own lock too, so it notices when someone else deletes it. ``until`` while watching is 2.5 x TTL
 away: whatever a watch may miss is found out by then.
@@ -56,7 +56,7 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The session is over or the broker resigned."""
+    """The session is over."""
 
 
 Event: TypeAlias = Ours | Anothers | Free | Unanswered | TimePassed | Ended

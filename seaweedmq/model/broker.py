@@ -29,8 +29,8 @@ class SegmentLoad:
     bytes_per_s: float
     """Over ``load_short_s``."""
     records_per_s: float
-    unflushed_bytes: int
-    """Accepted and not yet fsynced."""
+    unwritten_bytes: int
+    """Accepted and not yet in a file."""
     long_bytes_per_s: float = 0.0
     """Over ``load_long_s``."""
     long_records_per_s: float = 0.0

@@ -177,7 +177,7 @@ def broker(number: int, load: BrokerLoad | None, *, draining: bool = False) -> B
 
 
 def load(cpu_share: float, bytes_per_s: float) -> BrokerLoad:
-    part = SegmentLoad(topic=NAME, segment=3, bytes_per_s=bytes_per_s / 2, records_per_s=700, unflushed_bytes=0)
+    part = SegmentLoad(topic=NAME, segment=3, bytes_per_s=bytes_per_s / 2, records_per_s=700, unwritten_bytes=0)
     return BrokerLoad(
         broker="", cpu_share=cpu_share, memory_bytes=300 << 20, buffered_bytes=0, segments=(part, replace(part))
     )

@@ -179,7 +179,6 @@ def test_keys_come_back(name: TopicName, segment: int) -> None:
     assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
     assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
     assert keys.parse_left_key(keys.left_key(name.name)) == name.name
-    assert keys.parse_address_key(keys.address_key(f"[::1]:{segment}")) == f"[::1]:{segment}"
 
 
 @given(TOPIC_NAMES, TOPIC_NAMES)
@@ -323,7 +322,6 @@ def test_foreign_keys_are_corrupt(key: str) -> None:
         keys.parse_segment_key,
         keys.parse_broker_key,
         keys.parse_left_key,
-        keys.parse_address_key,
     ):
         with pytest.raises(Corrupt):
             parse(key)

@@ -136,7 +136,7 @@ LOADS = st.builds(
             segment=U32,
             bytes_per_s=RATES,
             records_per_s=RATES,
-            unflushed_bytes=U64,
+            unwritten_bytes=U64,
             long_bytes_per_s=RATES,
             long_records_per_s=RATES,
             histogram=st.lists(RATES, max_size=16).map(tuple),

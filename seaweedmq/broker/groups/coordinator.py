@@ -27,7 +27,7 @@ from seaweedmq.core.group.events import (
     TimePassed,
 )
 from seaweedmq.core.group.machine import Group
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
+from seaweedmq.errors import InvalidArgument, ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import (
@@ -171,7 +171,7 @@ class Coordinator:
                         left = True  # the stream ends once that is written
                         return
                     case GroupOpen():
-                        raise InvalidArgument("a member's stream is opened once: open another stream")
+                        raise ProtocolViolation("a member's stream is opened once: open another stream")
         except SeaweedMQError as error:
             end = error
         finally:
@@ -322,4 +322,4 @@ def _check(commit: GroupCommit) -> None:
                 "counted from 1 for records at or above the offset"
             )
     if len({p.segment for p in commit.positions}) < len(commit.positions):
-        raise InvalidArgument("a commit names each segment once")
+        raise ProtocolViolation("a commit names each segment once")

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, fresh
+from seaweedmq.errors import ProtocolViolation, SeaweedMQError, fresh
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, GroupReply
 from seaweedmq.runtime.signal import Signal
 
@@ -32,9 +32,11 @@ class Seat:
         self._changed = Signal()
 
     async def expect(self, number: int) -> None:
-        """Wait until one more commit may be taken. InvalidArgument: its number does not rise."""
+        """Wait until one more commit may be taken. ProtocolViolation: its number does not rise."""
         if number <= self._number:
-            raise InvalidArgument(f"commit {number} came after {self._number}: number the commits of a stream upwards")
+            raise ProtocolViolation(
+                f"commit {number} came after {self._number}: number the commits of a stream upwards"
+            )
         self._number = number
         while self._unanswered >= COMMITS_IN_FLIGHT_MAX:
             await self._changed.wait()

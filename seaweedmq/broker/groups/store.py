@@ -12,7 +12,7 @@ from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
-from seaweedmq.errors import Fenced, StaleMetadata, Unavailable
+from seaweedmq.errors import Deposed, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
@@ -143,7 +143,7 @@ class GroupStore:
                 except Unavailable:
                     unclear = True
                     raise
-                except Fenced as error:  # a member would take it for its own end
+                except Deposed as error:  # a member would take it for its own end
                     raise StaleMetadata(f"{self._name} goes on at another leader: {error}") from error
         if revision is None:
             raise Conflict(f"{self._name} was changed by somebody else at the same time: try again")

@@ -75,7 +75,7 @@ class Metadata:
 
         Raises:
             Conflict: it is not, or another compare failed.
-            Fenced: this broker does not lead.
+            Deposed: this broker does not lead.
             Unavailable: it may or may not have happened.
         """
         name = change.topic.name

@@ -70,7 +70,7 @@ class Pruning:
 
         Raises:
             NotFound: the topic was deleted.
-            Conflict, Fenced, Unavailable: not now; the report is repeated.
+            Conflict, Deposed, Unavailable: not now; the report is repeated.
         """
         for _ in range(TRANSACTIONS_PER_ROUND):
             async for attempt in self._metadata.on_conflict():

@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
-from seaweedmq.errors import Corrupt, DeadlineExceeded, InvalidArgument
+from seaweedmq.errors import Corrupt, DeadlineExceeded, InvalidArgument, ProtocolViolation
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 
 PIECE_TIMEOUT_S = 10.0
@@ -55,7 +55,7 @@ class Intake:
     def header(self, head: FrameHead) -> FrameHeader:
         """Of the frame that is announced. Raises InvalidArgument, or as ``decode_header``."""
         if len(head.header) != HEADER_BYTES:
-            raise InvalidArgument(f"a frame's head has {HEADER_BYTES} bytes, not {len(head.header)}")
+            raise ProtocolViolation(f"a frame's head has {HEADER_BYTES} bytes, not {len(head.header)}")
         return decode_header(head.header)
 
     async def frame(
@@ -103,7 +103,7 @@ class Intake:
             ) from None
         piece = frames_of(request)
         if piece is None:
-            raise InvalidArgument("a frame's head was not followed by its payload: send that before anything else")
+            raise ProtocolViolation("a frame's head was not followed by its payload: send that before anything else")
         return piece
 
 

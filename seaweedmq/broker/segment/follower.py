@@ -15,7 +15,7 @@ from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
-from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.calls import Progress, Suspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
@@ -80,7 +80,7 @@ class FollowerService:
         """Follow one segment until the primary ends the stream or is fenced. See ``model.replication``."""
         opening = await anext(requests, None)
         if not isinstance(opening, ReplicateOpen):
-            raise InvalidArgument("a replicate stream begins with ReplicateOpen: send that first")
+            raise ProtocolViolation("a replicate stream begins with ReplicateOpen: send that first")
         topic, segment = await self._assigned(opening)
         ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
         replica = self._begin(topic, segment, ref)
@@ -96,7 +96,7 @@ class FollowerService:
                     elif isinstance(request, FrameHead):
                         await self._hold_large(replica, ref, request, requests, intake)
                     else:
-                        raise InvalidArgument(f"{replica.name}: a replicate stream is opened once")
+                        raise ProtocolViolation(f"{replica.name}: a replicate stream is opened once")
                     yield ReplicateHeld(end_offset=replica.end, message_bytes_max=intake.message_bytes_max)
         finally:
             self._after_stream(replica, ref, opening.primary)
@@ -230,7 +230,7 @@ class FollowerService:
         known = self._replicas.get(_key(ref))
         if known is not None:
             known.check_epoch(ref.epoch)
-            raise InvalidArgument(f"{known.name}: the primary has a replicate stream already, and never resumes one")
+            raise ProtocolViolation(f"{known.name}: the primary has a replicate stream already, and never resumes one")
         if self._closed:
             raise NotFound(f"{segment}: broker {self._broker_id} has left the cluster")
         return self._new_replica(topic, segment, epoch=ref.epoch)
@@ -282,9 +282,7 @@ class FollowerService:
     def _hold(self, replica: Replica, ref: SegmentRef, frame: Frame) -> None:
         """A frame there is room for."""
         header = frame.header
-        entry = LogEntry(
-            header.base_offset, header.end_offset, header.timestamp_max, bytes(frame.header_bytes), frame.payload
-        )
+        entry = LogEntry(header.base_offset, header.end_offset, bytes(frame.header_bytes), frame.payload)
         now = asyncio.get_running_loop().time()
         try:
             replica.append(ref.epoch, header.producer_id, header.producer_epoch, header.first_sequence, entry, now)

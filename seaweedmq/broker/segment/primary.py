@@ -211,9 +211,7 @@ class OpenSegment:
         """Give an admitted frame its offsets. It is stored once ``log.committed`` has passed the acknowledged range."""
         header = frame.header
         base = self.log.end
-        entry = LogEntry(
-            base, base + header.record_count, header.timestamp_max, stamp(frame.header_bytes, base), frame.payload
-        )
+        entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
         ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
         self.meter.add(entry.size_bytes, header.record_count, header.histogram)
         if self._writer_task is None:

@@ -14,7 +14,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, FrameHeader, split_frames
 from seaweedmq.codec.payload.batch import validate_payload
-from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, fresh
+from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.publish import (
@@ -56,7 +56,7 @@ class PublishService:
     ) -> AsyncGenerator[PublishReply, None]:
         opening = await anext(requests, None)
         if not isinstance(opening, PublishOpen):
-            raise InvalidArgument("a publish stream begins with PublishOpen: send that first")
+            raise ProtocolViolation("a publish stream begins with PublishOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         if opening.epoch != found.segment.epoch:
             raise StaleMetadata(
@@ -207,7 +207,7 @@ class _Stream:
                     await self._take_large(request, requests)
                     continue
                 if not isinstance(request, PublishFrames):
-                    raise InvalidArgument("a publish stream is opened once: after PublishOpen only frames may follow")
+                    raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
                 self._intake.check(request.data)
                 for frame in split_frames(request.data):
                     await self._until_acknowledged()

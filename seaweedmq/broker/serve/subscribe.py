@@ -10,7 +10,16 @@ from seaweedmq.broker.memory.sending import STALL_S, Sending
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.serve.lookup import Found, Lookup
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import Closed, Corrupt, InvalidArgument, NotFound, OutOfRange, SeaweedMQError, fresh
+from seaweedmq.errors import (
+    Closed,
+    Corrupt,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    ProtocolViolation,
+    SeaweedMQError,
+    fresh,
+)
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 from seaweedmq.model.subscribe import (
@@ -51,7 +60,7 @@ class SubscribeService:
         """See ``ports.BrokerApi.subscribe``."""
         opening = await anext(requests, None)
         if not isinstance(opening, SubscribeOpen):
-            raise InvalidArgument("a subscribe stream begins with SubscribeOpen: send that first")
+            raise ProtocolViolation("a subscribe stream begins with SubscribeOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=self._high_watermark(found))
@@ -219,7 +228,7 @@ class _Credit:
         try:
             async for request in requests:
                 if not isinstance(request, SubscribeCredit):
-                    raise InvalidArgument("a subscribe stream is opened once: after SubscribeOpen only credit follows")
+                    raise ProtocolViolation("a subscribe stream is opened once: then only credit follows")
                 self._add(request.credit_bytes)
                 self._changed.fire()
             self._end = Closed("the client closed its side of the stream and has no credit left")
@@ -252,7 +261,7 @@ class _Credit:
 
     def check(self) -> None:
         """Raise InvalidArgument if the client broke the protocol."""
-        if isinstance(self._end, InvalidArgument):
+        if isinstance(self._end, InvalidArgument | ProtocolViolation):
             raise fresh(self._end)
 
     def spend(self, size_bytes: int) -> None:

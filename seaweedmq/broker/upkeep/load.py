@@ -89,7 +89,7 @@ class LoadReporter:
                         records_per_s=meter.records_per_s,
                         long_bytes_per_s=meter.long_bytes_per_s,
                         long_records_per_s=meter.long_records_per_s,
-                        unflushed_bytes=unflushed,
+                        unwritten_bytes=unflushed,
                         histogram=meter.histogram,
                     )
                 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from seaweedmq.client.publish.delivery import Outcome, Rows
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
-from seaweedmq.errors import Corrupt
+from seaweedmq.errors import Corrupt, ProtocolViolation
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
 
@@ -139,12 +139,12 @@ class Window:
         """The frame an acknowledgement is for: always the first one out.
 
         Raises:
-            Corrupt: it is for another.
+            ProtocolViolation: it is for another.
         """
         first = self._frames[0] if self._out else None
         if first is None or (first.first_sequence, first.record_count) != (ack.first_sequence, ack.record_count):
             expected = "none is out" if first is None else f"{first.first_sequence} + {first.record_count} is next"
-            raise Corrupt(
+            raise ProtocolViolation(
                 f"the broker acknowledged sequences {ack.first_sequence} + {ack.record_count}, but {expected}: "
                 "it does not speak the protocol"
             )

@@ -16,7 +16,14 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Origin
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import (
+    NotFound,
+    OutOfRange,
+    ProtocolViolation,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import (
@@ -235,7 +242,7 @@ class SegmentReader:
 
     def _end(self, reply: SubscribeEnd) -> None:
         if self._next_offset is not None and self._next_offset < reply.end_offset:
-            raise Corrupt(
+            raise ProtocolViolation(
                 f"{self.segment} ended at offset {reply.end_offset}, but delivery only reached {self._next_offset}"
             )
         self.successors = reply.successors
@@ -262,9 +269,9 @@ class SegmentReader:
         header = frame.header
         expected = self._next_offset
         if expected is None:
-            raise Corrupt(f"{self.segment} sent frames before saying where they begin")
+            raise ProtocolViolation(f"{self.segment} sent frames before saying where they begin")
         if header.base_offset > expected:
-            raise Corrupt(
+            raise ProtocolViolation(
                 f"{self.segment} left a gap: offset {expected} is next, a frame begins at {header.base_offset}"
             )
         lo = max(expected, self._skip_below)

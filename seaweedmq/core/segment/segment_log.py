@@ -29,7 +29,6 @@ class LogEntry:
 
     base_offset: int
     end_offset: int
-    timestamp_max_us: int
     header: bytes
     payload: bytes | memoryview
 
@@ -43,7 +42,7 @@ class LogEntry:
         return self.size_bytes + ENTRY_OVERHEAD_BYTES
 
 
-_EVICTED = LogEntry(0, 0, 0, b"", b"")
+_EVICTED = LogEntry(0, 0, b"", b"")
 
 
 class SegmentLog:

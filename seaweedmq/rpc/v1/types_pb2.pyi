@@ -522,7 +522,7 @@ class SegmentLoad(_message.Message):
     SEGMENT_FIELD_NUMBER: _builtins.int
     BYTES_PER_S_FIELD_NUMBER: _builtins.int
     RECORDS_PER_S_FIELD_NUMBER: _builtins.int
-    UNFLUSHED_BYTES_FIELD_NUMBER: _builtins.int
+    UNWRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     LONG_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     LONG_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     HISTOGRAM_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
@@ -532,8 +532,8 @@ class SegmentLoad(_message.Message):
     bytes_per_s: _builtins.float
     """Over the last seconds, which decides about splits."""
     records_per_s: _builtins.float
-    unflushed_bytes: _builtins.int
-    """Accepted and not yet fsynced."""
+    unwritten_bytes: _builtins.int
+    """Accepted and not yet in a file."""
     long_bytes_per_s: _builtins.float
     """Over some ten times as long, which with the short averages decides about merges."""
     long_records_per_s: _builtins.float
@@ -548,14 +548,14 @@ class SegmentLoad(_message.Message):
         segment: _builtins.int = ...,
         bytes_per_s: _builtins.float = ...,
         records_per_s: _builtins.float = ...,
-        unflushed_bytes: _builtins.int = ...,
+        unwritten_bytes: _builtins.int = ...,
         long_bytes_per_s: _builtins.float = ...,
         long_records_per_s: _builtins.float = ...,
         histogram_records_per_s: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "histogram_records_per_s", b"histogram_records_per_s", "long_bytes_per_s", b"long_bytes_per_s", "long_records_per_s", b"long_records_per_s", "records_per_s", b"records_per_s", "segment", b"segment", "topic", b"topic", "unflushed_bytes", b"unflushed_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_s", b"bytes_per_s", "histogram_records_per_s", b"histogram_records_per_s", "long_bytes_per_s", b"long_bytes_per_s", "long_records_per_s", b"long_records_per_s", "records_per_s", b"records_per_s", "segment", b"segment", "topic", b"topic", "unwritten_bytes", b"unwritten_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,7 +12,15 @@ from seaweedmq.broker.groups.store import GroupStore
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import group_from_json
-from seaweedmq.errors import Fenced, InvalidArgument, NotFound, ResourceExhausted, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import (
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    ProtocolViolation,
+    ResourceExhausted,
+    SeaweedMQError,
+    StaleMetadata,
+)
 from seaweedmq.model.calls import (
     DeleteGroup,
     DeleteTopic,
@@ -467,7 +475,7 @@ async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
     await one.until_owns(0)
     one._number = -1
     await one.send_commit({0: 1})
-    assert isinstance(await one.failure(), InvalidArgument)
+    assert isinstance(await one.failure(), ProtocolViolation)
 
 
 @story

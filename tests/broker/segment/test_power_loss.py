@@ -48,7 +48,7 @@ class Writer:
             base = self.log.end
             size = self.rng.choice((20, 1_000, 5_000))
             frame = make_frame(base, count, size=size, producer=producer, first_sequence=self.sequences[producer])
-            entry = LogEntry(base, base + count, 0, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
+            entry = LogEntry(base, base + count, frame[:HEADER_BYTES], frame[HEADER_BYTES:])
             self.log.producers.open(producer, 0, self.sequences[producer], 0.0)
             self.log.append(producer, 0, self.sequences[producer], entry)
             self.sequences[producer] += count

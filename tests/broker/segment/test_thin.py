@@ -108,7 +108,7 @@ async def test_with_a_follower_lost_what_it_held_is_fsynced_before_it_is_acknowl
     )
     for number in range(2):
         segment_log.producers.open(1, 0, number, 0.0)
-        segment_log.append(1, 0, number, LogEntry(number, number + 1, 0, b"", b"x"))
+        segment_log.append(1, 0, number, LogEntry(number, number + 1, b"", b"x"))
     segment_log.on_replicated(2)
     segment_log.on_written(1, 1)
     committer.advance()

@@ -11,6 +11,7 @@ from seaweedmq.errors import (
     Fenced,
     InvalidArgument,
     NotFound,
+    ProtocolViolation,
     SeaweedMQError,
     StaleMetadata,
 )
@@ -176,7 +177,7 @@ async def test_good_frames_in_front_of_a_bad_one_are_stored_and_acknowledged(bed
 
 
 OPENINGS: dict[str, tuple[object, type[SeaweedMQError], str]] = {
-    "no opening": (PublishFrames(frame()), InvalidArgument, "begins with PublishOpen"),
+    "no opening": (PublishFrames(frame()), ProtocolViolation, "begins with PublishOpen"),
     "unknown topic": (replace(OPEN, topic=TopicName("no", "such")), NotFound, "there is no topic no/such: create it"),
     "unknown segment": (replace(OPEN, segment=7), NotFound, "topic test/topic has no segment 7"),
     "wrong epoch": (replace(OPEN, epoch=2), StaleMetadata, "has epoch 1, not 2"),
@@ -215,7 +216,7 @@ async def test_a_stream_is_opened_once(bed: Bed) -> None:
     await bed.topic(host)
     publisher = await host.publisher()
     await publisher.stream.send(OPEN)
-    with pytest.raises(InvalidArgument, match="opened once"):
+    with pytest.raises(ProtocolViolation, match="opened once"):
         await publisher.stream.receive()
     reader = await host.subscriber()
     await reader.stream.send(SubscribeCredit(0))

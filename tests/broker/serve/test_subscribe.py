@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata
+from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
@@ -88,21 +88,23 @@ async def test_offsets_that_are_not_there_are_refused(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("opening", "sentence"),
+    ("opening", "kind", "sentence"),
     [
-        (SubscribeCredit(5), "begins with SubscribeOpen"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), "credit of 0 bytes"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), "give 1 to"),
+        (SubscribeCredit(5), ProtocolViolation, "begins with SubscribeOpen"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), InvalidArgument, "credit of 0 bytes"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), InvalidArgument, "give 1 to"),
     ],
 )
 @story
-async def test_openings_that_make_no_sense_are_refused(bed: Bed, opening: object, sentence: str) -> None:
+async def test_openings_that_make_no_sense_are_refused(
+    bed: Bed, opening: object, kind: type[SeaweedMQError], sentence: str
+) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
     stream = Streaming(bed, host.api.subscribe)
     await stream.send(opening)
     error = await stream.failure()
-    assert isinstance(error, InvalidArgument)
+    assert isinstance(error, kind)
     assert sentence in str(error)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.client.publish.window import OutFrame, Window
 from seaweedmq.codec.frame import FrameHeader, decode_header, encode_header
-from seaweedmq.errors import Corrupt
+from seaweedmq.errors import Corrupt, ProtocolViolation
 from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
 
 
@@ -102,7 +102,7 @@ def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck)
     add(window, 3)
     window.opened(ready())
     window.take(1 << 20)
-    with pytest.raises(Corrupt, match="0 \\+ 3 is next"):
+    with pytest.raises(ProtocolViolation, match="0 \\+ 3 is next"):
         window.acked(ack)
 
 
