@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from benchmarks.balancer_world import Traffic, World, even_profile, zipf_profile
-from seaweedmq.core.balance.decide import Action, BalancerSettings, Hold, Move
+from seaweedmq.core.balance.decide import Action, BalancerSettings, Hold
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import TopicName
 
@@ -50,12 +50,13 @@ class Day:
     actions: list[tuple[float, Action]] = field(default_factory=list)
     flood_recovery_s: float = math.inf
     loss_recovery_s: float = math.inf
+    repairs: int = 0
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many of each kind; moves for balance apart from urgent ones."""
+        """How many of each kind; moves are those for balance."""
         counts = Counter(kind_of(action) for _, action in self.actions)
-        return {kind: counts[kind] for kind in ("split", "merge", "move", "urgent_move")}
+        return {kind: counts[kind] for kind in ("split", "merge", "move")} | {"repair": self.repairs}
 
 
 class _Player:
@@ -152,10 +153,10 @@ def play_day(*, brokers: int, step_s: float) -> Day:
     for _ in player.restarts():
         player.world.check()
     player.until(DAY_S, step_s)
+    day.repairs = len(player.world.repaired)
     return day
 
 
 def kind_of(action: Action) -> str:
-    """``split``, ``merge``, ``move`` or ``urgent_move``."""
-    urgent = isinstance(action, Move) and action.urgent
-    return "urgent_move" if urgent else type(action).__name__.lower()
+    """``split``, ``merge`` or ``move``."""
+    return type(action).__name__.lower()

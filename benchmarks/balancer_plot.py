@@ -18,7 +18,7 @@ from benchmarks.balancer_day import (
 )
 
 HOUR_S = 3_600.0
-COLOURS = {"split": "tab:red", "merge": "tab:green", "move": "tab:blue", "urgent_move": "tab:orange"}
+COLOURS = {"split": "tab:red", "merge": "tab:green", "move": "tab:blue"}
 
 
 def plot_day(day: Day, path: Path) -> None:

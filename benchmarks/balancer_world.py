@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place
+from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange, even_ranges, is_partition
 from seaweedmq.model.segment import Segment, SegmentId, SegmentState
@@ -77,6 +79,7 @@ class World:
         self.traffic: dict[TopicName, Traffic] = {}
         self.segments: dict[SegmentId, Measured] = {}
         self.suspected: set[str] = set()
+        self.repaired: list[Repair] = []
         self._rng = np.random.default_rng(seed)
         for number in range(brokers):
             self.add_broker(f"b-{number:03}")
@@ -141,10 +144,46 @@ class World:
         """Let time pass, measure (every segment off by up to ``noise`` of its load), decide, and do it."""
         self.now_s += seconds
         self.measure(seconds, noise)
+        self.repair()
         actions = self.decide()
         for action in actions:
             self.apply(action)
         return actions
+
+    def repair(self) -> list[Repair]:
+        """Replace what lost a replica, and then what lacks one, as the leader does at once."""
+        draining = {broker.id for broker in self.brokers.values() if broker.draining}
+        staying = self.brokers.keys() - draining - self.suspected
+        if not staying:
+            return []
+        segments = [m.segment for m in self.segments.values()]
+        found = repairs(segments, self.brokers, draining=draining, suspected=self.suspected, broken=())
+        found = found or reinforcements(segments, self.topics, len(staying))
+        costs = dict.fromkeys(sorted(staying), 0.0)
+        rates = dict(zip(self.segments, self.rates(), strict=True))
+        for segment in segments if found else ():
+            for broker in segment.replicas:
+                if broker in costs:
+                    costs[broker] += SEGMENT_COST + rates[segment.key] / RATE_COST_BYTES
+        for repair in found:
+            segment = repair.segment
+            for broker in segment.replicas:
+                if broker in costs:
+                    costs[broker] -= SEGMENT_COST + rates[segment.key] / RATE_COST_BYTES
+            cost = SEGMENT_COST + rates[segment.key] / RATE_COST_BYTES
+            (there,) = place(
+                [Candidate(broker=broker, expected=cost) for broker, cost in costs.items()],
+                segments=1,
+                replicas=min(self.topics[segment.topic].replicas, len(costs)),
+                tie=lambda: 0.0,
+                wish=repair.stays,
+            )
+            for broker in there:
+                costs[broker] += cost
+            del self.segments[segment.key]
+            self._succeed(segment.topic, segment.slots, there)
+        self.repaired += found
+        return found
 
     def settle(self, steps_max: int = 600, quiet: int = 30, seconds: float = 3.0) -> list[Action]:
         """Step until nothing was done for ``quiet`` steps; what was done. AssertionError if that does not come."""
@@ -277,9 +316,9 @@ class World:
         """True bytes/s of every broker that is not drained; a replica that follows counts ``follower_share``."""
         loads = {broker.id: 0.0 for broker in self.brokers.values() if not broker.draining}
         for measured, rate in zip(self.segments.values(), self.rates(), strict=True):
-            for place, broker in enumerate(measured.segment.replicas):
+            for role, broker in enumerate(measured.segment.replicas):
                 if broker in loads:
-                    loads[broker] += rate * (follower_share if place else 1.0)
+                    loads[broker] += rate * (follower_share if role else 1.0)
         return loads
 
     def imbalance(self) -> float:

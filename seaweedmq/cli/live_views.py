@@ -17,7 +17,14 @@ DECISIONS_SHOWN_MAX = 8
 SEGMENTS_SHOWN_MAX = 24
 """Rows of the legend; of a topic with more segments those with the highest rates."""
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
-KIND_STYLES = {"split": "green", "merge": "cyan", "move": "yellow", HOLD: "bold red"}
+KIND_STYLES = {
+    "split": "green",
+    "merge": "cyan",
+    "move": "yellow",
+    "repair": "magenta",
+    "seal": "blue",
+    HOLD: "bold red",
+}
 FULL_CPU_SHARE = 0.9
 
 

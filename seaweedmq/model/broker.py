@@ -72,7 +72,8 @@ class Decision:
     segments: tuple[int, ...]
     """What it is about, before the change."""
     kind: str
-    """``split``, ``merge``, ``move``, or ``hold`` for what should change and can not (a single hot key)."""
+    """``split``, ``merge``, ``move``, ``repair`` for lost or missing replicas, ``seal`` for what was asked for by hand,
+    or ``hold`` for what should change and can not (a single hot key)."""
     reason: str
 
 

@@ -24,7 +24,7 @@ DECIDING_SHARE_MAX = 0.05
 
 
 class Balancing:
-    """Splits, merges and moves for balance. Lost replicas are none of its business: see ``orphans``."""
+    """Splits, merges and moves for balance. Lost replicas are none of its business: see ``repair``."""
 
     def __init__(
         self,
@@ -94,7 +94,6 @@ class Balancing:
         return [report for broker, report in placement.loads.items() if placement.reported[broker] >= since]
 
     def _decide(self, *, at_once: bool) -> list[Action]:
-        """Without urgent moves, which do not wait for an interval."""
         view = self._metadata.view
         cluster = Cluster.of(
             view.topics.values(),
@@ -106,7 +105,7 @@ class Balancing:
         )
         loads = Loads.of(cluster, self._reports())
         actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
-        return [self._if_room(action) for action in actions if not (isinstance(action, Move) and action.urgent)]
+        return [self._if_room(action) for action in actions]
 
     def _if_room(self, action: Action) -> Action:
         """Splits are held while brokers are at their limit of open segments."""

@@ -14,7 +14,7 @@ RETRY_S = 1.0
 
 
 class Ghosts:
-    """Deletes them. The view leaves them out from the beginning: their segments are orphans, see ``orphans``."""
+    """Deletes them. The view leaves them out from the beginning: their segments have lost a replica, see ``repair``."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata

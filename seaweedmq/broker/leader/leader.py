@@ -12,7 +12,7 @@ from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.pruning import Pruning
-from seaweedmq.broker.leader.repair import Orphans
+from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Changes
@@ -62,14 +62,14 @@ class Leader:
         )
         self._documents = Documents(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
-        self._orphans = Orphans(metadata=self.metadata, placement=self.placement)
+        self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
         self.changes = Changes(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
             sealer=Sealer(view, store, dial, election.outlive_others, self._severity),
             wall_us=env.wall_us,
-            orphaned=self._orphans.add,
+            orphaned=self._repairs.add,
         )
         self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
         self.balancing = Balancing(
@@ -137,7 +137,7 @@ class Leader:
         self._documents.expect(self._view.topics)
         groups = self._groups = self._make_groups()
         async with asyncio.TaskGroup() as duties:
-            duties.create_task(self._orphans.run(self.changes), name="orphans")
+            duties.create_task(self._repairs.run(self.changes), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._adoption.run(), name="adoption")
@@ -164,7 +164,7 @@ class Leader:
         log.log(level, "%s: %s is suspected: %s", segment, suspect, suspicion.reason)
         if suspicion.suspect:
             self.placement.suspect(suspicion.suspect)
-        self._orphans.add(segment)
+        self._repairs.add(segment)
 
     def _severity(self, broker: str) -> int:
         """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""

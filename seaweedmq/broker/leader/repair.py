@@ -1,4 +1,4 @@
-"""Open segments that lost a replica, or lack one, and their replacement."""
+"""The shell around ``core.lineage.repair``: has segments replaced that lost a replica, or lack one."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from functools import partial
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.succession import Changes, Step
-from seaweedmq.core.segment.sealing import must_move
+from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.runtime.log_once import Complaints
@@ -23,7 +23,7 @@ RETRY_DAMAGED_S = 15.0
 """How soon a segment whose files are damaged is tried again: somebody has to mend them, and reading them costs."""
 
 
-class Orphans:
+class Repairs:
     """Finds them in the view and by what replicas say of each other; each is replaced by a task of its own."""
 
     def __init__(self, *, metadata: Metadata, placement: Placement) -> None:
@@ -51,58 +51,48 @@ class Orphans:
             while True:
                 seen = self._metadata.view.changes
                 self._look_again.clear()
-                for segment, why in self._due():
-                    key = segment.key
-                    task = tasks.create_task(self._replace(changes, segment, why), name=f"replace {segment}")
+                for repair in self._due():
+                    key = repair.segment.key
+                    task = tasks.create_task(self._carry_out(changes, repair), name=f"replace {repair.segment}")
                     self._replacing.add(key)
                     task.add_done_callback(partial(self._ended, key))
                 await asyncio.sleep(LOOK_S)
                 await self._something_to_do(seen)
 
-    def _due(self) -> list[tuple[Segment, str]]:
-        """Orphans that nobody replaces yet, and what made them so."""
+    def _due(self) -> list[Repair]:
+        """What nobody repairs yet."""
         self._placement.forget_the_old()
         segments = self._metadata.open_segments()
         known = {s.key for s in segments}
         now = asyncio.get_running_loop().time()
         self._broken &= known
         self._not_before = {key: at for key, at in self._not_before.items() if key in known and at > now}
-        self._limits = {b: limit for b, limit in self._limits.items() if not b or b in self._metadata.view.brokers}
-        if not self._placement.somebody_is_free:
+        live, placement = self._metadata.view.brokers, self._placement
+        self._limits = {b: limit for b, limit in self._limits.items() if not b or b in live}
+        if not placement.somebody_is_free:
             return []  # the last brokers leave: what they had stays theirs until one comes
-        orphans = self._orphans(segments)
-        if not orphans and not self._replacing:
-            # One repair at a time: the others stay readable and writable meanwhile.
-            orphans = [(segment, "a replica was missing") for segment in self._thin(segments)[:1]]
+        found = repairs(segments, live, draining=placement.draining, suspected=placement.suspects, broken=self._broken)
+        if not found and not self._replacing:
+            # One at a time: the others stay readable and writable meanwhile.
+            found = reinforcements(segments, self._metadata.view.topics, len(live.keys() - placement.shunned))[:1]
         busy = self._not_before.keys() | self._replacing
-        return [(segment, why) for segment, why in orphans if segment.key not in busy]
+        return [repair for repair in found if repair.segment.key not in busy]
 
-    def _orphans(self, segments: list[Segment]) -> list[tuple[Segment, str]]:
-        live, draining = self._metadata.view.brokers, self._placement.draining
-        found = []
-        for segment in segments:
-            if must_move(segment, live, draining):
-                gone = next((r for r in segment.replicas if r not in live), None)
-                leaving = next((r for r in segment.replicas if r in draining), None)
-                found.append((segment, f"broker {gone} is gone" if gone else f"broker {leaving} is being drained"))
-            elif segment.key in self._broken:
-                found.append((segment, "its replicas lost each other, or it was sealed without a successor"))
-        return found
-
-    def _thin(self, segments: list[Segment]) -> list[Segment]:
-        """Open segments that were opened when brokers were missing, and could have more replicas now."""
-        available = len(self._metadata.view.brokers.keys() - self._placement.shunned)
-        topics = self._metadata.view.topics
-        return [s for s in segments if len(s.replicas) < min(topics[s.topic].replicas, available)]
-
-    async def _replace(self, changes: Changes, segment: Segment, why: str) -> None:
-        key = segment.key
+    async def _carry_out(self, changes: Changes, repair: Repair) -> None:
+        segment = repair.segment
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
         async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):
             if not self._metadata.is_open(segment):
                 return
+            step = Step(
+                kind="repair",
+                parents=(segment,),
+                ranges=(segment.slots,),
+                wishes=(repair.stays,),
+                reason=repair.reason,
+                timeout_s=None,
+            )
             try:
-                step = Step(kind="move", parents=(segment,), ranges=(segment.slots,), reason=why, timeout_s=None)
                 await changes.carry_out(step)
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
@@ -110,7 +100,7 @@ class Orphans:
                 else:  # the last brokers leave, which is no failure
                     log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
                 wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
-                self._not_before[key] = asyncio.get_running_loop().time() + wait_s
+                self._not_before[segment.key] = asyncio.get_running_loop().time() + wait_s
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
         self._replacing.discard(key)
@@ -123,8 +113,8 @@ class Orphans:
         times = [*self._not_before.values(), *self._placement.suspects.values()]
         timeout_s = min((at - now for at in times), default=None)
         waiting = {
-            asyncio.create_task(self._metadata.view.wait_change(seen), name="orphans wait for a change"),
-            asyncio.create_task(self._look_again.wait(), name="orphans wait for more"),
+            asyncio.create_task(self._metadata.view.wait_change(seen), name="repairs wait for a change"),
+            asyncio.create_task(self._look_again.wait(), name="repairs wait for more"),
         }
         try:
             await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -57,7 +57,7 @@ class Reshaping:
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
         """See ``ports.BrokerApi.seal_segment``."""
         parent = self._open(name, segment)
-        return await self._carry_out("move", (parent,), (parent.slots,))
+        return await self._carry_out("seal", (parent,), (parent.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
         """See ``ports.BrokerApi.move_segment``. Nothing is done if they are its first replicas and none is missing."""

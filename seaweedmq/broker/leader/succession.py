@@ -29,7 +29,7 @@ class Step:
     """What is to become of one or more open neighbours of a topic."""
 
     kind: str
-    """``split``, ``merge`` or ``move``: see ``model.broker.Decision``."""
+    """``split``, ``merge``, ``move``, ``repair`` or ``seal``: see ``model.broker.Decision``."""
     parents: tuple[Segment, ...]
     """In the order of the ring."""
     ranges: tuple[KeyRange, ...]

@@ -40,8 +40,6 @@ class Move:
     replicas: tuple[str, ...]
     """The primary first."""
     reason: str
-    urgent: bool
-    """A replica is gone, suspected, draining or missing: not for balance, and not held back by cool-downs."""
 
 
 @dataclass(frozen=True, slots=True)

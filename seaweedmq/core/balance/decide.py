@@ -10,7 +10,6 @@ from seaweedmq.core.balance.merging import plan_merges
 from seaweedmq.core.balance.moving import Evening
 from seaweedmq.core.balance.plan import Plan, healthy
 from seaweedmq.core.balance.splitting import plan_splits, pressure_of
-from seaweedmq.core.lineage.repair import plan_repairs
 
 __all__ = ["Action", "BalancerSettings", "Cluster", "Hold", "Loads", "Merge", "Move", "Split", "decide"]
 
@@ -18,7 +17,9 @@ __all__ = ["Action", "BalancerSettings", "Cluster", "Hold", "Loads", "Merge", "M
 def decide(
     cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool = False
 ) -> list[Action]:
-    """What to do now, the most urgent first: urgent moves, splits, moves for balance, merges, and what is held.
+    """What to do now, the most urgent first: splits, moves for balance, merges, and what is held.
+
+    Segments that lost a replica are left to ``core.lineage.repair``, and nothing is evened out beside them.
 
     Args:
         now_us: wall clock, as the segments' ``opened_us``.
@@ -29,10 +30,8 @@ def decide(
     plan = Plan(cluster, loads, now_us, settings, at_once=at_once)
     well = healthy(cluster)
     known = loads.reported[cluster.primary] & (cluster.primary >= 0)
-    plan_repairs(plan, well)
-    repairs = len(plan.actions)
     held = plan_splits(plan, well & known, pressure_of(cluster, loads))
-    if not repairs and bool(loads.reported[cluster.usable].all()):
+    if well.all() and not plan.thin.any() and bool(loads.reported[cluster.usable].all()):
         Evening(plan, well).plan_moves()
         plan_merges(plan, well)
     return [*plan.actions, *held]

@@ -81,8 +81,6 @@ class Cluster:
     """(S, R) indices into ``brokers``, the primary first; ``NOBODY`` for a broker that is gone, and behind the last."""
     replica_count: Ints
     """(S,) replicas as recorded, those that are gone included."""
-    broken: Bools
-    """(S,) replicas that live but lost each other."""
     changing: Bools
     """(S,) being split, merged or moved now: left alone, and counted against the pace."""
 
@@ -95,7 +93,6 @@ class Cluster:
         settings: BalancerSettings,
         *,
         suspected: Container[str] = (),
-        broken: Collection[SegmentId] = (),
         changing: Collection[SegmentId] = (),
     ) -> "Cluster":
         """From the values of the metadata.
@@ -104,7 +101,6 @@ class Cluster:
             segments: the open ones, in any order; those of other topics are left out.
             brokers: those whose lease lives, draining ones included.
             suspected: ids of brokers that get nothing new, and whose segments move.
-            broken: open segments whose replicas lost each other.
             changing: segments that are being split, merged or moved now.
         """
         names = sorted(topics, key=attrgetter("name"))
@@ -140,13 +136,11 @@ class Cluster:
             opened_us=_ints(map(attrgetter("opened_us"), known))[order],
             replicas=replicas[order],
             replica_count=count[order],
-            broken=np.zeros(len(order), np.bool_),
             changing=np.zeros(len(order), np.bool_),
         )
-        for flags, marked in ((cluster.broken, broken), (cluster.changing, changing)):
-            found = [(topic_of[name.namespace, name.name], number) for name, number in marked]
-            rows = cluster.rows(_ints(at for at, _ in found), _ints(number for _, number in found))
-            flags[rows[rows >= 0]] = True
+        found = [(topic_of[name.namespace, name.name], number) for name, number in changing]
+        rows = cluster.rows(_ints(at for at, _ in found), _ints(number for _, number in found))
+        cluster.changing[rows[rows >= 0]] = True
         return cluster
 
     def rows(self, topic: Ints, segment: Ints) -> Ints:

@@ -114,7 +114,7 @@ class Evening:
         self._costs[target] += relief.cost
         self._moves_of.update((source, target))
         topic = cluster.topics[cluster.topic[relief.row]]
-        plan.begin(relief.row, Move(topic, number, cluster.ids(relief.replicas), reason, urgent=False))
+        plan.begin(relief.row, Move(topic, number, cluster.ids(relief.replicas), reason))
         return True
 
     def _best_relief(self, source: int, target: int) -> _Relief | None:

@@ -59,11 +59,14 @@ class Plan:
         self.budget = (
             CHANGES_AT_ONCE_MAX if at_once else max(0, settings.changes_at_once_max - int(cluster.changing.sum()))
         )
-        """Changes that may still be begun, urgent ones not counted."""
+        """Changes that may still be begun."""
         of_topic = self.budget if at_once else max(1, settings.changes_at_once_max // 2)
         self.left: Ints = of_topic - np.bincount(cluster.topic[cluster.changing], minlength=len(cluster.topics))
         """(T,) changes of each topic that may still be begun."""
         self.usable_count = int(cluster.usable.sum())
+        wanted = np.minimum(cluster.topic_replicas, self.usable_count)[cluster.topic]
+        self.thin: Bools = cluster.replica_count < wanted
+        """(S,) Opened when brokers were missing, and could have more replicas now."""
         self.mean = float(self.costs[cluster.usable].mean())
 
     def costs_of(self, weight: Floats) -> Floats:
@@ -127,9 +130,9 @@ class Plan:
 
 
 def healthy(cluster: Cluster) -> Bools:
-    """(S,) whether every recorded replica lives, is usable, and hears the others."""
+    """(S,) whether every recorded replica lives and is usable."""
     good = ((cluster.replicas >= 0) & cluster.usable[cluster.replicas]).sum(axis=1)
-    result: Bools = (good == cluster.replica_count) & ~cluster.broken
+    result: Bools = good == cluster.replica_count
     return result
 
 

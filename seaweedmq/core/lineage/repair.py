@@ -1,85 +1,65 @@
-"""Segments that lost a replica, or are about to, or never had enough: they get new ones, the worst off first."""
+"""Open segments that lost a replica, are about to, or never had enough: which are replaced, why, and who stays."""
 
-import numpy as np
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from seaweedmq.core.balance.actions import Move
-from seaweedmq.core.balance.input import Bools, Ints
-from seaweedmq.core.balance.plan import Plan
-
-REPAIRS_MAX = 1_000
-"""Urgent moves of one decision; the others come with the next."""
+from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import Topic, TopicName
 
 
-def plan_repairs(plan: Plan, healthy: Bools) -> None:
-    """Plan urgent moves for the segments that are not ``healthy``, shape (S,), and add missing replicas at a slow pace.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """Seal a segment and open a successor of the same range."""
 
-    Replicas that are well stay, so that no more moves than must; a lost primary is followed by its cheapest follower.
+    segment: Segment
+    reason: str
+    """In words, for people."""
+    stays: tuple[str, ...]
+    """Replicas that are well, in their order: they serve the successor, too, so that no more moves than must, and the
+    first of them is its primary."""
+
+
+def repairs(
+    segments: Iterable[Segment],
+    live: Collection[str],
+    *,
+    draining: Collection[str],
+    suspected: Collection[str],
+    broken: Collection[SegmentId],
+) -> list[Repair]:
+    """Segments that have to be replaced, the worst off first: those that nobody can write to, then those that lost a
+    follower or whose replicas lost each other, then those of brokers that are being drained.
+
+    Args:
+        live, draining, suspected: broker ids.
+        broken: segments whose replicas lost each other, or that were sealed and have no successor.
     """
-    for row in _worst_first(plan, healthy)[:REPAIRS_MAX].tolist():
-        _repair(plan, row)
-    missing = _thin(plan, healthy)[: plan.budget]
-    for row in missing.tolist():
-        have, want = int(plan.cluster.replica_count[row]), plan.wanted(row)
-        _move(plan, row, plan.replicas_of(row), f"{have} of {want} replicas: there are brokers for all now")
+    found: list[tuple[int, Repair]] = []
+    for segment in segments:
+        gone = [r for r in segment.replicas if r not in live]
+        leaving = [r for r in segment.replicas if r in draining]
+        if gone:
+            rank, reason = int(segment.primary in live), f"broker {gone[0]} is gone"
+        elif segment.key in broken:
+            rank, reason = 1, "its replicas lost each other, or it was sealed without a successor"
+        elif leaving:
+            rank, reason = 2, f"broker {leaving[0]} is being drained"
+        else:
+            continue
+        well = tuple(r for r in segment.replicas if r in live and r not in draining and r not in suspected)
+        found.append((rank, Repair(segment=segment, reason=reason, stays=well)))
+    return [repair for _, repair in sorted(found, key=lambda ranked: ranked[0])]
 
 
-def _worst_first(plan: Plan, healthy: Bools) -> Ints:
-    """First what nobody can write to, then what lost a follower, then what is suspected, then what is drained."""
-    cluster = plan.cluster
-    rows: Ints = np.flatnonzero(~healthy & ~plan.taken)
-    replicas = cluster.replicas[rows]
-    alive = (replicas >= 0).sum(axis=1)
-    drained = ((replicas >= 0) & cluster.draining[replicas]).any(axis=1)
-    rank = np.select(
-        [replicas[:, 0] < 0, (alive < cluster.replica_count[rows]) | cluster.broken[rows], ~drained], [0, 1, 2], 3
-    )
-    ordered: Ints = rows[np.lexsort((-plan.weight[rows], rank))]
-    return ordered
+def reinforcements(segments: Iterable[Segment], topics: Mapping[TopicName, Topic], available: int) -> list[Repair]:
+    """Segments that were opened when brokers were missing, and could have more replicas now. They are readable and
+    writable, so one at a time is enough.
 
-
-def _thin(plan: Plan, healthy: Bools) -> Ints:
-    """Rows that were opened when brokers were missing, and could have more replicas now."""
-    cluster = plan.cluster
-    wanted = np.minimum(cluster.topic_replicas, plan.usable_count)[cluster.topic]
-    rows: Ints = np.flatnonzero(healthy & ~plan.taken & (cluster.replica_count < wanted))
-    return rows
-
-
-def _repair(plan: Plan, row: int) -> None:
-    cluster = plan.cluster
-    present = plan.replicas_of(row)
-    good = [b for b in present if cluster.usable[b]]
-    if not good or good[0] != int(cluster.primary[row]):
-        good.sort(key=lambda broker: (plan.costs[broker], broker))
-    gone = int(cluster.replica_count[row]) - len(present)
-    drained = [b for b in present if cluster.draining[b]]
-    suspected = [b for b in present if not cluster.usable[b] and not cluster.draining[b]]
-    reasons = []
-    if gone:
-        reasons.append("its broker is gone" if cluster.replica_count[row] == 1 else f"{gone} of its replicas are gone")
-    if suspected:
-        reasons.append(f"{', '.join(cluster.ids(suspected))} does not answer")
-    if drained:
-        reasons.append(f"{', '.join(cluster.ids(drained))} is being drained")
-    if cluster.broken[row] and not reasons:
-        reasons.append("its replicas lost each other")
-    _move(plan, row, good, " and ".join(reasons))
-
-
-def _move(plan: Plan, row: int, kept: list[int], reason: str) -> None:
-    cluster, weight = plan.cluster, float(plan.weight[row])
-    plan.add(plan.replicas_of(row), -weight)
-    replicas = plan.cheapest(plan.wanted(row), kept)
-    plan.add(replicas, weight)
-    plan.taken[row] = True
-    number = int(cluster.id[row])
-    to = ", ".join(cluster.ids(replicas))
-    plan.actions.append(
-        Move(
-            cluster.topics[cluster.topic[row]],
-            number,
-            cluster.ids(replicas),
-            f"segment {number}: {reason}; goes on at {to}",
-            urgent=True,
-        )
-    )
+    Args:
+        available: brokers that take new segments.
+    """
+    return [
+        Repair(segment=segment, reason="a replica was missing", stays=segment.replicas)
+        for segment in segments
+        if len(segment.replicas) < min(topics[segment.topic].replicas, available)
+    ]

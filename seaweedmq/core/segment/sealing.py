@@ -43,8 +43,3 @@ def longest_first(ends: Mapping[str, int | None]) -> Sequence[tuple[str, int | N
     Every one of them holds all acknowledged records; the longest spares publishers the most repeats.
     """
     return sorted(ends.items(), key=lambda item: (-1 if item[1] is None else item[1], item[0]), reverse=True)
-
-
-def must_move(segment: Segment, live: Container[str], shunned: Container[str]) -> bool:
-    """Whether an open segment has to be sealed: a replica is gone, suspected, or being drained."""
-    return any(replica not in live or replica in shunned for replica in segment.replicas)

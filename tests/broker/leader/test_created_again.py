@@ -11,6 +11,7 @@ from seaweedmq import aio
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
+from seaweedmq.core.lineage.repair import Repair
 from seaweedmq.errors import Fenced, NotFound
 from seaweedmq.model.calls import (
     AlterTopic,
@@ -144,13 +145,14 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
             break
         await leader.api.call(DeleteTopic(NAME))
     old = leader.inspect.view.segments[NAME][0]
-    orphans = leader.inspect.leader._orphans
+    repairs = leader.inspect.leader._repairs
     primary = await bed.primary(leader)
     await leader.api.call(DeleteTopic(NAME))
     primary.kill()
     await bed.until(lambda: old.primary not in leader.inspect.view.brokers)
     await bed.topic(leader)
-    await orphans._replace(leader.inspect.leader.changes, old, "it was decided before")
+    late = Repair(segment=old, reason="it was decided before", stays=())
+    await repairs._carry_out(leader.inspect.leader.changes, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 

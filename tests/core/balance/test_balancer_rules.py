@@ -163,7 +163,7 @@ def test_a_new_broker_gets_its_share() -> None:
     world = world_of(3, (60, 600), scaling=Scaling.FIXED)
     world.add_broker("b-new")
     done = world.settle()
-    assert all(isinstance(a, Move) and not a.urgent and a.replicas == ("b-new",) for a in done)
+    assert all(isinstance(a, Move) and a.replicas == ("b-new",) for a in done)
     assert world.imbalance() <= 1.2
     assert "b-new 0.00 times: segment" in done[0].reason
 
@@ -195,72 +195,14 @@ def test_a_broker_with_one_large_segment_keeps_it() -> None:
 # --- brokers that come and go -----------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_written_to_goes_first() -> None:
-    world = World(SETTINGS, 5)
-    for name, there in (("d", ("b-003", "b-000")), ("s", ("b-002", "b-000")), ("f", ("b-000", "b-001"))):
-        world.add_topic(f"t/{name}", Traffic(MB, EVEN), replicas=2, placement=[there])
-    world.add_topic("t/p", Traffic(MB, EVEN), replicas=2, placement=[("b-001", "b-000")])
-    world.lose_broker("b-001")
-    world.suspected.add("b-002")
-    world.drain_broker("b-003")
-    actions = [a for a in world.step() if isinstance(a, Move)]
-    assert [(a.topic.name, a.replicas, a.urgent) for a in actions] == [
-        ("p", ("b-000", "b-004"), True),
-        ("f", ("b-000", "b-004"), True),
-        ("s", ("b-000", "b-004"), True),
-        ("d", ("b-000", "b-004"), True),
-    ]
-    assert [a.reason.partition(";")[0] for a in actions] == [
-        "segment 0: 1 of its replicas are gone",
-        "segment 0: 1 of its replicas are gone",
-        "segment 0: b-002 does not answer",
-        "segment 0: b-003 is being drained",
-    ]
-
-
-def test_replicas_that_lost_each_other_are_opened_anew() -> None:
-    world = world_of(2, (1, 1), replicas=2)
-    cluster = Cluster.of(
-        world.topics.values(),
-        (m.segment for m in world.segments.values()),
-        world.brokers.values(),
-        SETTINGS,
-        broken=[(TopicName("t", "0"), 0), (TopicName("t", "0"), 99), (TopicName("t", "gone"), 0)],
-    )
-    [action] = decide(cluster, Loads.of(cluster, world.reports()), 0, SETTINGS)
-    assert isinstance(action, Move)
-    assert action.replicas == ("b-000", "b-001")
-    assert "its replicas lost each other" in action.reason
-
-
-def test_what_lost_its_only_broker_goes_on_elsewhere_and_waits_when_there_is_nobody() -> None:
-    world = world_of(2, (3, 30))
-    world.lose_broker("b-000")
-    assert [type(a) for a in world.step()] == [Move, Move]
-    world.drain_broker("b-001")
-    assert world.step() == [], "nowhere to go: it stays where it is"
-    world.lose_broker("b-001")
-    assert world.step() == []
-
-
-def test_fewer_replicas_rather_than_none_and_all_of_them_once_there_are_brokers() -> None:
-    world = world_of(3, (4, 4), replicas=3, scaling=Scaling.FIXED)
-    world.lose_broker("b-001")
-    world.step()
-    assert {s.replicas for s in world.of(TopicName("t", "0"))} == {("b-000", "b-002"), ("b-002", "b-000")}
-    world.add_broker("b-003")
-    actions = world.step()
-    assert len(actions) == 4
-    assert "2 of 3 replicas: there are brokers for all now" in actions[0].reason
-    assert all(len(s.replicas) == 3 for s in world.of(TopicName("t", "0")))
-
-
-def test_a_draining_broker_is_emptied_and_gets_nothing() -> None:
-    world = world_of(4, (40, 400), replicas=2)
-    world.drain_broker("b-001")
-    world.step()
-    assert not [m for m in world.segments.values() if "b-001" in m.segment.replicas]
-    assert all("b-001" not in s.replicas for s in world.of(TopicName("t", "0")))
+def test_nothing_is_evened_out_beside_repairs() -> None:
+    world = world_of(3, (60, 600), scaling=Scaling.FIXED)
+    world.add_broker("b-new")
+    world.lose_broker("b-002")
+    assert world.decide() == [], "what lost its broker is repaired first"
+    assert len(world.repair()) == 20
+    assert all(isinstance(a, Move) for a in world.settle())
+    assert world.imbalance() <= 1.2
 
 
 # --- pace -------------------------------------------------------------------------------------------------------------
@@ -291,14 +233,6 @@ def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() 
 def test_one_topic_takes_half_of_the_pace_at_most() -> None:
     world = world_of(16, (16, 16 * 200))
     assert [type(a) for a in world.decide()] == [Split] * 4
-
-
-def test_urgent_moves_are_not_paced_and_nothing_is_evened_out_beside_them() -> None:
-    world = world_of(3, (60, 60), (30, 0))
-    world.lose_broker("b-002")
-    moves = world.decide()
-    assert len(moves) == 30
-    assert all(isinstance(a, Move) and a.urgent for a in moves)
 
 
 def test_a_leader_that_has_not_heard_of_everybody_changes_only_what_it_knows() -> None:

@@ -1,6 +1,6 @@
 """Whom the leader asks when a segment has to end, and whose log counts."""
 
-from seaweedmq.core.segment.sealing import longest_first, must_move, whom_to_ask
+from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -38,11 +38,3 @@ def test_the_longest_log_is_written_out_first_and_one_that_never_began_last() ->
         "b-2",
         "b-4",
     ]
-
-
-def test_a_segment_moves_when_any_replica_is_gone_suspected_or_drained() -> None:
-    everybody = {"b-1", "b-2", "b-3"}
-    assert not must_move(SEGMENT, everybody, set())
-    assert must_move(SEGMENT, everybody - {"b-3"}, set())
-    assert must_move(SEGMENT, everybody, {"b-2"})
-    assert not must_move(SEGMENT, everybody, {"b-7"})
