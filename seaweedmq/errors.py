@@ -89,6 +89,10 @@ class Unavailable(SeaweedMQError):
     retryable = True
 
 
+class Conflict(Unavailable):
+    """The metadata moved on between reading and writing: read again, then retry. Nothing was written."""
+
+
 class Refused(Unavailable):
     """Nobody listens at a broker's address: found out on this side, at once."""
 

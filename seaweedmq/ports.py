@@ -7,11 +7,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.groups import GroupReply, GroupRequest
 from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
@@ -45,30 +45,6 @@ class Environment:
 
 
 # --- storage --------------------------------------------------------------------------------------------------------
-
-
-class FileKind(StrEnum):
-    LOG = "log"
-    TABLE = "table"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFile:
-    """A log or Parquet file of a segment, known by its name alone."""
-
-    topic: TopicName
-    segment: int
-    kind: FileKind
-    base_offset: int
-    end_offset: int | None
-    """Exclusive; None for a log file, whose end only its content tells."""
-    writer: str
-    """Broker id that wrote a log file; "" for a table."""
-    size_bytes: int
-    path: str
-    """Relative to the storage root."""
-    modified_us: int
-    """Wall clock of the storage; the grace periods are counted from it."""
 
 
 class LogWriter(Protocol):

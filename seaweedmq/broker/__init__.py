@@ -1,6 +1,7 @@
-"""The broker: shells around the pure core, in the order of the flow.
+"""One broker: shells around the pure core.
 
-``publish`` -> ``segment`` (append, commit) -> ``replicate``, ``follower`` -> ``segment_files`` (write) -> ``flush``
-(fsync) -> ``subscribe``. ``maintenance`` turns sealed log files into tables; ``leader`` assigns segments, ``sealer``
-ends them; ``server`` puts one broker together.
+A record's way: ``serve`` takes it in, ``segment`` keeps it, ``serve`` gives it out, ``upkeep`` turns it into files
+for good; ``memory`` bounds all of it. ``leader`` and ``groups`` work on the broker that leads. Above these rooms:
+``term`` (one stay in the cluster), ``membership``, ``api`` (who answers a call), ``inspect`` (what others may look
+at), ``broker`` (put together).
 """

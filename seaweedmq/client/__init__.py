@@ -1,6 +1,5 @@
-"""The SDK: admin, publisher and subscriber. An asyncio core (``seaweedmq.aio``) and a synchronous face (``seaweedmq``).
+"""The SDK: an asyncio core (``seaweedmq.aio``) and a synchronous face (``seaweedmq``).
 
-A record's way out: ``buffer`` (send) -> ``records``/``tables`` (Arrow) -> ``framing`` (slots, frames) -> ``routing`` ->
-``window`` and ``lane`` (one stream a segment) -> ``delivery`` (receipts). Its way in: ``reader`` (one stream a segment)
--> ``inbox`` (bounded, fair) -> ``messages``.
+``publish`` and ``subscribe`` stand beside each other above ``cluster``; ``group`` and ``admin`` are above them,
+``client`` hands all of it out, and ``blocking`` wraps it for threads.
 """

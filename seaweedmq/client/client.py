@@ -11,8 +11,9 @@ from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.subscriber import MAX_UNACKED, GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
+from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.reading import Intake
-from seaweedmq.client.subscribe.subscriber import StartAt, Subscriber
+from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment

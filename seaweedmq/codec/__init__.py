@@ -1,1 +1,3 @@
-"""Bytes <-> values, pure: frames and their payloads, log files, file names, metadata keys and values. One file each."""
+"""Bytes <-> values, pure: frames, log files, file names, schemas, metadata keys and values. One file each; imports the
+model.
+"""

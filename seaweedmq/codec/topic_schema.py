@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from seaweedmq.codec.payload.arrow_message import ARROW_FAILURES
+from seaweedmq.codec.arrow_message import ARROW_FAILURES
 from seaweedmq.errors import InvalidArgument
 
 COLUMNS_MAX = 1_000

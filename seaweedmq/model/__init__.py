@@ -1,1 +1,3 @@
-"""Frozen values: what the cluster is made of. No IO, no clock, no third-party types but the key hash."""
+"""Frozen values: what the cluster is made of, and what its parts say to each other. No IO, no clock; imports errors
+only.
+"""

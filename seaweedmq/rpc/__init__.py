@@ -1,5 +1,6 @@
-"""What clients and brokers say to each other, over gRPC. Generated stubs never leave this package.
+"""What clients and brokers say to each other, over gRPC: a module for each .proto. Generated stubs never leave this
+package.
 
-``serve`` puts a ``BrokerApi`` on a port; ``GrpcDialer`` gives a ``BrokerApi`` for an address. Between them:
-``wire`` (stream messages as bytes), ``messages`` (values as protobuf), ``methods`` (unary calls), ``status`` (errors).
+``serve`` puts a ``BrokerApi`` on a port; ``GrpcDialer`` gives the ``BrokerApi`` of an address. ``methods`` lists the
+unary calls, ``frames`` is the hot path, ``status`` translates errors.
 """

@@ -9,8 +9,8 @@ from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame, full_batch
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
 from seaweedmq.spark.window import Span

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
-from seaweedmq.ports import FileKind
+from seaweedmq.core.files.snapshot import SnapshotPiece
+from seaweedmq.model.files import FileKind
 from seaweedmq.spark.table_scan import RowGroup, open_table, row_groups
 from seaweedmq.spark.window import Span, Window
-from seaweedmq.storage.snapshot.plan import SnapshotPiece
-from seaweedmq.storage.snapshot.snapshot import TopicSnapshot
+from seaweedmq.storage.snapshot import TopicSnapshot
 
 MIB = 1024 * 1024
 PARTITION_BYTES_MAX = 64 * MIB

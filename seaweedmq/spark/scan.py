@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
 from seaweedmq.spark.table_scan import Scanned, scan_table
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.snapshot.plan import SnapshotPiece
-from seaweedmq.storage.snapshot.snapshot import read_snapshot
+from seaweedmq.storage.snapshot import read_snapshot
 
 REPLANS_MAX = 3
 """Listings made anew for one piece. A file is listed as a log, then as a table, then is gone for good."""

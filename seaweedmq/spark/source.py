@@ -17,7 +17,7 @@ from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import Partition, plan_partitions
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Window
-from seaweedmq.storage.snapshot.snapshot import TopicSnapshot, read_snapshot
+from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 from seaweedmq.storage.store.files import open_store
 
 FORMAT = "seaweedmq"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seaweedmq.errors import Corrupt
-from seaweedmq.ports import SegmentFile
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.window import Span
 from seaweedmq.storage.tables.footer import verify_footer

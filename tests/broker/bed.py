@@ -22,6 +22,7 @@ from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.calls import CreateTopic, DescribeTopic
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady
 from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.segment import Segment
@@ -35,7 +36,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
 )
 from seaweedmq.model.topic import TopicName, TopicSpec
-from seaweedmq.ports import Environment, FileKind, SegmentFile
+from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.sim.determinism import WALL_START_US, deterministic

@@ -8,9 +8,9 @@ import pytest
 
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
 from seaweedmq.model.calls import DeleteTopic, DescribeTopic, LocalStats, Seal
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishAck, PublishOpen, PublishSealed
 from seaweedmq.model.topic import Durability
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, Publishing, story, values
 

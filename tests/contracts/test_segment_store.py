@@ -10,9 +10,10 @@ import pytest
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentStore
+from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log

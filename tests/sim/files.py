@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.core.files.retention import is_unconverted
+from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.logs.log_scan import LogScanner
-from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.sim.checkers import ClusterState
 from tests.sim.retention import listed

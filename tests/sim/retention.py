@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
 from tests.sim.scenario import TopicPlan
 from tests.support.history import History, Outcome, Violation

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.loop import OWNER
 from tests.sim.network import machine_of

@@ -11,7 +11,7 @@ from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.partitions import plan_partitions
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Window
-from seaweedmq.storage.snapshot.snapshot import read_snapshot
+from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from tests.support.segments import NAME, logs_of, make_frame, make_segment, make_topic, write_log

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
+from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt, InvalidArgument
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import plan_partitions, slices
 from seaweedmq.spark.table_scan import RowGroup
 from seaweedmq.spark.window import Span, Window
-from seaweedmq.storage.snapshot.plan import SnapshotPiece
-from seaweedmq.storage.snapshot.snapshot import read_snapshot
+from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 NAMES = {"offset": "offset", "timestamp": "timestamp", "segment": "segment"}

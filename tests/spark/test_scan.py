@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.snapshot.plan import plan_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from tests.support.segments import NAME, make_frame, make_segment, make_topic, write_log
 
@@ -25,4 +27,20 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
     assert await offsets(end=8) == list(range(8))
     await write_log(store, 8, [make_frame(8, 2)], writer="b-2")
     assert await offsets() == list(range(15))
+    await store.close()
+
+
+@pytest.mark.parametrize("again", [0, 1])
+async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_segment_is_sealed(
+    tmp_path: Path, again: int
+) -> None:
+    """An fsync failed; what it was for is written again, to a file that begins there, and the broker dies meanwhile."""
+    store = FileSegmentStore(tmp_path)
+    await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), make_frame(20, 10)])
+    await write_log(store, 10, [make_frame(10, 10)] * again, writer="b-1")
+    topic = make_topic()
+    scan = Scan(root=tmp_path, topic=topic, timestamps=Span(), columns=columns_of(topic))
+    pieces = plan_snapshot(make_segment(30), await store.list_files(NAME, 0))
+    read = [row["offset"] for batch in scan.read(pieces) for row in batch.to_pylist()]
+    assert read == list(range(30))
     await store.close()

@@ -16,10 +16,11 @@ from seaweedmq.codec.frame import (
 )
 from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, full_batch, payload_schema, schema_from_bytes
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import LogWriter, SegmentStore
 
 NAME = TopicName("shop", "orders")
 T0 = 1_700_000_000_000_000

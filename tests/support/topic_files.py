@@ -10,11 +10,11 @@ from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHI
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
-from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.snapshot.snapshot import list_files
+from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.tables.files import convert_files
 
 NOON_US = 1_600_000_000_000_000

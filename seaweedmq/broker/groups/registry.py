@@ -14,14 +14,22 @@ from seaweedmq.broker.groups.coordinator import Coordinator
 from seaweedmq.broker.groups.opening import check_start
 from seaweedmq.broker.groups.store import GroupName, GroupStore
 from seaweedmq.broker.groups.watermarks import Watermarks
-from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import group_from_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.group.events import Changed, Limits, Reset
 from seaweedmq.core.group.machine import Group
-from seaweedmq.errors import Corrupt, Fenced, InvalidArgument, NotFound, ResourceExhausted, StaleMetadata, Unsupported
+from seaweedmq.errors import (
+    Conflict,
+    Corrupt,
+    Fenced,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    StaleMetadata,
+    Unsupported,
+)
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, GroupRequest, GroupSummary

@@ -8,11 +8,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
-from seaweedmq.errors import Deposed, StaleMetadata, Unavailable
+from seaweedmq.errors import Conflict, Deposed, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put

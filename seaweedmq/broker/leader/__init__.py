@@ -1,0 +1,1 @@
+"""What the leader does: topics, placement, succession, repair, balance. Imports ``broker.groups``."""

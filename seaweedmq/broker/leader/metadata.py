@@ -13,17 +13,13 @@ from seaweedmq.codec.metadata import segment_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.topology import Change
-from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.errors import Conflict, NotFound
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 CONFLICT_TIMEOUT_S = 10.0
-
-
-class Conflict(Unavailable):
-    """The metadata moved on between reading and writing."""
 
 
 class Metadata:

@@ -8,10 +8,11 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.sealing import longest_first, whom_to_ask
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.calls import Fence, Seal, WriteOut
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, FileKind, SegmentStore
+from seaweedmq.ports import BrokerApi, SegmentStore
 from seaweedmq.storage.read.recovery import recover_segment
 
 log = logging.getLogger(__name__)

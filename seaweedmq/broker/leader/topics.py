@@ -8,14 +8,14 @@ from dataclasses import replace
 from seaweedmq.broker.leader.adoption import Adoption, holds_records
 from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
-from seaweedmq.broker.leader.metadata import Conflict, Metadata, segment_put
+from seaweedmq.broker.leader.metadata import Metadata, segment_put
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.lineage.topology import Change, altered, check_spec, new_topic
-from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, Conflict, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import BrokerApi, Compare, Delete, Environment, Put, SegmentStore

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import AlreadyExists, StorageFailed
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import Environment, FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import Environment, LogWriter, SegmentStore
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)

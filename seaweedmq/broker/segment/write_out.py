@@ -14,9 +14,10 @@ from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.codec.paths import log_path
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, LogWriter, SegmentFile, SegmentStore
+from seaweedmq.ports import LogWriter, SegmentStore
 from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,3 @@
+"""What a broker does on the side: files behind the stream, load reports. Imports ``broker.segment`` and
+``broker.memory``.
+"""

@@ -15,9 +15,10 @@ from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.calls import Emptied
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import FileKind, SegmentFile, SegmentStore, TableConverter
+from seaweedmq.ports import SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
 

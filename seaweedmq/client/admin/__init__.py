@@ -1,0 +1,1 @@
+"""Topics, groups and the cluster, for programs. Imports ``client.cluster``."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from seaweedmq.client.admin import admin as aio_admin
 from seaweedmq.client.blocking.background import Background
-from seaweedmq.client.subscribe.subscriber import StartAt
+from seaweedmq.client.start import StartAt
 from seaweedmq.model.broker import ClusterStatus, Decision
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary

@@ -15,11 +15,11 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.subscriber import MAX_UNACKED
 from seaweedmq.client.publish import publisher as aio_publisher
-from seaweedmq.client.publish.buffer import Headers, Timestamp
+from seaweedmq.client.publish.buffer import Headers
 from seaweedmq.client.publish.delivery import Sent, SentTable
+from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.client.subscribe.subscriber import StartAt
 from seaweedmq.errors import Closed, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment

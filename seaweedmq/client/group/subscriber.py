@@ -24,10 +24,10 @@ from seaweedmq.client.group.handout import Handout
 from seaweedmq.client.group.member import Member
 from seaweedmq.client.group.unacked import Unsettled
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import Intake
-from seaweedmq.client.subscribe.subscriber import StartAt, start_of
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen

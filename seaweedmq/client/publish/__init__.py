@@ -1,0 +1,1 @@
+"""A record's way out: buffer, rows, frames, routes, one lane a segment, receipts. Imports ``client.cluster``."""

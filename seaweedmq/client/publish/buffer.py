@@ -10,13 +10,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from seaweedmq.client.publish.delivery import Batch, Sent
 from seaweedmq.client.publish.tables import TableJob
+from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
-from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, fresh
 
 RECORD_OVERHEAD_BYTES = 32
@@ -27,10 +26,8 @@ BACKLOG_MAX = 2
 """Batches and tables handed over and not yet encoded."""
 
 Headers: TypeAlias = Mapping[str, bytes]
-Timestamp: TypeAlias = datetime | int
 Work: TypeAlias = Batch | TableJob
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _new_sent = Sent.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
@@ -348,23 +345,6 @@ def _put(
     if batch.has_extras or headers is not None or time_us is not None:
         batch.put_extras(index, headers, time_us)
     return Sent(batch, index)
-
-
-def to_us(timestamp: Timestamp) -> int:
-    """Microseconds since 1970 UTC of an aware datetime or of such a number.
-
-    Raises:
-        InvalidArgument: a naive datetime, or another type.
-    """
-    if isinstance(timestamp, datetime):
-        if timestamp.tzinfo is None:
-            raise InvalidArgument(f"timestamp {timestamp.isoformat()} has no time zone: add one, such as tzinfo=UTC")
-        return (timestamp - _EPOCH) // timedelta(microseconds=1)
-    if isinstance(timestamp, int) and TIMESTAMP_MIN_US <= timestamp <= TIMESTAMP_MAX_US:
-        return int(timestamp)
-    raise InvalidArgument(
-        f"timestamp {timestamp!r:.100} is neither a datetime nor microseconds since 1970 of the years 1 to 9999"
-    )
 
 
 def _bytes(what: str, value: object) -> bytes:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Timestamp, Work
+from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.delivery import Sent, SentTable
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.framing import Piece, encode, piece_of, route
@@ -19,6 +19,7 @@ from seaweedmq.client.publish.rows import piece_of_records
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.window import OutFrame
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh

@@ -2,40 +2,25 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import length_hint
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.buffer import to_us
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
-from seaweedmq.errors import InvalidArgument, Unavailable, fresh
+from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+from seaweedmq.model.subscribe import EARLIEST, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
-
-StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
-
-
-def start_of(start: StartAt) -> Start:
-    """Raises InvalidArgument: not "earliest", "latest", an offset or a datetime with a time zone."""
-    if start == "earliest":
-        return EARLIEST
-    if start == "latest":
-        return LATEST
-    if isinstance(start, datetime):
-        return Start(StartKind.TIME, to_us(start))
-    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
-        return Start(StartKind.OFFSET, start)
-    raise InvalidArgument(f'start={start!r:.100} is not "earliest", "latest", an offset from 0 up, or a datetime')
 
 
 class Subscriber(Intake):

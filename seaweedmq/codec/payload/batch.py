@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from seaweedmq.codec.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
 from seaweedmq.codec.frame import (
     COLUMN_FLAGS,
     ENCODING_ARROW,
@@ -25,7 +26,6 @@ from seaweedmq.codec.frame import (
     FrameHeader,
     encode_header,
 )
-from seaweedmq.codec.payload.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
 from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.codec.topic_schema import check_topic_schema, schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Corrupt, InvalidArgument

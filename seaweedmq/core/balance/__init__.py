@@ -1,0 +1,1 @@
+"""When segments are split, merged and moved by load. Imports ``core.lineage``."""

@@ -1,10 +1,10 @@
 """Which files hold which offsets of a segment: Parquet first, logs for the rest. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.errors import Unavailable
-from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,26 @@ def log_at(logs: Sequence[SegmentFile], position: int, passed: set[str]) -> Segm
     """The log to look for ``position`` in: it begins closest below, and was not looked through before."""
     usable = (f for f in logs if f.base_offset <= position and f.path not in passed)
     return max(usable, key=lambda f: (f.base_offset, f.size_bytes, f.path), default=None)
+
+
+def covered_up_to(tables: Iterable[SegmentFile], position: int) -> int:
+    """End of the stretch from ``position`` on that tables hold without gap; ``position`` if none does."""
+    for table in sorted(tables, key=lambda t: t.base_offset):
+        if table.base_offset <= position < _end(table):
+            position = _end(table)
+    return position
+
+
+def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of ``[start, end)`` that no table holds."""
+    for table in sorted(tables, key=lambda t: t.base_offset):
+        if table.base_offset >= end:
+            break
+        if start < table.base_offset:
+            yield start, table.base_offset
+        start = max(start, _end(table))
+    if start < end:
+        yield start, end
 
 
 def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int) -> None:

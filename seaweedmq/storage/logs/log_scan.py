@@ -18,8 +18,8 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.frame import HEADER_BYTES, MAGIC, Frame, FrameHeader, Truncated, decode_header
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024

@@ -10,10 +10,11 @@ from seaweedmq.codec.logfile import LogPreamble
 from seaweedmq.core.files.retention import broker_of, log_end_bound
 from seaweedmq.core.segment.producers import ProducerState, ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, SegmentFile, SegmentStore
+from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.read.time_search import find_offset_by_time
 

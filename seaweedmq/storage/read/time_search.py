@@ -13,8 +13,9 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
 from seaweedmq.core.files.cover import cover
 from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile, SegmentStore
+from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.read.reader import read_segment
 
 CHUNK_BYTES = 1024 * 1024

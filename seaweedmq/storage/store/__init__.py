@@ -1,0 +1,1 @@
+"""``ports.SegmentStore``: on a mounted directory, and in memory. Imports ``storage.logs``."""

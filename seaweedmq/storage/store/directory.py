@@ -8,9 +8,9 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 
 from seaweedmq.codec.paths import FENCE_PREFIX, log_dir, logs_dir, parse_segment_file, table_dir, table_prefix
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log_path, topic_dir
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.store.faults import storage_failed

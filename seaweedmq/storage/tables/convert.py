@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
+from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.format import TableWriter
@@ -149,16 +150,16 @@ def _rows(job: Job, tables: Sequence[SegmentFile], read: Read, touched: list[tup
     for log in sorted(job.logs, key=lambda f: (f.base_offset, f.writer)):
         if job.end_offset is not None and log.base_offset >= job.end_offset:
             break  # what a late writer left is nobody's
-        if damage is not None and log.base_offset > _covered_up_to(tables, position):
+        if damage is not None and log.base_offset > covered_up_to(tables, position):
             raise damage[1]
         position = max(position, log.base_offset)
-        scanner = LogScanner(job.topic, log, skip_below=_covered_up_to(tables, position))
+        scanner = LogScanner(job.topic, log, skip_below=covered_up_to(tables, position))
         try:
             for found in _frames(scanner, log, read, job.end_offset):
                 header = found.frame.header
                 check_joins(log, found, position)
                 end = header.end_offset if job.end_offset is None else min(header.end_offset, job.end_offset)
-                for start, stop in _uncovered(tables, max(header.base_offset, position), end):
+                for start, stop in uncovered(tables, max(header.base_offset, position), end):
                     yield Rows(found.frame, log, found.position, start, stop)
                 position = max(position, header.end_offset)
         except Corrupt as e:
@@ -198,7 +199,7 @@ def _check_complete(
     due = min((f.base_offset for f in logs if f.base_offset > log.base_offset), default=job.end_offset)
     if job.end_offset is not None:
         due = min(job.end_offset, due if due is not None else job.end_offset)
-    if due is None or _covered_up_to(tables, position) >= due:
+    if due is None or covered_up_to(tables, position) >= due:
         return
     done = {f.path for f in scanned}
     for other in logs:
@@ -209,23 +210,3 @@ def _check_complete(
         f"{log.path} ends with offset {scanner.next_offset}, but records up to {due} were stored"
         f"{'' if scanner.torn is None else f' ({scanner.torn})'}: it was damaged or cut, restore it from a copy"
     )
-
-
-def _covered_up_to(tables: Sequence[SegmentFile], position: int) -> int:
-    """End of the stretch from ``position`` on that tables hold without gap; ``position`` if none does."""
-    for table in sorted(tables, key=lambda t: t.base_offset):
-        if table.base_offset <= position < (table.end_offset or 0):
-            position = table.end_offset or 0
-    return position
-
-
-def _uncovered(tables: Sequence[SegmentFile], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of ``[start, end)`` that no table holds."""
-    for table in sorted(tables, key=lambda t: t.base_offset):
-        if table.base_offset >= end:
-            break
-        if start < table.base_offset:
-            yield start, table.base_offset
-        start = max(start, table.end_offset or 0)
-    if start < end:
-        yield start, end

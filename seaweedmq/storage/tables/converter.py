@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seaweedmq.errors import DeadlineExceeded, Unavailable
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 from seaweedmq.storage.tables.protocol import decode_answer, encode_request
 

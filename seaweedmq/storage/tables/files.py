@@ -18,8 +18,8 @@ from typing import IO
 from seaweedmq.codec.paths import log_dir, table_dir, table_path
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
 from seaweedmq.storage.store.faults import storage_failed

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import IO
 
 from seaweedmq.codec.paths import table_path
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.convert import Job, convert_logs
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import FileKind, SegmentFile
 
 
 def encode_request(

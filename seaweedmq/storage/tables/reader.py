@@ -24,9 +24,9 @@ from seaweedmq.codec.frame import (
 )
 from seaweedmq.codec.payload.batch import payload_schema, schema_from_bytes
 from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.footer import verify_footer

@@ -5,9 +5,8 @@ import random
 import pytest
 
 from seaweedmq.broker.groups.store import GroupName, GroupStore
-from seaweedmq.broker.leader.metadata import Conflict
 from seaweedmq.codec import keys
-from seaweedmq.errors import StaleMetadata
+from seaweedmq.errors import Conflict, StaleMetadata
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.group_record import Committed, GroupRecord, MemberRecord, Owner
 from seaweedmq.model.subscribe import EARLIEST

@@ -26,11 +26,12 @@ from seaweedmq.model.calls import (
     WriteOut,
 )
 from seaweedmq.model.description import ALL, TopicDescription
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishOpen
 from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.subscribe import EARLIEST, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicChange, TopicName
-from seaweedmq.ports import Environment, FileKind
+from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
 from tests.sim.loop import Owner

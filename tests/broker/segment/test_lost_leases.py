@@ -6,7 +6,7 @@ import pytest
 
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.model.calls import SealSegment
-from seaweedmq.ports import FileKind
+from seaweedmq.model.files import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story, values
 from tests.broker.segment.test_without_etcd import all_values, open_segment, replicated, store_two

@@ -8,8 +8,8 @@ import pytest
 
 from seaweedmq.errors import StaleMetadata, StorageFailed
 from seaweedmq.model.calls import AlterTopic
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Durability, TopicChange
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, story, values
 from tests.support.tracebacks import depth

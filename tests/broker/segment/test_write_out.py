@@ -9,8 +9,8 @@ import pytest
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
 from seaweedmq.model.calls import Fence, Suspicion, WriteOut
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two

@@ -16,9 +16,10 @@ from seaweedmq.core.lineage import topology
 from seaweedmq.errors import Fenced, OutOfRange, ResourceExhausted, SeaweedMQError
 from seaweedmq.model.calls import DescribeTopic, MergeSegments, SealSegment, SplitSegment
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishSealed
 from seaweedmq.model.subscribe import EARLIEST
-from seaweedmq.ports import Environment, FileKind
+from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, Streaming, frame, story, values
 from tests.sim.loop import Owner

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from seaweedmq.broker.serve.start_offsets import FRESH_S, PATIENCE_S
 from seaweedmq.model.calls import AlterTopic, SealSegment, TopicStats
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import TopicChange
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 

@@ -8,9 +8,9 @@ import pytest
 from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind, SubscribeCredit, SubscribeOpen
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, WALL_START_US, Bed, Host, Publishing, Streaming, story, value, values
 

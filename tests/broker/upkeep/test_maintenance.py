@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Scaling
-from seaweedmq.ports import FileKind
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, Bed, Host, story
 

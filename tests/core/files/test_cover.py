@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.files.cover import cover, log_at
-from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from tests.support.segments import NAME
 
 

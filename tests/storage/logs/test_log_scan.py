@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
-from seaweedmq.ports import FileKind, SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic

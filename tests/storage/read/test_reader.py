@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentFile
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore

@@ -13,8 +13,9 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.logfile import ProducerRecord
 from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.ports import LogReader, SegmentFile
+from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment
 from seaweedmq.storage.store.files import FileSegmentStore

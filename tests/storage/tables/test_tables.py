@@ -18,8 +18,8 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.paths import log_dir, table_dir
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, NotFound, Unavailable
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import FileKind, SegmentFile
 from seaweedmq.storage.store.directory import LOCK_NAME
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files

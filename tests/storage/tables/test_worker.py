@@ -12,7 +12,7 @@ import pytest
 
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.errors import Corrupt, DeadlineExceeded
-from seaweedmq.ports import SegmentFile
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
 from tests.support.segments import T0, make_frame, make_topic, tables_of, write_log

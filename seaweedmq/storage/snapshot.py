@@ -10,11 +10,11 @@ from pathlib import Path
 
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, TOPICS, document_path, topic_dir
+from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import SegmentFile
-from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
 from seaweedmq.storage.store.directory import scan_logs, scan_tables
 from seaweedmq.storage.store.faults import storage_failed
 

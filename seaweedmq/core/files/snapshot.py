@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seaweedmq.errors import Corrupt
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
-from seaweedmq.ports import FileKind, SegmentFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +75,10 @@ def plan_snapshot(
         last = [f for f in logs if len(bases) > 1 and f.base_offset == bases[-1] > tables_end]
         stored = max([tables_end, *(bases[:-1] if last else bases)])
     position = max(start, segment.start_offset, mine[0].base_offset)
-    open_logs: dict[str, SegmentFile] = {}
-    """Of each writer the last file that begins at or before ``position``: a writer's files follow one another."""
+    begun: dict[str, SegmentFile] = {}
+    """Logs that begin at or before ``position``; of an open segment the last one of each writer, whose files follow one
+    another. Once it is sealed an earlier one may go on where the next did not get as far: an fsync had failed, what it
+    was for was written again, and the writer died before that was done."""
     tables_begun = logs_begun = 0
     table: SegmentFile | None = None
     """Of the tables that begin at or before ``position`` the one that reaches furthest."""
@@ -86,13 +88,14 @@ def plan_snapshot(
             table = max((table, tables[tables_begun]), key=_end)
             tables_begun += 1
         while logs_begun < len(logs) and logs[logs_begun].base_offset <= position:
-            open_logs[logs[logs_begun].writer] = logs[logs_begun]
+            log = logs[logs_begun]
+            begun[log.writer if segment.is_open else log.path] = log
             logs_begun += 1
         if table is not None and _end(table) > position:
             found: tuple[SegmentFile, ...] = (table,)
             stop = _least(_end(table), limit)
         else:
-            found = tuple(sorted(open_logs.values(), key=lambda f: f.base_offset, reverse=True))
+            found = tuple(sorted(begun.values(), key=lambda f: f.base_offset, reverse=True))
             following = [
                 f.base_offset for f in (*tables[tables_begun : tables_begun + 1], *logs[logs_begun : logs_begun + 1])
             ]

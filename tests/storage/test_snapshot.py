@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from seaweedmq.codec.documents import lineage_document, lineage_from_document, topic_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, document_path
+from seaweedmq.core.files.snapshot import SnapshotPiece, plan_snapshot
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, Unsupported
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import FileKind, SegmentFile
-from seaweedmq.storage.snapshot.plan import SnapshotPiece, plan_snapshot
-from seaweedmq.storage.snapshot.snapshot import list_topics, read_snapshot
+from seaweedmq.storage.snapshot import list_topics, read_snapshot
 from tests.support.topic_files import TopicFiles
 
 NAME = TopicName("shop", "orders")
@@ -80,19 +80,27 @@ def test_a_log_fills_the_gap_between_tables() -> None:
     ]
 
 
-def test_of_each_writer_the_last_file_may_hold_the_rest() -> None:
-    files = [log(0, "b-1"), log(40, "b-1"), log(60, "b-2"), log(90, "b-2")]
-    assert shown(plan_snapshot(sealed(100), files)) == [
+def test_while_a_segment_is_open_the_last_file_of_each_writer_may_hold_the_rest() -> None:
+    files = [log(0, "b-1"), log(40, "b-1"), log(60, "b-2"), log(90, "b-2"), log(95, "b-2")]
+    assert shown(plan_snapshot(OPEN, files, 0, 90)) == [
         (0, 40, "0-b-1"),
         (40, 60, "40-b-1"),
         (60, 90, "60-b-2 40-b-1"),
-        (90, 100, "90-b-2 40-b-1"),
+    ]
+
+
+def test_once_it_is_sealed_earlier_files_may_too_where_the_next_did_not_get_as_far() -> None:
+    files = [log(0, "b-1"), log(40, "b-1"), log(60, "b-2")]
+    assert shown(plan_snapshot(sealed(100), files)) == [
+        (0, 40, "0-b-1"),
+        (40, 60, "40-b-1 0-b-1"),
+        (60, 100, "60-b-2 40-b-1 0-b-1"),
     ]
 
 
 def test_nothing_beyond_the_end_of_a_sealed_segment() -> None:
     files = [table(0, 60), log(0), log(60), log(80, "b-zombie")]
-    assert shown(plan_snapshot(sealed(70), files)) == [(0, 60, "0-60"), (60, 70, "60-b-1")]
+    assert shown(plan_snapshot(sealed(70), files)) == [(0, 60, "0-60"), (60, 70, "60-b-1 0-b-1")]
 
 
 def test_what_retention_removed_is_left_out() -> None:

@@ -1,0 +1,43 @@
+"""Where a reader begins, and points in time, as users write them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias
+
+from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
+
+StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
+Timestamp: TypeAlias = datetime | int
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def start_of(start: StartAt) -> Start:
+    """Raises InvalidArgument: not "earliest", "latest", an offset or a datetime with a time zone."""
+    if start == "earliest":
+        return EARLIEST
+    if start == "latest":
+        return LATEST
+    if isinstance(start, datetime):
+        return Start(StartKind.TIME, to_us(start))
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return Start(StartKind.OFFSET, start)
+    raise InvalidArgument(f'start={start!r:.100} is not "earliest", "latest", an offset from 0 up, or a datetime')
+
+
+def to_us(timestamp: Timestamp) -> int:
+    """Microseconds since 1970 UTC of an aware datetime or of such a number.
+
+    Raises:
+        InvalidArgument: a naive datetime, or another type.
+    """
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise InvalidArgument(f"timestamp {timestamp.isoformat()} has no time zone: add one, such as tzinfo=UTC")
+        return (timestamp - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(timestamp, int) and TIMESTAMP_MIN_US <= timestamp <= TIMESTAMP_MAX_US:
+        return int(timestamp)
+    raise InvalidArgument(
+        f"timestamp {timestamp!r:.100} is neither a datetime nor microseconds since 1970 of the years 1 to 9999"
+    )
