@@ -1,6 +1,7 @@
 """The synchronous face: the same publisher, subscriber and administration for threads."""
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from types import TracebackType
@@ -11,6 +12,7 @@ import pyarrow as pa
 from seaweedmq.client import client as aio_client
 from seaweedmq.client.blocking.admin import Admin
 from seaweedmq.client.blocking.background import Background
+from seaweedmq.client.blocking.derive import blocking
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.subscriber import MAX_UNACKED
@@ -25,11 +27,11 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 
 
-class _Context:
+class _Context(ABC):
     """``with`` closes."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self
@@ -106,14 +108,7 @@ class Publisher(_Context):
             self._core.buffer.wait(job.size, timeout)
         return job.future
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Return when everything sent so far is acknowledged.
-
-        Raises:
-            DeadlineExceeded: it is not within ``timeout`` seconds.
-            SeaweedMQError: the first failure since the last flush.
-        """
-        self._background.run(self._core.flush(timeout))
+    flush = blocking(aio_publisher.Publisher.flush)
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
@@ -236,25 +231,8 @@ class GroupSubscriber(Subscriber):
         """Hand out again."""
         self._core.resume()
 
-    def commit(self, timeout: float | None = None) -> None:
-        """Return when what was acknowledged is kept by the cluster; it is soon anyhow.
-
-        Raises:
-            DeadlineExceeded: not within ``timeout`` seconds (``admin_timeout_s`` by default).
-            Fenced: another member with the same id took over.
-        """
-        self._background.run(self._core.commit(timeout))
-
-    def handle(self, handler: Callable[[Message], object], concurrency: int = 1) -> None:
-        """Call ``handler(message)`` in threads for every record, until the subscription ends.
-
-        A record is acknowledged when its handler returns, and delivered again later, with a delay that grows, when it
-        raises. Records of one key are handled one after the other, in order.
-
-        Args:
-            concurrency: handlers that run at the same time.
-        """
-        self._background.run(self._core.handle(handler, concurrency))
+    commit = blocking(aio_group_subscriber.GroupSubscriber.commit)
+    handle = blocking(aio_group_subscriber.GroupSubscriber.handle)
 
     def close(self) -> None:
         """End iteration, commit what was acknowledged, leave the group. Waits for handlers, unless one of them calls

@@ -1,0 +1,23 @@
+"""Blocking methods derived from coroutine methods: one signature and one docstring for both faces."""
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from seaweedmq.client.blocking.background import Background
+
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
+    """``method`` of a core as the method of its face, which has the core in ``_core`` and the client's thread in
+    ``_background``. It returns when the work is done; an interrupt cancels that."""
+
+    @functools.wraps(method)
+    def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        background: Background = self._background
+        return background.run(method(self._core, *args, **kwargs))
+
+    return run
