@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
@@ -22,7 +23,6 @@ from seaweedmq.model.subscribe import (
     SubscribeRequest,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import deadline
 
 READS_AT_ONCE_MAX = 16
@@ -96,15 +96,9 @@ async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: S
         credit_bytes=CREDIT_BYTES,
         topic_uid=topic.topic.uid,
     )
-    try:
-        with cluster.reaching(address):
-            async with (
-                asyncio.timeout(cluster.config.rpc_timeout_s),
-                closing(cluster.dial(address).subscribe(_only(opening))) as replies,
-            ):
-                return await _read_first(replies, topic)
-    except TimeoutError:
-        raise Unavailable(f"broker {address} does not answer for {segment}") from None
+    async with conversation(cluster, address, lambda api: api.subscribe(_only(opening)), str(segment)) as talk:
+        talk.expect(cluster.config.rpc_timeout_s)
+        return await _read_first(talk.replies, topic)
 
 
 async def _read_first(replies: AsyncIterator[SubscribeReply], topic: TopicDescription) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.group.contact import Contact
 from seaweedmq.client.retry import retrying
 from seaweedmq.core.member.commits import CommitQueue
@@ -21,9 +22,9 @@ from seaweedmq.model.groups import (
     GroupLeave,
     GroupOpen,
     GroupReleased,
+    GroupReply,
     GroupRequest,
 )
-from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import is_retryable
 
 STEADY_S = 1.0
@@ -57,10 +58,8 @@ class Member:
         self._leaving = False
         self._work = asyncio.Event()
         self._answered = asyncio.Event()
-        self._stall: asyncio.Timeout | None = None
+        self._talk: Conversation[GroupReply] | None = None
         self._reached_at = 0.0
-        self._stood_still = False
-        """Why the stream is being given up."""
         self._failed: SeaweedMQError | None = None
 
     def wake(self) -> None:
@@ -134,8 +133,7 @@ class Member:
         address = self._cluster.addresses()[0]
         began = loop.time()
         try:
-            with self._cluster.reaching(address):
-                await self._stream(address)
+            await self._stream(address)
         except SeaweedMQError as error:
             if not (is_retryable(error) and loop.time() > began + STEADY_S):
                 raise
@@ -146,15 +144,14 @@ class Member:
         loop = asyncio.get_running_loop()
         work = self._work = asyncio.Event()
         work.set()
-        joined = self._stood_still = False
+        joined = False
         beating: asyncio.Task[None] | None = None
         opened_at = self._contact.clock()
         try:
-            async with (
-                closing(self._cluster.dial(address).join_group(self._requests(work))) as replies,
-                asyncio.timeout(self._cluster.answer_timeout_s(address)) as self._stall,
-            ):
-                async for reply in replies:
+            async with conversation(
+                self._cluster, address, lambda api: api.join_group(self._requests(work)), self._what()
+            ) as self._talk:
+                async for reply in self._talk.replies:
                     joined = True
                     if isinstance(reply, GroupAssignment):
                         self._owner.on_assignment(reply)
@@ -167,12 +164,8 @@ class Member:
                         self._answered.set()
                         work.set()
                     self._expect_answer()
-        except TimeoutError:
-            if self._stood_still:
-                raise StaleMetadata(f"this process stood still: asking anew what {self._what()} has for it") from None
-            raise Unavailable(f"broker {address} does not answer for {self._what()}") from None
         finally:
-            self._stall = None
+            self._talk = None
             if beating is not None:
                 beating.cancel()
             if joined:
@@ -186,15 +179,13 @@ class Member:
             await asyncio.sleep(self._contact.beat_s)
             if not self._contact.beat():
                 break
-        if self._stall is not None and not self._stall.expired():
-            self._stood_still = True
-            self._stall.reschedule(asyncio.get_running_loop().time())
+        if self._talk is not None:
+            stood_still = f"this process stood still: asking anew what {self._what()} has for it"
+            self._talk.end(StaleMetadata(stood_still))
 
     def _expect_answer(self) -> None:
-        if self._stall is not None and not self._stood_still:
-            timeout_s = self._cluster.config.stall_timeout_s
-            waiting = self.commits.is_under_way
-            self._stall.reschedule(asyncio.get_running_loop().time() + timeout_s if waiting else None)
+        if self._talk is not None:
+            self._talk.expect(self._cluster.config.stall_timeout_s if self.commits.is_under_way else None)
 
     async def _requests(self, work: asyncio.Event) -> AsyncIterator[GroupRequest]:
         yield replace(self._opening, held=dict(self._owner.held()))

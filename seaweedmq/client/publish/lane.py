@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Protocol
 
 from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.publish.window import OutFrame, Window
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
@@ -15,11 +16,18 @@ from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, Seawee
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
-from seaweedmq.model.publish import PublishAck, PublishFrames, PublishOpen, PublishReady, PublishRequest, PublishSealed
+from seaweedmq.model.publish import (
+    PublishAck,
+    PublishFrames,
+    PublishOpen,
+    PublishReady,
+    PublishReply,
+    PublishRequest,
+    PublishSealed,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.frames import pack_frames
-from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import is_retryable
 
 MESSAGE_BYTES = 256 * KIB
@@ -57,7 +65,7 @@ class Lane:
         self.window = Window()
         self._work = asyncio.Event()
         self._send = asyncio.Event()
-        self._stall: asyncio.Timeout | None = None
+        self._talk: Conversation[PublishReply] | None = None
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._refresh = False
         self._progress = False
@@ -74,8 +82,8 @@ class Lane:
         overdue, was_open = self.window.expire(now)
         for frame in overdue:
             frame.outcome.failed(frame.rows, self._overdue())
-        if was_open and self._stall is not None:
-            self._stall.reschedule(now)
+        if was_open and self._talk is not None:
+            self._talk.expect(0.0)
 
     def _overdue(self) -> DeadlineExceeded:
         why = f"; last: {self.last_error}" if self.last_error is not None else ""
@@ -126,9 +134,7 @@ class Lane:
         try:
             sealed = self._sealed_without_asking()
             if sealed is None:
-                address = self._cluster.address_of(description, found)
-                with self._cluster.reaching(address):
-                    sealed = await self._stream(address)
+                sealed = await self._stream(self._cluster.address_of(description, found))
             await self._owner.on_sealed(self, sealed)
         except SeaweedMQError as error:
             self.last_error = error
@@ -163,30 +169,26 @@ class Lane:
         Raises:
             SeaweedMQError: the stream broke.
         """
-        config = self._cluster.config
-        loop = asyncio.get_running_loop()
-        self._send = asyncio.Event()
+        send = self._send = asyncio.Event()
+        stall_timeout_s = self._cluster.config.stall_timeout_s
         try:
-            async with (
-                closing(self._cluster.dial(address).publish(self._requests(self._send))) as replies,
-                asyncio.timeout(self._cluster.answer_timeout_s(address)) as self._stall,
-            ):
-                async for reply in replies:
+            async with conversation(
+                self._cluster, address, lambda api: api.publish(self._requests(send)), str(self.segment)
+            ) as self._talk:
+                async for reply in self._talk.replies:
                     if isinstance(reply, PublishAck):
                         self._acked(reply)
-                        self._stall.reschedule(loop.time() + config.stall_timeout_s if self.window.out else None)
+                        self._talk.expect(stall_timeout_s if self.window.out else None)
                     elif isinstance(reply, PublishReady):
-                        self._stall.reschedule(None)
+                        self._talk.expect(None)
                         self.window.opened(reply)
                         self._message_bytes_max = reply.message_bytes_max
                         self._owner.on_ready(self, reply)
                         self._send.set()
                     else:
                         return reply
-        except TimeoutError:
-            raise Unavailable(f"broker {address} does not answer for {self.segment}") from None
         finally:
-            self._stall = None
+            self._talk = None
         raise Unavailable(f"broker {address} ended the stream to {self.segment}")
 
     def _acked(self, reply: PublishAck) -> None:
@@ -221,9 +223,8 @@ class Lane:
                 send.clear()
                 await send.wait()
                 continue
-            if idle and self._stall is not None:
-                loop = asyncio.get_running_loop()
-                self._stall.reschedule(loop.time() + self._cluster.config.stall_timeout_s)
+            if idle and self._talk is not None:
+                self._talk.expect(self._cluster.config.stall_timeout_s)
             self._owner.on_progress()
             if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
                 for request in _in_pieces(frames[0]):

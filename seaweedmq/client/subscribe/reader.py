@@ -7,11 +7,13 @@ reader's share of the subscriber's buffer, or one message if that is larger.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.conversation import Conversation, conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Origin
 from seaweedmq.codec.frame import Frame, split_frames
@@ -35,10 +37,10 @@ from seaweedmq.model.subscribe import (
     SubscribeFrames,
     SubscribeOpen,
     SubscribeReady,
+    SubscribeReply,
     SubscribeRequest,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import is_retryable
 
 
@@ -139,9 +141,7 @@ class SegmentReader:
         self._topic_uid = description.topic.uid
         self._got_frames = False
         try:
-            address = self._cluster.address_of(description, found)
-            with self._cluster.reaching(address):
-                await self._stream(address)
+            await self._stream(self._cluster.address_of(description, found))
         except NotFound as error:
             # the description had the segment a moment ago: it will say whether the topic is gone
             raise StaleMetadata(str(error)) from error
@@ -179,13 +179,8 @@ class SegmentReader:
         """The start offset was refused. If it lies beyond the end, begin at the end and skip what is below it."""
         wanted, self._start = self._start, LATEST
         try:
-            async with (
-                closing(self._cluster.dial(address).subscribe(self._requests(asyncio.Event()))) as replies,
-                asyncio.timeout(self._cluster.config.rpc_timeout_s),
-            ):
-                first = await anext(replies, None)
-        except TimeoutError:
-            raise Unavailable(f"broker {address} does not answer for {self.segment}") from None
+            async with self._conversation(address, asyncio.Event()) as talk:
+                first = await anext(talk.replies, None)
         finally:
             self._start = wanted
         if not isinstance(first, SubscribeReady):
@@ -195,16 +190,20 @@ class SegmentReader:
         self._next_offset = first.start_offset
         self._skip_below = wanted.value
 
+    def _conversation(
+        self, address: str, give_credit: asyncio.Event
+    ) -> AbstractAsyncContextManager[Conversation[SubscribeReply]]:
+        return conversation(
+            self._cluster, address, lambda api: api.subscribe(self._requests(give_credit)), str(self.segment)
+        )
+
     async def _stream(self, address: str) -> None:
         loop = asyncio.get_running_loop()
         self._give_credit = asyncio.Event()
         ready = False
         try:
-            async with (
-                closing(self._cluster.dial(address).subscribe(self._requests(self._give_credit))) as replies,
-                asyncio.timeout(self._cluster.answer_timeout_s(address)) as limit,
-            ):
-                async for reply in replies:
+            async with self._conversation(address, self._give_credit) as talk:
+                async for reply in talk.replies:
                     if isinstance(reply, SubscribeFrames):
                         self._got_frames = True
                         await self._receive(reply)
@@ -212,15 +211,13 @@ class SegmentReader:
                             return
                     elif isinstance(reply, SubscribeReady):
                         ready = True
-                        limit.reschedule(None)
+                        talk.expect(None)
                         self._begin_at(reply.start_offset)
                         if self._reached_stop():
                             return
                     else:
                         self._end(reply)
                         return
-        except TimeoutError:
-            raise Unavailable(f"broker {address} does not answer for {self.segment}") from None
         finally:
             if ready:
                 self._reached_at = loop.time()

@@ -409,12 +409,12 @@ async def test_delivery_waits_for_acknowledgements(client: Client, caplog: pytes
 async def test_pause_and_resume(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     await publish(client, 0, 10)
-    async with member(client, timeout=0.02) as subscriber:
+    async with member(client, timeout=0.5) as subscriber:
         reading = aiter(subscriber)
         assert number(await anext(reading)) == 0
         subscriber.pause()
         more = asyncio.create_task(anext(reading))
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(1.0)  # longer than the idle limit
         assert not more.done()
         subscriber.resume()
         assert number(await more) == 1
