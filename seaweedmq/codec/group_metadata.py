@@ -1,9 +1,8 @@
 """Values of the etcd keys of groups, in the form of ``codec.metadata``. Unknown fields are ignored.
 
 A group's record: ``start`` is [kind, value]; ``members`` id -> [incarnation, client, [former incarnations]]; ``owners``
-segment -> [member, generation, revoking as 0 or 1], and the generation it was given in if that is another;
-``crashes`` segment -> count. A committed offset: ``deliveries``
-offset -> count.
+segment -> [member, generation, 0: owned, 1: revoking or 2: revoking and void]; ``crashes`` segment -> count. A
+committed offset: ``deliveries`` offset -> count.
 """
 
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
@@ -23,10 +22,7 @@ def group_to_json(record: GroupRecord) -> bytes:
             "horizon": record.horizon,
             "generation": record.generation,
             "members": {name: [m.incarnation, m.client, list(m.former)] for name, m in record.members.items()},
-            "owners": {
-                str(s): [o.member, o.generation, int(o.revoking), *([o.given] if o.given else [])]
-                for s, o in record.owners.items()
-            },
+            "owners": {str(s): [o.member, o.generation, o.revoking + o.void] for s, o in record.owners.items()},
             "crashes": {str(s): count for s, count in record.crashes.items()},
         }
     )
@@ -88,14 +84,10 @@ def _member(fields: Fields, value: object) -> MemberRecord:
 
 def _owner(fields: Fields, value: object) -> Owner:
     match value:
-        case [member, generation, revoking, *given] if revoking in (0, 1) and len(given) <= 1:
-            return Owner(
-                fields.as_text("owners", member),
-                fields.as_uint("owners", generation),
-                revoking == 1,
-                fields.as_uint("owners", given[0]) if given else 0,
-            )
-    raise fields.corrupt("owners", "each is [member, generation, 0 or 1], and perhaps another generation")
+        case [member, generation, state] if state in (0, 1, 2):
+            name = fields.as_text("owners", member)
+            return Owner(name, fields.as_uint("owners", generation), revoking=state > 0, void=state == 2)
+    raise fields.corrupt("owners", "each is [member, generation, 0, 1 or 2]")
 
 
 def _counts(fields: Fields, field: str) -> dict[int, int]:

@@ -25,16 +25,11 @@ class Owner:
 
     member: str
     generation: int
-    """When it was given, or when a reset made void what its owner commits."""
+    """When it was given."""
     revoking: bool = False
     """The owner was told to let go and did not say yet that it has. Nobody else may have it until then."""
-    given: int = 0
-    """The generation in which it was given, which is what its owner knows and lets go of; 0: that of ``generation``."""
-
-    @property
-    def held_as(self) -> int:
-        """The generation that its owner holds it in."""
-        return self.given or self.generation
+    void: bool = False
+    """A reset came since: what its owner commits counts no more. It is ``revoking``, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

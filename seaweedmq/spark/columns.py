@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -160,7 +161,7 @@ def _spark_type(kind: pa.DataType, name: str) -> DataType:
         return ArrayType(_spark_type(kind.value_type, name), True)
     try:
         return from_arrow_type(kind)
-    except Exception as e:
+    except PySparkTypeError as e:
         raise _unsupported(kind, name) from e
 
 

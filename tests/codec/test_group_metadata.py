@@ -33,7 +33,9 @@ MEMBERS = st.builds(
 @st.composite
 def records(draw: st.DrawFn) -> GroupRecord:
     members = draw(st.dictionaries(NAMES, MEMBERS, max_size=4))
-    owner = st.builds(Owner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.booleans(), UINTS)
+    owner = st.builds(Owner, st.sampled_from(sorted(members) or ["m"]), UINTS) | st.builds(
+        Owner, st.sampled_from(sorted(members) or ["m"]), UINTS, st.just(True), st.booleans()
+    )
     return GroupRecord(
         topic_uid=draw(UINTS),
         start=draw(st.builds(Start, st.sampled_from(StartKind), UINTS)),
@@ -54,7 +56,7 @@ GOLDEN_RECORD = GroupRecord(
     horizon=5,
     generation=9,
     members={"m-1": MemberRecord(incarnation=3, client="host:17", former=(2, 1))},
-    owners={4: Owner("m-1", 8), 5: Owner("m-1", 9, revoking=True), 6: Owner("m-1", 9, revoking=True, given=8)},
+    owners={4: Owner("m-1", 8), 5: Owner("m-1", 9, revoking=True), 6: Owner("m-1", 8, revoking=True, void=True)},
     crashes={4: 2},
 )
 GOLDEN_COMMITTED = Committed(offset=42, deliveries={43: 2}, at_us=1_700_000_000_000_001)
@@ -63,7 +65,7 @@ GOLDEN_COMMITTED = Committed(offset=42, deliveries={43: 2}, at_us=1_700_000_000_
 def test_the_bytes_of_the_values_are_these() -> None:
     assert group_to_json(GOLDEN_RECORD) == (
         b'{"v":1,"topic_uid":77,"start":["time",1700000000000000],"horizon":5,"generation":9,'
-        b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",9,1,8]},'
+        b'"members":{"m-1":[3,"host:17",[2,1]]},"owners":{"4":["m-1",8,0],"5":["m-1",9,1],"6":["m-1",8,2]},'
         b'"crashes":{"4":2}}'
     )
     assert committed_to_json(GOLDEN_COMMITTED) == (
@@ -125,7 +127,7 @@ def test_a_newer_format_is_not_guessed_at() -> None:
         ("members", {"m-1": [3, "", []]}),
         ("members", {"m-1": ["3", "host", []]}),
         ("owners", {"4": ["m-2", 8, 0]}),
-        ("owners", {"4": ["m-1", 8, 2]}),
+        ("owners", {"4": ["m-1", 8, 3]}),
         ("owners", {"4": ["m-1", 8]}),
         ("owners", {"four": ["m-1", 8, 0]}),
         ("owners", {"9" * 5_000: ["m-1", 8, 0]}),

@@ -3,20 +3,24 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
+from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.core.files.snapshot import SnapshotPiece
-from seaweedmq.errors import Corrupt, InvalidArgument
+from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import plan_partitions, slices
 from seaweedmq.spark.table_scan import RowGroup
 from seaweedmq.spark.window import Span, Window
 from seaweedmq.storage.snapshot import read_snapshot
+from tests.support.segments import make_topic
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 NAMES = {"offset": "offset", "timestamp": "timestamp", "segment": "segment"}
@@ -67,6 +71,14 @@ def test_offsets_that_are_none(text: str) -> None:
 def test_columns_are_named_once() -> None:
     with pytest.raises(InvalidArgument, match="names key twice"):
         parse_options({**REQUIRED, "columns": "key,offset,key"})
+
+
+@pytest.mark.parametrize("kind", [pa.decimal256(60, 2), pa.time32("s"), pa.list_(pa.struct([("t", pa.time32("ms"))]))])
+def test_a_column_that_spark_lacks_a_type_for_is_named_and_may_be_left_out(kind: pa.DataType) -> None:
+    topic = make_topic(schema_to_bytes(pa.schema([("id", pa.int64()), ("odd", kind)])))
+    with pytest.raises(Unsupported, match=r"column 'odd' has type .*, which Spark lacks: leave it out with option"):
+        columns_of(topic)
+    assert [column.name for column in columns_of(topic, ["offset", "id"])] == ["offset", "id"]
 
 
 def test_filters_narrow_the_window_and_others_change_nothing() -> None:

@@ -14,7 +14,7 @@ from seaweedmq.client.publish.delivery import Sent, SentTable
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.framing import Piece, encode, piece_of, route
 from seaweedmq.client.publish.lane import Lane
-from seaweedmq.client.publish.routing import Routes, followed
+from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.client.publish.rows import piece_of_records
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.publish.window import OutFrame
@@ -67,7 +67,7 @@ class Publisher:
         self._heirs: dict[int, Segment] = {}
         """The segments of the routes, as they were described when records began to go there."""
         self._lanes: dict[int, Lane] = {}
-        self._left: dict[int, tuple[int, ...]] = {}
+        self._trail = Trail()
         """Segments whose lane was handed over -> to whom. None of them gets a lane again: it would number from 0 on,
         and what the segment has of the first lane would pass for what the second one sent."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -302,7 +302,7 @@ class Publisher:
         self._routes = routes
         known = self._heirs | {heir.id: heir for heir in heirs}
         self._heirs = {number: known[number] for number in routes.segments}
-        self._left[lane.segment.id] = tuple(heir.id for heir in heirs)
+        self._trail.leave(lane.segment.id, (heir.id for heir in heirs), routes)
         del self._lanes[lane.segment.id]
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
 
@@ -323,7 +323,7 @@ class Publisher:
         refresh = False
         async for attempt in retrying(self._config, self._cluster.env.rng, lambda: not self._unsettled):
             with attempt:
-                wanted = followed(ids, self._left)  # anew each time: lanes end meanwhile
+                wanted = self._trail.follow(ids)  # anew each time: lanes end meanwhile
                 description = await self.description(refresh, wanted)
                 found = {s.id: s for s in description.segments}
                 if wanted and found.keys() >= wanted:

@@ -4,7 +4,7 @@ The table changes only when a publisher has taken back what a sealed segment did
 cluster. That is on purpose: were it to run ahead, new records of a key would overtake older ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -81,15 +81,31 @@ class Routes:
         return Routes(stretches)
 
 
-def followed(segments: Iterable[int], left: Mapping[int, Sequence[int]]) -> set[int]:
-    """These segments, and in place of those that were ``left`` the ones that came after them.
+class Trail:
+    """Segments that one publisher has left, and what came after each: where it still has an older one, it may come to
+    them again."""
 
-    Each is looked up once: over splits and merges in turn the ways through the lineage double with every pair.
-    """
-    seen = set(segments)
-    waiting = list(seen)
-    while waiting:
-        new = set(left.get(waiting.pop(), ())) - seen
-        seen |= new
-        waiting += new
-    return seen - left.keys()
+    def __init__(self) -> None:
+        self._heirs: dict[int, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._heirs)
+
+    def leave(self, segment: int, heirs: Iterable[int], routes: Routes) -> None:
+        """Note it, and forget what nobody can come to any more from where ``routes`` are now: ids only rise."""
+        oldest = min(routes.segments)
+        kept = {**self._heirs, segment: tuple(heirs)}
+        self._heirs = {number: next_ids for number, next_ids in kept.items() if number > oldest}
+
+    def follow(self, segments: Iterable[int]) -> set[int]:
+        """These segments, and in place of those that were left the ones that came after them.
+
+        Each is looked up once: over splits and merges in turn the ways through the lineage double with every pair.
+        """
+        seen = set(segments)
+        waiting = list(seen)
+        while waiting:
+            new = set(self._heirs.get(waiting.pop(), ())) - seen
+            seen |= new
+            waiting += new
+        return seen - self._heirs.keys()

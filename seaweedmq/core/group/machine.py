@@ -18,12 +18,12 @@ Segments that are due (``core.group.progress``):
 |---|---|---|
 | free | shared out | owned by its target (``core.group.assignor``), in a new generation |
 | owned | shared out: another target, or it is finished | revoking: its owner is told to let go |
-| owned, revoking | reset | revoking, in a new generation, so that its owner's commits are refused |
+| owned, revoking | reset | revoking and void: its owner's commits are refused |
 | owned, revoking | released by its owner; its owner left | free |
 | revoking | its owner came back and does not hold it | free |
 | owned, revoking | its owner was fenced, or its session or the revocation timed out | free, and one crash more |
 
-Owners let go of a segment in the generation in which it was given to them.
+A segment is released in the generation in which it was given: another one is of an ownership that has ended.
 
 Invariants: a segment has one owner, who is a member; nobody gets a segment before its owner released it or lost it;
 what was withdrawn never comes back in the same generation; a committed offset falls only by a reset.
@@ -173,7 +173,7 @@ class Group:
         else:
             self._dismiss(member, StaleMetadata(f"member {member} opened another stream: this one is over"))
             for segment, owner in self._owned(member).items():
-                if owner.revoking and event.held.get(segment) != owner.held_as:
+                if owner.revoking and event.held.get(segment) != owner.generation:
                     self._free(segment, now)
         self._away.pop(member, None)
         self._streams[member] = event.stream
@@ -229,9 +229,7 @@ class Group:
         member = self._speakers.get(stream)
         for segment, generation in segments.items():
             owner = self._owners.get(segment)
-            if owner is None or owner.member != member:
-                continue
-            if generation == owner.held_as:  # or it is of an ownership that has ended, and another one may have begun
+            if owner is not None and (owner.member, owner.generation) == (member, generation):
                 self._free(segment, now)
 
     def _free(self, segment: int, now: float) -> None:
@@ -250,10 +248,9 @@ class Group:
         for segment in self._owned(member):
             self._lose(segment, now)
 
-    def _revoke(self, segment: int, generation: int, now: float) -> None:
+    def _revoke(self, segment: int, now: float, *, void: bool = False) -> None:
         owner = self._owners[segment]
-        given = owner.held_as if owner.held_as != generation else 0
-        self._owners[segment] = Owner(owner.member, generation, revoking=True, given=given)
+        self._owners[segment] = Owner(owner.member, owner.generation, revoking=True, void=void or owner.void)
         self._revoking.setdefault(segment, now + self._limits.revoke_timeout_s)
         self._dirty = True
 
@@ -277,7 +274,7 @@ class Group:
             self._generation += 1
             self._dirty = True
         for segment in unwanted:
-            self._revoke(segment, self._owners[segment].generation, now)
+            self._revoke(segment, now)
         for segment in free:
             self._owners[segment] = Owner(target[segment], self._generation)
 
@@ -304,6 +301,11 @@ class Group:
             return (
                 f"segment {position.segment} was read in generation {position.generation}, which is over "
                 f"(now: {owner.generation}): stop reading it, and begin anew when it is assigned again"
+            )
+        if owner.void:
+            return (
+                f"segment {position.segment} was read before the group was reset: stop reading it, and begin anew "
+                "when it is assigned again"
             )
         end = self.progress.end(position.segment)
         if position.offset > end:
@@ -349,7 +351,7 @@ class Group:
         self._generation += 1
         self._dirty = True
         for segment in self._owners:
-            self._revoke(segment, self._generation, now)
+            self._revoke(segment, now, void=True)
         self._share_out_now(now)
 
     # --- replies ------------------------------------------------------------------------------------------------------

@@ -1,14 +1,13 @@
 """Routes: every slot goes to one segment, and hand-overs move only what was handed over."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.client.publish.routing import Routes, followed
+from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.ring import RING_SLOTS, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
@@ -63,23 +62,33 @@ def test_ranges_with_a_hole_are_a_passing_state_of_the_metadata() -> None:
         Routes.to_open([segment(0, 0, 100)])
 
 
-class Counted(dict[int, tuple[int, ...]]):
-    """Counts how often something is looked up."""
-
-    lookups = 0
-
-    def get(self, key: int, default: object = None) -> Any:
-        self.lookups += 1
-        assert self.lookups <= 2 * len(self), "goes every way through the lineage"
-        return super().get(key, default)
+def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> int:
+    """The upper side is split and merged, as publishers leave the segments; the one that is open in the end."""
+    upper = 1
+    for _ in range(times):
+        lower, higher, merged = upper + 1, upper + 2, upper + 3
+        for left, heirs in ((upper, (lower, higher)), (lower, (merged,)), (higher, (merged,))):
+            open_now = {heirs[0]} if also is None else {also, heirs[0]}
+            edges = [0, *range(1, len(open_now)), RING_SLOTS]
+            parts = zip(pairwise(edges), sorted(open_now), strict=True)
+            trail.leave(left, heirs, Routes((KeyRange(lo, hi), number) for (lo, hi), number in parts))
+        upper = merged
+    return upper
 
 
 def test_a_lineage_of_many_splits_and_merges_is_followed_once_not_every_way() -> None:
-    """A publisher of one side that wrote nothing to the other while it was split and merged 60 times: 2**60 ways."""
-    left = Counted()
-    for merged in range(0, 180, 3):
-        left[merged] = (merged + 1, merged + 2)
-        left[merged + 1] = left[merged + 2] = (merged + 3,)
-    assert followed([0], left) == {180}
-    assert followed([178, 200], left) == {180, 200}
-    assert followed([], left) == set()
+    """There are 2**60 ways from the first to the last."""
+    trail = Trail()
+    last = split_and_merged(trail, 60, also=0)
+    assert trail.follow([1]) == {last}
+    assert trail.follow([last - 2, last + 7]) == {last, last + 7}
+    assert trail.follow([]) == set()
+
+
+def test_what_a_publisher_can_not_come_to_any_more_is_forgotten() -> None:
+    trail = Trail()
+    split_and_merged(trail, 1_000)
+    assert len(trail) <= 3
+    trail = Trail()
+    split_and_merged(trail, 10, also=0)
+    assert len(trail) == 30, "who has not left segment 0 may come to all that came after it"
