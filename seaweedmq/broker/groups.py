@@ -30,6 +30,7 @@ from seaweedmq.model.protocol import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, MetaStore
 from seaweedmq.rpc.closing import closing
+from seaweedmq.rpc.transport import DETECTION_S
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Groups:
             revoke_timeout_s=config.group_revoke_timeout_s,
             rebalance_delay_s=config.group_rebalance_delay_s,
             members_max=config.group_members_max,
+            detection_s=DETECTION_S,
         )
         self._coordinators: dict[GroupName, Coordinator] = {}
         self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()
