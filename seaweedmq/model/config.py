@@ -68,7 +68,8 @@ class BrokerConfig:
     changes_at_once_max: int = 8
     """Splits, merges and moves for balance that are under way at a time, in the whole cluster."""
     group_session_timeout_s: float = 6.0
-    """A member whose stream broke and did not come back for so long is out of its group."""
+    """A member whose stream broke and did not come back for so long is out of its group. Below 5 s it is half of it and
+    2.5 s more: it may take a member so long to see that its stream is gone."""
     group_revoke_timeout_s: float = 300.0
     """A member that does not let go of a segment for so long loses it: its handlers may take minutes."""
     group_rebalance_delay_s: float = 0.2

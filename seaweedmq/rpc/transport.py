@@ -2,14 +2,16 @@
 
 Keepalive: an HTTP/2 ping after ``KEEPALIVE_INTERVAL_MS`` of silence on a connection with open calls, answered by the
 peer's IO threads even while its Python code is busy, and the connection given up ``KEEPALIVE_TIMEOUT_MS`` later. A
-frozen machine or process is so found within 2.5 s. Idle connections cost no pings. gRPC's default answer to pings that
-frequent is to drop the client ("too many pings"), so servers are told to permit them.
+frozen machine or process is so found within ``DETECTION_S``. Idle connections cost no pings. gRPC's default answer to
+pings that frequent is to drop the client ("too many pings"), so servers are told to permit them.
 """
 
 from typing import Final
 
 KEEPALIVE_INTERVAL_MS: Final = 1_000
 KEEPALIVE_TIMEOUT_MS: Final = 1_500
+DETECTION_S: Final = (KEEPALIVE_INTERVAL_MS + KEEPALIVE_TIMEOUT_MS) / 1_000
+"""Each end of a connection sees within this time that the other is gone."""
 CONNECT_TIMEOUT_MS: Final = 3_000
 """For TCP and the HTTP/2 handshake together; calls made meanwhile wait for the outcome."""
 RECONNECT_INTERVAL_MS_MAX: Final = 1_000

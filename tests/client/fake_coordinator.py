@@ -33,7 +33,7 @@ from seaweedmq.model.groups import (
 from seaweedmq.model.subscribe import LATEST
 from seaweedmq.model.topic import TopicName
 
-LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10)
+LIMITS = Limits(session_timeout_s=0.3, revoke_timeout_s=5.0, rebalance_delay_s=0.01, members_max=10, detection_s=0)
 
 
 class FakeCoordinator:

@@ -18,6 +18,7 @@ from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
 from seaweedmq.coordination.session import Session
+from seaweedmq.core.group.events import Limits
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.ports import Put, loop_s
 from tests.sim.mutants import Break
@@ -112,6 +113,12 @@ def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Seat, "say", say_and_forget)
 
 
+def give_members_up_before_they_know(patch: pytest.MonkeyPatch) -> None:
+    """A member is out of its group after its session, though it may not have seen yet that its stream is gone."""
+    patch.setattr(Limits, "away_s", property(lambda limits: limits.session_timeout_s))
+    patch.setattr(Limits, "revoking_s", property(lambda limits: limits.revoke_timeout_s))
+
+
 def leave_passed_on_calls_to_the_collector(patch: pytest.MonkeyPatch) -> None:
     """A call that was passed on ends when the garbage is collected, if its caller goes away as a reply comes."""
     for module in (api, forward, registry):
@@ -126,5 +133,6 @@ BROKEN: tuple[Break, ...] = (
     give_an_address_up_too_soon,
     end_a_group_after_its_writer,
     wait_for_what_was_never_told,
+    give_members_up_before_they_know,
     leave_passed_on_calls_to_the_collector,
 )

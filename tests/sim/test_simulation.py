@@ -103,6 +103,7 @@ CAUGHT_BY = {
     "let_a_torso_stand_for_the_last_log": 18,
     "delete_whoever_has_the_name": 972,
     "hold_back_what_comes_first": 956,
+    "give_members_up_before_they_know": 21357,
     "leave_passed_on_calls_to_the_collector": 3959,
     "take_a_log_to_end_where_the_next_begins": 710,
 }

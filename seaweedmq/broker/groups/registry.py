@@ -36,6 +36,7 @@ from seaweedmq.model.groups import GroupDescription, GroupOpen, GroupReply, Grou
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic, TopicName, check_name
 from seaweedmq.ports import BrokerApi, Environment, MetaStore
+from seaweedmq.rpc.transport import DETECTION_S
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
@@ -73,6 +74,7 @@ class Groups:
             revoke_timeout_s=config.group_revoke_timeout_s,
             rebalance_delay_s=config.group_rebalance_delay_s,
             members_max=config.group_members_max,
+            detection_s=DETECTION_S,
         )
         self._coordinators: dict[GroupName, Coordinator] = {}
         self._loading: WeakValueDictionary[GroupName, asyncio.Lock] = WeakValueDictionary()

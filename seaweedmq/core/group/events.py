@@ -22,11 +22,25 @@ class Limits:
     revoke_timeout_s: float
     rebalance_delay_s: float
     members_max: int
+    detection_s: float
+    """A connection that is gone is seen to be by both of its ends within this time: by one at once, perhaps, and by the
+    other as late as that."""
 
     @property
     def trust_s(self) -> float:
-        """See ``GroupAssignment``. Half the time that a silent member has: both sides may be late to see that it is."""
+        """See ``GroupAssignment``."""
         return min(self.session_timeout_s, self.revoke_timeout_s) / 2
+
+    @property
+    def away_s(self) -> float:
+        """How long a member without a stream is waited for: until it trusts nothing any more, however short its session
+        is."""
+        return max(self.session_timeout_s, self.detection_s + self.trust_s)
+
+    @property
+    def revoking_s(self) -> float:
+        """How long a member may keep what was taken from it. It may be out of reach, so the same holds."""
+        return max(self.revoke_timeout_s, self.detection_s + self.trust_s)
 
 
 # --- what comes in --------------------------------------------------------------------------------------------------

@@ -70,9 +70,9 @@ class Group:
         """Connected members; the others are in ``_away``."""
         self._speakers: dict[int, str] = {}
         """The inverse of ``_streams``."""
-        self._away = dict.fromkeys(self._members, now + limits.session_timeout_s)
+        self._away = dict.fromkeys(self._members, now + limits.away_s)
         """Member -> when it is given up."""
-        self._revoking = {s: now + limits.revoke_timeout_s for s, owner in self._owners.items() if owner.revoking}
+        self._revoking = {s: now + limits.revoking_s for s, owner in self._owners.items() if owner.revoking}
         """Segment -> when its owner loses it."""
         self._told: dict[str, tuple[tuple[int, int], ...]] = {}
         """Connected member -> segments and generations of the assignment it was sent last."""
@@ -182,7 +182,7 @@ class Group:
     def _break(self, stream: int, now: float) -> None:
         member = self._unseat(stream)
         if member is not None:
-            self._away[member] = now + self._limits.session_timeout_s
+            self._away[member] = now + self._limits.away_s
 
     def _leave(self, stream: int, now: float) -> None:
         member = self._unseat(stream)
@@ -251,7 +251,7 @@ class Group:
     def _revoke(self, segment: int, now: float, *, void: bool = False) -> None:
         owner = self._owners[segment]
         self._owners[segment] = Owner(owner.member, owner.generation, revoking=True, void=void or owner.void)
-        self._revoking.setdefault(segment, now + self._limits.revoke_timeout_s)
+        self._revoking.setdefault(segment, now + self._limits.revoking_s)
         self._dirty = True
 
     def _share_out_later(self, now: float) -> None:

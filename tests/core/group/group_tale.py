@@ -26,7 +26,7 @@ from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import EARLIEST, Start
 from seaweedmq.model.topic import TopicName
 
-LIMITS = Limits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5)
+LIMITS = Limits(session_timeout_s=6, revoke_timeout_s=300, rebalance_delay_s=0.2, members_max=5, detection_s=2.5)
 TOPIC = TopicName("shop", "orders")
 
 
@@ -47,7 +47,8 @@ def segment(number: int, *predecessors: int, start: int = 0, end: int | None = N
 class Tale:
     """A group of a topic with so many open segments. Every method returns what came of it, as lines."""
 
-    def __init__(self, segments: int = 0, *more: Segment, start: Start = EARLIEST) -> None:
+    def __init__(self, segments: int = 0, *more: Segment, start: Start = EARLIEST, limits: Limits = LIMITS) -> None:
+        self.limits = limits
         self.now = 0.0
         self.segments = {s.id: s for s in [*map(segment, range(segments)), *more]}
         self.horizon = max(self.segments, default=-1) + 1
@@ -55,7 +56,7 @@ class Tale:
             topic_uid=7, start=start, horizon=self.horizon, generation=0, members={}, owners={}, crashes={}
         )
         self.committed: dict[int, Committed] = {}
-        self.group = Group(self.record, {}, LIMITS, self.now)
+        self.group = Group(self.record, {}, self.limits, self.now)
         self.streams: dict[str, int] = {}
         self.speakers: dict[int, str] = {}
         self.begin()
@@ -166,5 +167,5 @@ class Tale:
 
     def leader_dies(self) -> list[str]:
         """Another one reads what was persisted and goes on."""
-        self.group = Group(self.record, self.committed, LIMITS, self.now)
+        self.group = Group(self.record, self.committed, self.limits, self.now)
         return self.begin()

@@ -1,12 +1,14 @@
 """The coordinator of a group, told as transcripts: what somebody does, and who is told what."""
 
+from dataclasses import replace
+
 import pytest
 
 from seaweedmq.core.group.description import describe
 from seaweedmq.core.group.events import Deleted, Outcome, TimePassed
 from seaweedmq.errors import NotFound
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
-from tests.core.group.group_tale import TOPIC, Tale, segment
+from tests.core.group.group_tale import LIMITS, TOPIC, Tale, segment
 
 # --- members come and go
 
@@ -410,6 +412,22 @@ def test_who_comes_back_with_what_was_taken_away_long_ago_holds_nothing_else() -
     tale.breaks("a")
     tale.resets(EARLIEST)
     assert tale.opens("a", held={0: 1}) == ["a/1: owns 0@5 from earliest"]
+
+
+@pytest.mark.parametrize(("session_s", "revoke_s"), [(6.0, 300.0), (5.0, 5.0), (2.0, 300.0), (6.0, 2.0), (0.3, 0.3)])
+def test_a_member_is_not_given_up_while_it_may_trust_what_it_has(session_s: float, revoke_s: float) -> None:
+    """It sees as late as can be that its stream is gone; the coordinator saw it at once, or took the segment then."""
+    limits = replace(LIMITS, session_timeout_s=session_s, revoke_timeout_s=revoke_s)
+    until_s = limits.detection_s + limits.trust_s
+    tale = Tale(1, limits=limits)
+    tale.opens("a")
+    tale.waits(1)
+    tale.opens("b")
+    tale.breaks("a")
+    tale.resets(EARLIEST)
+    assert tale.waits(until_s - 0.01) == []
+    (line,) = tale.waits(max(session_s, revoke_s))
+    assert line.startswith("b/1: owns 0@")
 
 
 def test_a_reset_to_offsets_replaces_what_was_committed() -> None:
