@@ -9,9 +9,9 @@ from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.flush import GroupSync
 from seaweedmq.broker.segment.owned import Ownership, Stay
-from seaweedmq.broker.segment.primary import SegmentContext
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService

@@ -13,6 +13,7 @@ from seaweedmq.broker.memory.file_turn import FileTurn
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.broker.segment.follower import Key as FollowedKey
 from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.core.segment.fate import Stage
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
@@ -92,7 +93,7 @@ class InsideWatch:
             if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
                 continue
             owned = broker.inspect.segments.get(segment.key)
-            if owned is not None and owned._sealed is None and broker.inspect.term.session.alive():
+            if owned is not None and owned.stage is not Stage.SEALED and broker.inspect.term.session.alive():
                 self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
 
     def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
@@ -137,7 +138,7 @@ class InsideWatch:
 
     def _judge_pair(self, primary: Broker, owned: OpenSegment, follower: str, replica: Replica) -> None:
         """Invariant 8, across the two: each holds what the primary acknowledged, and nothing the primary has not."""
-        if not owned.log.committed <= replica.end <= owned.log.end and not owned.closed_hard:
+        if not owned.log.committed <= replica.end <= owned.log.end and not owned.is_closed:
             self._tell(
                 "replica",
                 f"{owned.segment}: {primary.id} has committed {owned.log.committed} of {owned.log.end}, "

@@ -12,9 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
+from seaweedmq.core.segment.producers import ProducerState
+from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
@@ -52,8 +54,21 @@ class OpenFile:
     """It was fsynced once: power loss may take the end of the file, but not the file."""
 
 
+class HeldLog(Protocol):
+    """What is looked at of the segment's log, which only the caller changes: see ``core.segment.segment_log``."""
+
+    @property
+    def written(self) -> int: ...
+    @property
+    def flushed(self) -> int: ...
+    @property
+    def cache_start(self) -> int: ...
+    def written_entries(self, offset: int) -> list[LogEntry]: ...
+    def producers_below(self, offset: int) -> tuple[ProducerState, ...]: ...
+
+
 class SegmentFiles:
-    """Files of one segment that this broker writes. Tells the log what is fsynced; the caller tells it what is written.
+    """Files of one segment that this broker writes. The caller tells the log what is written, and what is ``flushed``.
 
     Raises StorageFailed from ``append`` only; a failed fsync is made good, or tried again later, with ``failure`` set.
     """
@@ -62,19 +77,20 @@ class SegmentFiles:
         self,
         topic: Topic,
         segment: Segment,
-        segment_log: SegmentLog,
+        segment_log: HeldLog,
         *,
         store: SegmentStore,
         writer_id: str,
         roll_bytes: int,
         env: Environment,
         ask_sync: Callable[[], None],
-        on_failure: Callable[[], None],
     ) -> None:
         self.sealed: list[SegmentFile] = []
         """Log files that nothing is added to and that are not tables yet. Below ``flushed`` they are complete."""
         self.failure: StorageFailed | None = None
         """Why nothing is fsynced at the moment."""
+        self.flushed = segment_log.flushed
+        """Everything below is fsynced."""
         self.unsynced_bytes = 0
         self._topic = topic
         self._segment = segment
@@ -85,7 +101,6 @@ class SegmentFiles:
         self._env = env
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
-        self._on_failure = on_failure
         self._files: list[OpenFile] = []
         """Every file not closed yet, in the order they were begun."""
         self._active: OpenFile | None = None
@@ -173,7 +188,7 @@ class SegmentFiles:
             # After a failure another file may begin at the same offset, and needs a name of its own.
             repeats = self._begun.get(base, 0)
             writer_id = self._writer_id if not repeats else f"{self._writer_id}.{repeats}"
-            self._begun = {b: count for b, count in self._begun.items() if b >= self._log.flushed}
+            self._begun = {b: count for b, count in self._begun.items() if b >= self.flushed}
             self._begun[base] = repeats + 1  # before the attempt: it may fail half done
             try:
                 writer = await create_log_file(
@@ -183,7 +198,7 @@ class SegmentFiles:
                     base,
                     writer_id,
                     self._log.producers_below(base),
-                    flushed=self._log.flushed,
+                    flushed=self.flushed,
                 )
                 break
             except AlreadyExists:
@@ -220,7 +235,7 @@ class SegmentFiles:
                         break
                     file.synced = end
                     file.is_durable = True
-                    self._log.on_synced(end)
+                    self.flushed = max(self.flushed, end)
                 if file is not self._active and not file.appending and file.synced == file.written:
                     await self._seal(file)
             await self._delete_leftovers()
@@ -252,7 +267,7 @@ class SegmentFiles:
             self._active = None
         if self.failure is None:
             log.error("%s: fsync failed, writing %s again elsewhere: %s", self._segment, failed.writer.path, error)
-        base = max(self._log.flushed, self._log.cache_start)
+        base = max(self.flushed, self._log.cache_start)
         entries = self._log.written_entries(base)
         try:
             if self._failed_rewrites:
@@ -271,7 +286,6 @@ class SegmentFiles:
             self._ask_sync()  # files behind the failed one were not looked at
         except StorageFailed as again:
             self.failure = again
-            self._on_failure()
             self._failed_rewrites += 1
             self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
 
@@ -286,7 +300,7 @@ class SegmentFiles:
             raise
         copy.written = copy.synced = end
         copy.is_durable = True
-        self._log.on_synced(end)
+        self.flushed = max(self.flushed, end)
         await self._seal(copy)
 
     async def _give_up(self, file: OpenFile, end: int) -> None:
@@ -306,10 +320,10 @@ class SegmentFiles:
         await self._close_quietly(file)
 
     async def _delete_leftovers(self) -> None:
-        useless = [file for end, file in self._leftovers if end <= self._log.flushed]
+        useless = [file for end, file in self._leftovers if end <= self.flushed]
         if not useless:
             return
-        self._leftovers = [entry for entry in self._leftovers if entry[0] > self._log.flushed]
+        self._leftovers = [entry for entry in self._leftovers if entry[0] > self.flushed]
         try:
             await self._store.delete(useless)
         except StorageFailed as error:

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable, Container
 from typing import Protocol
 
+from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.primary import OpenSegment, SegmentContext
+from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.replication import SealedLog, SegmentRef

@@ -1,31 +1,30 @@
-"""One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit."""
+"""One open segment on its primary: append in memory, replicate, write to the log files, fsync, commit.
+
+The only place that changes the segment's log. What follows from what happens is decided in ``core.segment.fate``.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.commit import Committer
+from seaweedmq.broker.segment.context import SegmentContext
+from seaweedmq.broker.segment.fence_look import FenceLook
 from seaweedmq.broker.segment.files import SegmentFiles
-from seaweedmq.broker.segment.flush import GroupSync
+from seaweedmq.broker.segment.followers import Followers
 from seaweedmq.broker.segment.meter import Meter
-from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.codec.frame import Frame, stamp
-from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
+from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
+from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
+from seaweedmq.core.segment.producer_limits import ProducerLimits
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, SegmentLog
-from seaweedmq.errors import Fenced, SeaweedMQError, StaleMetadata, StorageFailed, Unavailable, fresh
-from seaweedmq.model.calls import Suspicion
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.replication import ReplicateOpen, SealedLog, SegmentRef
+from seaweedmq.model.replication import SealedLog
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 from seaweedmq.runtime.retrying import retrying, when
 from seaweedmq.runtime.signal import Signal
 
@@ -38,31 +37,8 @@ UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 leave the page cache early are there again for the next writes."""
 SAFE_REPLICAS = 2
 """Replicas without which a record that is not fsynced would be lost with one machine."""
-TELL_AGAIN_S = 2.0
-"""How long a leader that was told of a broken segment has before it, or its successor, is told again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentContext:
-    """What all open segments of a broker share."""
-
-    config: BrokerConfig
-    store: SegmentStore
-    budget: MemoryBudget
-    producers: ProducerPool
-    relaying: MemoryBudget
-    """For messages on their way to followers."""
-    group_sync: GroupSync
-    writer_id: str
-    lease_alive: Callable[[], bool]
-    """Whether this broker surely still owns its segments."""
-    env: Environment
-    spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
-    """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
-    dial: Callable[[str], BrokerApi]
-    """Another broker by id; Unavailable if it is gone."""
-    suspect: Callable[[Suspicion], Awaitable[None]]
-    """Tell the leader, until it has heard."""
+COME_AGAIN_S = 0.05
+"""How soon a commit that waits for the lease, or for an fsync, is tried again."""
 
 
 class OpenSegment:
@@ -81,8 +57,6 @@ class OpenSegment:
         self.committed_changed = Signal()
         self.appended = Signal()
         self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
-        self.closed: SeaweedMQError | None = None
-        """Why this broker no longer serves the segment; set once."""
         self.files = SegmentFiles(
             topic,
             segment,
@@ -91,99 +65,115 @@ class OpenSegment:
             writer_id=context.writer_id,
             roll_bytes=context.config.log_roll_bytes,
             env=context.env,
-            ask_sync=lambda: context.group_sync.request(self, urgent=True),
-            on_failure=self.committed_changed.fire,
+            ask_sync=self._ask_sync,
         )
-        self.commit = Committer(
+        self._context = context
+        self._fate = SegmentFate(segment, self.log)
+        self._followers = Followers(
+            topic,
             segment,
             self.log,
-            lease_alive=context.lease_alive,
-            is_fenced=lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
-            ask_sync=lambda: context.group_sync.request(self, urgent=True),
-            on_change=self._on_commit,
+            context,
+            appended=self.appended,
+            on_held=self._on_held,
+            on_lost=lambda follower, error: self._on_event(self._fate.follower_lost(follower, error)),
+        )
+        self._look = FenceLook(
+            segment,
+            lambda: context.store.is_fenced(topic.name, topic.uid, segment.id),
+            on_answer=lambda fenced: self._on_event(self._fate.looked(fenced=fenced)),
+            on_trouble=lambda error: self._perform(self._fate.look_fails(error)),
             spawn=context.spawn,
             rng=context.env.rng,
         )
-        self._context = context
-        self.closed_hard = False
-        """Nothing is committed any more."""
-        self._frozen = False
-        """The segment is being sealed: what is not committed is not going to be acknowledged by this broker."""
         self._sealed: SealedLog | None = None
-        self._links: list[FollowerLink] = []
-        self._link_tasks: list[asyncio.Task[None]] = []
         self._write_failure: SeaweedMQError | None = None
         self._work = asyncio.Event()
         self._drained = Signal()
         self._loop = asyncio.get_running_loop()
         self._writer_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def stage(self) -> Stage:
+        """Where it stands."""
+        return self._fate.stage
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._fate.stage is Stage.CLOSED
+
+    @property
+    def closed(self) -> SeaweedMQError | None:
+        """Why it takes no records any more; None while it does."""
+        return self._fate.closed
 
     @property
     def failure(self) -> SeaweedMQError | None:
         """Why nothing is committed at the moment; streams pass it on. None while all is well."""
-        return self.commit.failure or self._write_failure or self.files.failure
+        return self._fate.failure or self._write_failure or self.files.failure
 
     @property
     def is_sure(self) -> bool:
         """Whether nobody can have ended the segment yet, so that its high watermark is that of the topic's range."""
-        return self.closed is None and not self.commit.fenced and self._context.lease_alive()
-
-    # --- followers ----------------------------------------------------------------------------------------------------
+        return self._fate.stage in UNDISPUTED and self._context.lease_alive()
 
     def start(self) -> None:
         """Open a replicate stream to every follower."""
-        opening = ReplicateOpen(
-            topic=self.topic.name,
-            topic_uid=self.topic.uid,
-            segment=self.segment.id,
-            epoch=self.segment.epoch,
-            primary=self.segment.primary,
-        )
-        for follower in self.segment.replicas[1:]:
-            link = FollowerLink(
-                follower=follower,
-                dial=self._context.dial,
-                opening=opening,
-                log=self.log,
-                appended=self.appended,
-                on_held=self._on_held,
-                timeout_s=self._context.config.replica_timeout_s,
-                memory=self._context.relaying,
-            )
-            self._links.append(link)
-            self._link_tasks.append(
-                self._context.spawn(self._replicate(link), f"replicate {self.segment} to {follower}")
-            )
+        self._followers.start()
 
-    async def _replicate(self, link: FollowerLink) -> None:
-        """Nothing is committed once a follower is lost: the leader seals the segment, and it goes on elsewhere."""
-        try:
-            await link.run()
-        except Fenced as error:
-            log.warning("%s: %s", self.segment, error)
-            self.commit.lose(link.follower, error)
-            await self._follow_up_seal()
-        except SeaweedMQError as error:
-            log.warning("%s: lost follower %s: %s", self.segment, link.follower, error)
-            self.commit.lose(link.follower, error)
-            await self._ask_for_successor(link.follower, str(error))
+    # --- what follows from what happens -------------------------------------------------------------------------------
 
-    async def _follow_up_seal(self) -> None:
-        await asyncio.sleep(TELL_AGAIN_S)
-        await self._ask_for_successor("", "it was sealed or fenced, and has no successor yet")
+    def _advance(self) -> None:
+        """Commit what may be committed now. After everything that may let the high watermark rise."""
+        self._stop_timer()
+        self._perform(self._fate.progressed(lease_alive=self._context.lease_alive()))
 
-    async def _ask_for_successor(self, suspect: str, reason: str) -> None:
-        """Until this is cancelled by ``close``: a leader that has heard may die before it has done it."""
-        ref = SegmentRef(
-            topic=self.topic.name, topic_uid=self.topic.uid, segment=self.segment.id, epoch=self.segment.epoch
-        )
-        while True:
-            await self._context.suspect(Suspicion(ref=ref, suspect=suspect, reason=reason))
-            await asyncio.sleep(TELL_AGAIN_S)
+    def _on_event(self, actions: Sequence[Action]) -> None:
+        self._perform(actions)
+        self._advance()
 
-    def _on_held(self) -> None:
-        held = min(link.held for link in self._links)
-        if held > self.log.replicated and not self._frozen:
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Commit(offset):
+                    self.log.on_committed(offset)
+                    self._context.budget.touch(self)
+                    self.committed_changed.fire()
+                case Sync():
+                    self._ask_sync()
+                case Look():
+                    self._look.begin()
+                case ComeAgain():
+                    self._timer = self._loop.call_later(COME_AGAIN_S, self._advance)
+                case OnlyFsynced():
+                    self.log.thin = True
+                case LeaveFollowers():
+                    self._followers.leave()
+                    self.log.without_followers()
+                case Halt():
+                    self._stop_timer()
+                    self._look.cancel()
+                case Tell():
+                    log.log(logging.ERROR if self.stage is Stage.FENCED else logging.WARNING, "%s", self._fate.failure)
+                    self.committed_changed.fire()
+
+    def _on_files(self) -> None:
+        """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
+        self.log.on_synced(self.files.flushed)
+        self._advance()
+
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask_sync(self) -> None:
+        self._context.group_sync.request(self, urgent=True)
+
+    def _on_held(self, held: int) -> None:
+        if held > self.log.replicated and self.log.has_followers:
             self.log.on_replicated(held)
             self._work.set()
 
@@ -229,7 +219,7 @@ class OpenSegment:
         self.topic = topic
         self.log.durability = topic.durability
         self._context.group_sync.request(self, urgent=self.log.waits_for_fsync)
-        self.commit.advance()
+        self._advance()
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
@@ -270,7 +260,7 @@ class OpenSegment:
         # A file that was retired while it was written to waits for this to be fsynced and closed.
         urgent = retired or crowded or self.log.waits_for_fsync
         self._context.group_sync.request(self, urgent=urgent)
-        self.commit.advance()
+        self._on_files()
 
     def _persistently(self) -> AsyncRetrying:
         """Storage comes back or the segment is closed; publishers hear of it meanwhile and memory stays bounded."""
@@ -282,19 +272,19 @@ class OpenSegment:
             self._write_failure = error
             self.committed_changed.fire()
             self._drained.fire()
+            self._on_files()
 
-        return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.closed_hard), told=note)
+        return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.is_closed), told=note)
 
     async def sync(self) -> None:
         """Fsync what is written. See ``flush.Syncable``."""
         await self.files.sync()
-        if not self.closed_hard:
-            self._context.budget.touch(self)  # what is fsynced may be evicted
-        self.commit.advance()
-
-    def _on_commit(self) -> None:
-        self._context.budget.touch(self)
-        self.committed_changed.fire()
+        if self.is_closed:
+            return
+        self._context.budget.touch(self)  # what is fsynced may be evicted
+        if self.files.failure:
+            self.committed_changed.fire()
+        self._on_files()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -308,80 +298,76 @@ class OpenSegment:
             StaleMetadata: others have sealed it from its files.
             StorageFailed: not everything could be written and fsynced yet.
         """
-        if self.commit.fenced and self.commit.failure:
-            raise fresh(self.commit.failure)
-        if not self._frozen:
-            self._frozen = True
-            self.commit.stop()
-            self.closed = StaleMetadata(f"{self.segment} is being sealed: go on in its successors")
-            self._stop_replicating()
-            self._link_tasks.append(self._context.spawn(self._follow_up_seal(), f"seal {self.segment}"))
-            self.log.without_followers()
+        if self.stage is Stage.FENCED and self._fate.failure:
+            raise fresh(self._fate.failure)
+        self._check_writing()
+        self._perform(self._fate.seal())
         if self._sealed is None:
             self._work.set()
             self._drained.fire()
             while self.log.written < self.log.end:
                 await self._drained.wait()
-                self._check_alive()
+                self._check_writing()
             self.files.retire()
             while self.log.flushed < self.log.end:
                 await self.sync()
-                self._check_alive()
+                self._check_writing()
                 if self.files.failure:
                     raise fresh(self.files.failure)
+            self._perform(self._fate.stored())
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
-    def _check_alive(self) -> None:
-        if self.closed_hard and self.closed:
+    def _check_writing(self) -> None:
+        if self.is_closed and self.closed:
             raise fresh(self.closed)
 
-    def _stop_replicating(self) -> None:
-        for task in self._link_tasks:
-            task.cancel()
-
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing more, store and commit what is there, close the files. What is not done in time is left to
-        the recovery from files; nobody was told it is kept."""
-        if self._links or self._frozen:
-            await self._drain_replicated(timeout_s)
-            return
-        self.closed = Unavailable(f"{self.segment}: broker is shutting down; the segment moves to another one")
-        self._drained.fire()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.log.written < self.log.end and not self.closed_hard:
-                    await self._drained.wait()
-                if self.closed_hard:
-                    return  # the lease was lost meanwhile, and whoever noticed has closed it
-                self.files.retire()
-                await self.sync()
-                while self.log.committed < self.log.end and not self.closed_hard:
-                    await self.committed_changed.wait()
-        except TimeoutError:
-            log.warning(
-                "%s: %d of %d offsets committed when time ran out", self.segment, self.log.committed, self.log.end
-            )
-        await self.close(self.closed)
+        """Take nothing more, store what is there, close the files. What is not done in time is left to the recovery
+        from files; nobody was told it is kept.
 
-    async def _drain_replicated(self, timeout_s: float) -> None:
-        """The followers may be leaving as well: have everything in the files, and acknowledge nothing more."""
+        Without followers it is committed as well. Others may be leaving with their segments' followers, or be gone, so
+        that what a segment with followers has is sealed, and acknowledged by its successor.
+        """
         try:
             async with asyncio.timeout(timeout_s):
-                await self.seal()
+                if self.stage is Stage.SERVING and not self.log.has_followers:
+                    await self._commit_all()
+                else:
+                    await self.seal()
         except (SeaweedMQError, TimeoutError) as error:
-            log.warning("%s: not all of it is in the files: %s", self.segment, error or "no time left")
-        await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+            log.warning(
+                "%s: stopped with %d of %d offsets fsynced, %d committed: %s",
+                self.segment,
+                self.log.flushed,
+                self.log.end,
+                self.log.committed,
+                error or "no time left",
+            )
+        if not self.is_closed:
+            await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+
+    async def _commit_all(self) -> None:
+        """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""
+        self._perform(
+            self._fate.drain(Unavailable(f"{self.segment}: broker is shutting down; it moves to another one"))
+        )
+        self._drained.fire()
+        while self.log.written < self.log.end and self.stage is Stage.DRAINING:
+            await self._drained.wait()
+        if self.stage is Stage.DRAINING:
+            self.files.retire()
+            await self.sync()
+        while self.log.committed < self.log.end and self.stage is Stage.DRAINING:
+            await self.committed_changed.wait()
+        if self.stage is Stage.SEALING:
+            await self.seal()
 
     async def close(self, reason: SeaweedMQError) -> None:
         """Stop serving at once: nothing is written, committed or acknowledged from here on."""
-        self.closed = reason
-        self.closed_hard = True
-        self.commit.stop()
-        self._stop_replicating()
-        if self._link_tasks:
-            await asyncio.wait(self._link_tasks)
-        await self.commit.close()
+        self._perform(self._fate.close(reason))
+        await self._followers.close()
+        await self._look.close()
         if self._writer_task:
             self._writer_task.cancel()
             await asyncio.wait({self._writer_task})

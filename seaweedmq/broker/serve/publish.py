@@ -81,7 +81,7 @@ class PublishService:
                     yield acks
         finally:
             self._close(stream)
-        if not segment.closed_hard:
+        if not segment.is_closed:
             stream.result()  # the client ended the stream, or sent what was refused
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
@@ -228,7 +228,7 @@ class _Stream:
                 self._told.fire()
                 yield PublishAck(acks)
                 continue
-            if segment.closed_hard or (reading.done() and not self._pending):
+            if segment.is_closed or (reading.done() and not self._pending):
                 return
             if segment.failure and (self._pending or self._is_admitting):
                 raise fresh(segment.failure)

@@ -101,6 +101,11 @@ class SegmentLog:
         assert self._replicated <= end_offset <= self.end, f"replicated {self._replicated} -> {end_offset}"
         self._replicated = end_offset
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether what is written waits for followers."""
+        return self._followers
+
     def without_followers(self) -> None:
         """The segment is being sealed with what the primary holds: followers no longer count."""
         self._followers = False

@@ -39,7 +39,6 @@ class Writer:
             roll_bytes=roll_bytes,
             env=Environment(lambda: 0),
             ask_sync=lambda: None,
-            on_failure=lambda: None,
         )
 
     async def write(self) -> None:
@@ -60,8 +59,13 @@ class Writer:
             except StorageFailed:
                 continue
             self.log.on_written(end, size)
+            self.log.on_synced(self.files.flushed)
             return
         raise AssertionError("the storage does not come back")
+
+    async def sync(self) -> None:
+        await self.files.sync()
+        self.log.on_synced(self.files.flushed)
 
 
 def by_id(recovered: Recovered) -> dict[int, ProducerState]:
@@ -86,11 +90,11 @@ async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> N
         if step < 0.6:
             await writer.write()
         elif step < 0.8:
-            await writer.files.sync()
+            await writer.sync()
         elif step < 0.9:
             writer.files.retire_if_older(0)
     failing = 0.0
-    flushed, written = writer.log.flushed, writer.log.written
+    flushed, written = writer.files.flushed, writer.log.written
     lose_power(store, rng)
     recovered = await recover_segment(store, make_topic(), SEGMENT)
     assert flushed <= recovered.end_offset <= written
@@ -118,12 +122,12 @@ async def test_a_file_tells_how_far_the_fsyncs_were_when_it_began() -> None:
     store = MemorySegmentStore(lambda: 0)
     writer = Writer(store, random.Random(1), roll_bytes=1)
     await writer.write()
-    await writer.files.sync()
+    await writer.sync()
     first = writer.log.flushed
     await writer.write()
     second = writer.log.written
     assert await preambles(store) == [(0, 0), (first, first)]
-    await writer.files.sync()
+    await writer.sync()
     await writer.write()
     assert await preambles(store) == [(0, 0), (first, first), (second, second)]
 
@@ -136,7 +140,7 @@ async def test_a_full_file_grows_on_until_it_is_there_to_stay() -> None:
         writer.files.retire_if_older(0)
     assert await preambles(store) == [(0, 0)]
     written = writer.log.written
-    await writer.files.sync()
+    await writer.sync()
     await writer.write()
     assert await preambles(store) == [(0, 0), (written, written)]
 

@@ -1,14 +1,7 @@
 """A replicated topic with replicas missing: one page cache is no second copy, so the fsync comes first."""
 
-import asyncio
-import random
-
 import pytest
 
-from seaweedmq.broker.segment.commit import Committer
-from seaweedmq.core.segment.producers import ProducerTable
-from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import Unavailable
 from seaweedmq.model.topic import Durability, TopicChange
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, Bed, Host, story, values
@@ -87,42 +80,3 @@ async def test_with_another_broker_it_waits_no_longer(bed: Bed) -> None:
     gate.set()
     bed.faults.held.clear()
     assert await all_values(bed, primary) == values(1, 3) + values(2, 2)
-
-
-@story
-async def test_with_a_follower_lost_what_it_held_is_fsynced_before_it_is_acknowledged(bed: Bed) -> None:
-    primary, _, _ = await replicated(bed)
-    segment_log = SegmentLog(
-        start_offset=0, durability=Durability.REPLICATED, producers=ProducerTable(), followers=True
-    )
-    syncs: list[str] = []
-    committer = Committer(
-        primary.inspect.view.segments[NAME][0],
-        segment_log,
-        lease_alive=lambda: True,
-        is_fenced=_never,
-        ask_sync=lambda: syncs.append("asked"),
-        on_change=lambda: None,
-        spawn=lambda work, name: asyncio.create_task(work, name=name),
-        rng=random.Random(1),
-    )
-    for number in range(2):
-        segment_log.producers.open(1, 0, number, 0.0)
-        segment_log.append(1, 0, number, LogEntry(number, number + 1, b"", b"x"))
-    segment_log.on_replicated(2)
-    segment_log.on_written(1, 1)
-    committer.advance()
-    assert (segment_log.committed, syncs) == (1, [])
-    committer.lose("b-2", Unavailable("the connection was lost"))
-    assert syncs == ["asked"]
-    segment_log.on_written(2, 1)
-    committer.advance()
-    assert segment_log.committed == 1
-    segment_log.on_synced(2)
-    committer.advance()
-    assert segment_log.committed == 2
-    await committer.close()
-
-
-async def _never() -> bool:
-    return False

@@ -1,0 +1,36 @@
+"""What all open segments of a broker share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.flush import GroupSync
+from seaweedmq.core.segment.producer_limits import ProducerPool
+from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import BrokerApi, Environment, SegmentStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentContext:
+    """Of one stay of the broker in the cluster."""
+
+    config: BrokerConfig
+    store: SegmentStore
+    budget: MemoryBudget
+    producers: ProducerPool
+    relaying: MemoryBudget
+    """For messages on their way to followers."""
+    group_sync: GroupSync
+    writer_id: str
+    lease_alive: Callable[[], bool]
+    """Whether this broker surely still owns its segments."""
+    env: Environment
+    spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+    """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
+    dial: Callable[[str], BrokerApi]
+    """Another broker by id; Unavailable if it is gone."""
+    suspect: Callable[[Suspicion], Awaitable[None]]
+    """Tell the leader, until it has heard."""
