@@ -1,4 +1,4 @@
-"""Reads a log file with nothing but the specification in ARCHITECTURE.md: struct, xxhash and Arrow's own IPC reader.
+"""Reads a log file with nothing but the specification in ``codec/FORMATS.md``: struct, xxhash, Arrow's own IPC reader.
 
 Nothing of seaweedmq is imported here. If this test has to change, so has the specification, and files in the field no
 longer say what it says.

@@ -6,7 +6,7 @@ The data path: publishing to and subscribing from one segment of a topic.
 Where to go: Admin.DescribeTopic at any broker gives the segments, the key range of each and the address of its
 primary. A record goes to the open segment whose range holds the slot of its key; one without a key to any of them.
 
-Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch, described in ARCHITECTURE.md.
+Records travel as *frames*: a fixed header of 144 bytes and one encoded record batch, described in seaweedmq/codec/FORMATS.md.
 A `frames` field holds one or more whole frames back to back. It is the only large field, always alone in its message,
 and encoded as one tag, one length and the bytes, so that both sides can take it without a copy. To a broker it holds
 at most PublishReady.message_bytes_max bytes; a larger frame is sent as its header, in `head`, and its payload in the
