@@ -6,6 +6,7 @@ from typing import Any
 
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import Ownership
@@ -114,8 +115,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         )
 
     leader = Leader(
-        view=parts.view,
-        election=election,
+        metadata=Metadata(parts.view, election, parts.env.rng),
         store=parts.store,
         env=parts.env,
         dial=parts.dial,
@@ -132,8 +132,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         memory=parts.memory,
         producers=parts.producers,
         broker_id=info.id,
-        suspect=parts.suspect,
-        spawn=parts.brief,
+        suspect=lambda suspicion: parts.brief(parts.suspect(suspicion), f"suspect {suspicion.suspect}"),
     )
     reporter = LoadReporter(
         broker_id=info.id,

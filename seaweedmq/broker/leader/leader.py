@@ -17,8 +17,6 @@ from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Changes
 from seaweedmq.broker.leader.topics import Topics
-from seaweedmq.coordination.election import Election
-from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
 from seaweedmq.model.calls import Suspicion
@@ -40,8 +38,7 @@ class Leader:
     def __init__(
         self,
         *,
-        view: ClusterView,
-        election: Election,
+        metadata: Metadata,
         store: SegmentStore,
         env: Environment,
         dial: Callable[[str], BrokerApi],
@@ -54,9 +51,9 @@ class Leader:
         self._make_groups = make_groups
         self._groups: Groups | None = None
         self._is_leaving = is_leaving
-        self._view = view
-        self._election = election
-        self.metadata = Metadata(view, election, env.rng)
+        self.metadata = metadata
+        self._view = view = metadata.view
+        self._election = election = metadata.election
         self.placement = Placement(
             view, env.rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
         )

@@ -27,13 +27,13 @@ class Metadata:
 
     def __init__(self, view: ClusterView, election: Election, rng: random.Random) -> None:
         self.view = view
-        self._election = election
+        self.election = election
         self._rng = rng
 
     @property
     def leading(self) -> bool:
         """Whether this broker surely leads now, and has heard of all that was there when it was elected."""
-        elected = self._election.revision
+        elected = self.election.revision
         return elected is not None and self.view.revision >= elected
 
     def topic(self, name: TopicName) -> Topic:
@@ -64,7 +64,7 @@ class Metadata:
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
         """See ``Election.transact``."""
-        return await self._election.transact(compares, then)
+        return await self.election.transact(compares, then)
 
     async def write(self, change: Change, compares: Sequence[Compare] = (), also: Sequence[Put | Delete] = ()) -> int:
         """Write the topic and its changed segments, if the topic is as the view has it; the revision.

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.shares import BrokerMemory
@@ -58,9 +58,9 @@ class FollowerService:
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,
-        suspect: Callable[[Suspicion], Coroutine[Any, Any, None]],
-        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        suspect: Callable[[Suspicion], object],
     ) -> None:
+        """``suspect``: have the leader told; waits for nothing."""
         self._config = config
         self._env = env
         self._view = view
@@ -70,7 +70,6 @@ class FollowerService:
         self._intake = memory.intake
         self._broker_id = broker_id
         self._suspect = suspect
-        self._spawn = spawn
         self._replicas: dict[Key, Replica] = {}
         self._write_outs: dict[Key, WriteOut] = {}
         """Of each replica, by the same keys."""
@@ -296,7 +295,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._spawn(self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason)), f"suspect {primary}")
+        self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason))
 
 
 def _key(ref: SegmentRef) -> Key:

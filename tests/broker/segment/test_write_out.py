@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
+from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.model.calls import Fence, Suspicion, WriteOut
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
@@ -230,20 +231,19 @@ async def test_all_of_a_cluster_is_stopped_at_once_after_a_machine_was_lost(bed:
 
 
 @story
-async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed) -> None:
+async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     primary, follower, _ = await holding(bed)
     asked = asyncio.Event()
     given_up = asyncio.Event()
 
-    async def suspect(suspicion: Suspicion) -> None:
+    async def suspect(leader: Leader, suspicion: Suspicion) -> None:
         asked.set()
         try:
             await asyncio.Event().wait()
         finally:
             given_up.set()
 
-    assert follower.inspect.term is not None
-    follower.inspect.followers._suspect = suspect
+    monkeypatch.setattr(Leader, "suspect", suspect)
     primary.kill()
     await asked.wait()
     await follower.broker.stop()
