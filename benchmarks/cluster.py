@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seaweedmq.cli.local_cluster import local_cluster
+from seaweedmq.cli.servers.local_cluster import local_cluster
 from seaweedmq.errors import AlreadyExists
 
 PORT_ATTEMPTS = 20

@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from seaweedmq.cli.process import tune
+from seaweedmq.cli.servers.process import tune
 
 SERVICE = "bench.Raw"
 MESSAGE_BYTES = 1024 * 1024

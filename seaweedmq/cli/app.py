@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli import broker, cluster, groups, publish, segments, subscribe, topics, up
+from seaweedmq.cli.commands import broker, cluster, groups, publish, segments, subscribe, topics, up
 from seaweedmq.cli.options import DEFAULT_BOOTSTRAP, Common
 from seaweedmq.cli.output import Output
 

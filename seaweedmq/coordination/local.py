@@ -9,12 +9,12 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import NotFound, Unavailable
+from seaweedmq.runtime.free_ports import free_ports
 
 STOP_TIMEOUT_S = 5.0
 PORT_ATTEMPTS = 3
@@ -79,7 +79,7 @@ class LocalEtcd:
         binary = etcd_binary()
         await asyncio.to_thread(self._directory.mkdir, parents=True, exist_ok=True)
         for attempt in range(PORT_ATTEMPTS):
-            ports = self._ports or _free_ports()
+            ports = self._ports or ((first := free_ports(2)), first + 1)
             await self._spawn(binary, ports)
             if await self._is_ready(ports):
                 self._ports = ports
@@ -212,10 +212,3 @@ async def _until_serving(endpoint: str) -> None:
                 return
     finally:
         await store.close()
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]

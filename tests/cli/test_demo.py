@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from seaweedmq.cli.demo_flights import KEY, ROW, DemoFailed, flights_path, read_flights, verify
+from seaweedmq.cli.demo.flights import KEY, ROW, DemoFailed, flights_path, read_flights, verify
 
 Batches = list[pa.RecordBatch]
 BATCH_ROWS = 1_000

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.cli import json_in, json_out
-from seaweedmq.cli.source import open_source
+from seaweedmq.cli.records import json_in, json_out
+from seaweedmq.cli.records.source import open_source
 from seaweedmq.errors import InvalidArgument
 
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC)

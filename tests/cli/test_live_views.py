@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from seaweedmq.cli.live_views import SEGMENTS_SHOWN_MAX, cluster_view, colours_of, ring_bar, topic_view
+from seaweedmq.cli.live.views import SEGMENTS_SHOWN_MAX, cluster_view, colours_of, ring_bar, topic_view
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import RING_SLOTS, KeyRange, even_ranges

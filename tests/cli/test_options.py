@@ -11,10 +11,11 @@ import pytest
 import typer
 
 from seaweedmq.broker import broker as server
-from seaweedmq.cli import demo, local_cluster
-from seaweedmq.cli.config_file import read_config
+from seaweedmq.cli.demo import __main__ as demo
 from seaweedmq.cli.options import duration_s, records_per_s, size_bytes, start_of
-from seaweedmq.cli.schema import read_schema
+from seaweedmq.cli.records.schema import read_schema
+from seaweedmq.cli.servers import local_cluster
+from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
 

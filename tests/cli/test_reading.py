@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from seaweedmq.cli import source as source_module
-from seaweedmq.cli.reading import Format, tables
-from seaweedmq.cli.source import Source, line_blocks, open_source, pieces
+from seaweedmq.cli.records import source as source_module
+from seaweedmq.cli.records.reading import Format, tables
+from seaweedmq.cli.records.source import Source, line_blocks, open_source, pieces
 from seaweedmq.errors import InvalidArgument
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seaweedmq.cli.demo import free_ports
+from seaweedmq.runtime.free_ports import free_ports
 from tests.support.commands import run, running_cluster
 
 pytestmark = pytest.mark.integration

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seaweedmq.cli.demo import free_ports
+from seaweedmq.runtime.free_ports import free_ports
 from tests.support.commands import run
 
 

@@ -10,7 +10,7 @@ import os
 import secrets
 from typing import Protocol
 
-from seaweedmq.cli.demo import free_ports
+from seaweedmq.runtime.free_ports import free_ports
 from tests.faults.proxy import Proxy
 
 NOBODY = "02:00:00:00:00:01"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from seaweedmq.cli.demo import free_ports
+from seaweedmq.runtime.free_ports import free_ports
 
 COMMAND = [sys.executable, "-m", "seaweedmq.cli.main"]
 TIMEOUT_S = 60

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from seaweedmq.cli.demo_flights import COUNT, check, read_csv
+from seaweedmq.cli.demo.flights import COUNT, check, read_csv
 from seaweedmq.cli.output import Output, show_rows
 
 TIMEOUT_S = 100.0
@@ -63,7 +63,7 @@ async def compare_means(storage: Path, topic: str, path: Path) -> float:
 
 
 async def _spark(storage: Path, topic: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "seaweedmq.cli.demo_spark", str(storage), topic]
+    command = [sys.executable, "-m", "seaweedmq.cli.demo.spark", str(storage), topic]
     with tempfile.TemporaryFile() as log:
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log

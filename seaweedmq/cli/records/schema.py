@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
-from seaweedmq.cli.reading import ARROW_FILE_MAGIC
+from seaweedmq.cli.records.reading import ARROW_FILE_MAGIC
 from seaweedmq.errors import InvalidArgument
 
 PARQUET_MAGIC = b"PAR1"

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli import watch
 from seaweedmq.cli.fields import broker_fields, cluster_fields, decision_fields
+from seaweedmq.cli.live import watch
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, WatchOption
 from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.model.broker import ClusterStatus

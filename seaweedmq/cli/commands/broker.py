@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli.config_file import read_config
-from seaweedmq.cli.process import die_with_parent, log_to_stderr, tune, until_signal
+from seaweedmq.cli.servers.config_file import read_config
+from seaweedmq.cli.servers.process import die_with_parent, log_to_stderr, tune, until_signal
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.rpc.address import Address, parse_address
 
@@ -46,7 +46,7 @@ def broker(
     settings = read_config(config, lease_ttl_s=lease_ttl)
     address = parse_address(listen)
     # Here, so that commands that only talk to brokers do not load one.
-    from seaweedmq.cli.broker_process import run_broker
+    from seaweedmq.cli.servers.broker import run_broker
 
     asyncio.run(
         until_signal(run_broker(etcd, etcd_timeout, storage, address, _reachable(address, advertise), settings))

@@ -11,8 +11,8 @@ import typer
 import seaweedmq
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
 from seaweedmq.cli.output import Bar, progress, show_done
-from seaweedmq.cli.reading import Format, tables
-from seaweedmq.cli.source import Source, open_source
+from seaweedmq.cli.records.reading import Format, tables
+from seaweedmq.cli.records.source import Source, open_source
 from seaweedmq.codec.payload.batch import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 

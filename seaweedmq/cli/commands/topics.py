@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from seaweedmq.cli import watch
 from seaweedmq.cli.fields import description_fields, topic_fields
+from seaweedmq.cli.live import watch
 from seaweedmq.cli.options import (
     BootstrapOption,
     Common,
@@ -19,7 +19,7 @@ from seaweedmq.cli.options import (
     topic_name,
 )
 from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
-from seaweedmq.cli.schema import read_schema
+from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)

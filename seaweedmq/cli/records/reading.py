@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from seaweedmq.cli import json_in
-from seaweedmq.cli.source import Source, line_blocks, seekable
+from seaweedmq.cli.records import json_in
+from seaweedmq.cli.records.source import Source, line_blocks, seekable
 from seaweedmq.errors import InvalidArgument
 
 BATCH_ROWS = 65_536

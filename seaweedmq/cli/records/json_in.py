@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from seaweedmq.cli.json_out import BASE64
-from seaweedmq.cli.source import Source, line_blocks
+from seaweedmq.cli.records.json_out import BASE64
+from seaweedmq.cli.records.source import Source, line_blocks
 from seaweedmq.errors import InvalidArgument
 
 FIELDS = frozenset(

@@ -9,9 +9,9 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from seaweedmq.cli import json_out
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
 from seaweedmq.cli.output import progress, write
+from seaweedmq.cli.records import json_out
 
 
 class Format(StrEnum):

@@ -13,7 +13,7 @@ from rich.live import Live
 
 import seaweedmq
 from seaweedmq.cli.fields import Fields, cluster_fields, description_fields
-from seaweedmq.cli.live_views import cluster_view, topic_view
+from seaweedmq.cli.live.views import cluster_view, topic_view
 from seaweedmq.cli.output import Output, say, show, show_json
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.description import SegmentStats, TopicDescription

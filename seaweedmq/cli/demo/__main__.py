@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -22,11 +21,12 @@ import psutil
 import pyarrow as pa
 
 import seaweedmq.aio
-from seaweedmq.cli.demo_flights import COUNT, KEY, DemoFailed, check, flights_path, read_flights, verify
-from seaweedmq.cli.demo_spark import compare_means
+from seaweedmq.cli.demo.flights import COUNT, KEY, DemoFailed, check, flights_path, read_flights, verify
+from seaweedmq.cli.demo.spark import compare_means
 from seaweedmq.cli.output import Bar, Output, one_line_errors, progress, say, show_rows
 from seaweedmq.codec.paths import parse_segment_file, table_dir
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.free_ports import free_ports
 
 TOPIC = "demo/flights"
 SEGMENTS = 6
@@ -133,16 +133,6 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[str, list[int]]]:
             status = await up.wait()
     check(status == 0, f"the cluster stopped with exit status {status}")
     check(not any(process.is_running() for process in family), "a process of the cluster is still there")
-
-
-def free_ports(count: int) -> int:
-    """The first of ``count`` neighbouring ports that are free now."""
-    while True:
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError, OverflowError):
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            for port in range(first + 1, first + count):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return int(first)
 
 
 async def stream(addresses: str, pids: list[int], flights: pa.Table, rates: Rates) -> list[pa.RecordBatch]:

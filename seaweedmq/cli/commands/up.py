@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.output import note, say
-from seaweedmq.cli.process import die_with_parent, until_signal
+from seaweedmq.cli.servers.process import die_with_parent, until_signal
 
 
 def up(
@@ -40,7 +40,7 @@ def up(
         options += ["--config", str(config)]
 
     # Here, so that commands that only talk to brokers do not load etcd's client.
-    from seaweedmq.cli.local_cluster import local_cluster
+    from seaweedmq.cli.servers.local_cluster import local_cluster
 
     async def run() -> None:
         note(f"starting {brokers} broker{'s' if brokers > 1 else ''}, data in {data.absolute()}")

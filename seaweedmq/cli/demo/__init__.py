@@ -1,0 +1,1 @@
+"""`make demo`: real flights through a local cluster and back, every record verified. Runs commands as users do."""
