@@ -281,10 +281,10 @@ class OpenSegment:
         await self.files.sync()
         if self.is_closed:
             return
+        self._on_files()
         self._context.budget.touch(self)  # what is fsynced may be evicted
         if self.files.failure:
             self.committed_changed.fire()
-        self._on_files()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
