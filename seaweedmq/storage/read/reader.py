@@ -118,8 +118,7 @@ async def _read_table(
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.reader import TableReader
 
-    local_path = await store.local_path(file.path)
-    table = TableReader(local_path, file, topic, start, end, chunk_bytes=chunk_bytes)
+    table = TableReader(await store.open_input(file), file, topic, start, end, chunk_bytes=chunk_bytes)
     try:
         async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
             async for run in runs:

@@ -4,7 +4,6 @@ Decoding runs at what pyarrow reaches alone: only the columns that a frame has a
 are needed instead of a row group at once, and encoding a frame is one copy and one checksum.
 """
 
-import errno
 import threading
 from collections.abc import Iterator
 
@@ -22,69 +21,29 @@ from seaweedmq.codec.frame import (
     FrameHeader,
     encode_header,
 )
-from seaweedmq.codec.payload.batch import payload_schema, schema_from_bytes
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.codec.payload.batch import payload_schema
+from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.tables.footer import verify_footer
-from seaweedmq.storage.tables.format import OFFSET, SEGMENT, table_schema
+from seaweedmq.storage.tables.format import OFFSET, SEGMENT
+from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
 
-PAGE_BUFFER_BYTES = 1024 * 1024
 ROWS_AT_ONCE_MAX = 65_536
 """Well below the record limit of a frame: columns that repeat take next to nothing in the file."""
 _NOT_COUNTED = (0,) * HISTOGRAM_BUCKETS
-
-
-def open_table(local_path: str, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
-    """Open a table and make sure that it is what its name says.
-
-    Raises:
-        Corrupt: it is not; the message names the file.
-        NotFound: it was deleted.
-        StorageFailed: it can not be read at all.
-    """
-    try:
-        verify_footer(local_path, file.path)
-        table = pq.ParquetFile(local_path, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        raise table_error(file, e) from e
-    rows = (file.end_offset or 0) - file.base_offset
-    if table.metadata.num_rows != rows:
-        table.close()
-        raise Corrupt(f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}; restore it")
-    schema = table_schema(schema_of(table, topic))
-    if not table.schema_arrow.equals(schema):
-        table.close()
-        raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
-    return table
-
-
-def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
-    """The topic schema whose columns the table has; None if it has plain records."""
-    if topic.schema is None or "_value" in table.schema_arrow.names:
-        return None
-    return schema_from_bytes(topic.schema)
-
-
-def table_error(file: SegmentFile, error: Exception) -> Exception:
-    """What a failure of Arrow to read a table means."""
-    if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno == errno.ESTALE):
-        return NotFound(f"{file.path} is gone: list the segment's files again")
-    if isinstance(error, OSError) and error.errno:
-        return storage_failed("read", file.path, error)
-    return Corrupt(f"{file.path} is damaged: {str(error).splitlines()[0] if str(error) else error!r}")
 
 
 class TableReader:
     """Frames of the records ``[start, end)`` of one table. ``next`` and ``close`` may be called from any thread."""
 
     def __init__(
-        self, local_path: str, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
+        self, source: BlockingInput, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
     ) -> None:
-        self._local_path = local_path
+        """``source`` is the reader's from here on."""
+        self._source = source
         self._file = file
         self._topic = topic
         self._start = start
@@ -98,11 +57,11 @@ class TableReader:
         """The next few frames; None at the end.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as :func:`open_table`.
+            Corrupt, NotFound, StorageFailed: as ``opener.open_table``.
         """
         with self._lock:
             if self._chunks is None:
-                self._table = open_table(self._local_path, self._file, self._topic)
+                self._table = open_table(self._source, self._file, self._topic)
                 self._chunks = self._frames(self._table)
             chunks: list[Chunk] = []
             size = 0
@@ -118,6 +77,7 @@ class TableReader:
             self._chunks = iter(())
             if self._table is not None:
                 self._table.close()
+            self._source.close()
 
     def _frames(self, table: pq.ParquetFile) -> Iterator[Chunk]:
         schema = schema_of(table, self._topic)
