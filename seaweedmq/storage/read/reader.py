@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from seaweedmq.codec.frame import Frame
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
 from seaweedmq.core.files.cover import Piece, cover, log_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.logs.clip import clip_frame
 from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)

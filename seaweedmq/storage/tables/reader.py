@@ -10,20 +10,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import (
-    ENCODING_ARROW,
     FLAG_HEADERS,
     FLAG_KEY,
     FLAG_TIMESTAMP,
     SCHEMA_VERSION_SHIFT,
-    FrameHeader,
-    encode_header,
 )
-from seaweedmq.codec.payload.batch import payload_schema
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
@@ -134,7 +131,7 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
         yield from _halves(batch.slice(middle), bytes_max)
 
 
-def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int) -> bytes:
+def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int) -> Frames:
     """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
     timestamp, key, headers, *values = batch.columns
     bounds = pc.min_max(timestamp)
@@ -151,22 +148,16 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
         flags |= FLAG_HEADERS
         columns.append(headers)
     stored = pa.RecordBatch.from_arrays([*columns, *values], schema=payload_schema(flags, topic_schema))
-    payload = stored.serialize()
-    # As codec.batch.encode_frame, with the base offset from the start: stamping it later would copy the payload again.
-    header = FrameHeader(
-        encoding=ENCODING_ARROW,
+    return encode_frame(
+        stored,
         flags=flags,
-        record_count=batch.num_rows,
-        payload_length=payload.size,
-        payload_checksum=xxh3_64_intdigest(payload),
+        producer_id=0,
+        producer_epoch=0,
+        first_sequence=0,
         timestamp_min=lowest,
         timestamp_max=highest,
-        producer_id=0,
-        first_sequence=0,
-        producer_epoch=0,
         slot_min=0,
         slot_max=RING_SLOTS - 1,
         histogram=_NOT_COUNTED,
         base_offset=base_offset,
     )
-    return b"".join((encode_header(header), payload))
