@@ -21,7 +21,7 @@ from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.frames import Frames
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
@@ -104,7 +104,7 @@ class TableReader:
                 for part in _halves(batch.slice(first, count), 2 * self._chunk_bytes):
                     base = position + first
                     first += part.num_rows
-                    yield Chunk(base + part.num_rows, _encode(part, schema, base))
+                    yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring_slots))
             position += batch.num_rows
 
     def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
@@ -131,7 +131,7 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
         yield from _halves(batch.slice(middle), bytes_max)
 
 
-def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int) -> Frames:
+def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring_slots: int) -> Frames:
     """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
     timestamp, key, headers, *values = batch.columns
     bounds = pc.min_max(timestamp)
@@ -157,7 +157,7 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
         timestamp_min=lowest,
         timestamp_max=highest,
         slot_min=0,
-        slot_max=RING_SLOTS - 1,
+        slot_max=ring_slots - 1,
         histogram=_NOT_COUNTED,
         base_offset=base_offset,
     )
