@@ -16,7 +16,7 @@ from benchmarks.scale import Scale
 from seaweedmq.core.balance.decide import BalancerSettings, Cluster, Loads, decide
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, even_ranges
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -73,7 +73,7 @@ def _input(brokers: int, segments: int) -> Input:
     """Segments of very different sizes at random places, two replicas each; the first broker was lost just now."""
     rng = random.Random(1)
     ids = [f"b-{number:04}" for number in range(brokers)]
-    slots = even_ranges(SEGMENTS_PER_TOPIC)
+    slots = even_ranges(WHOLE_RING, SEGMENTS_PER_TOPIC)
     rates = np.random.default_rng(1).pareto(1.2, segments) * 5e6
     of_broker: dict[str, list[SegmentLoad]] = {broker: [] for broker in ids}
     topics: list[Topic] = []

@@ -16,7 +16,7 @@ from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hol
 from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange, even_ranges, is_partition
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges, is_partition
 from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -24,27 +24,27 @@ SHORT_S, LONG_S = 2.0, 20.0
 """Time constants of the averages, as in ``BrokerConfig``."""
 
 Profile = npt.NDArray[np.float64]
-"""(RING_SLOTS + 1,) the share of a topic's load below each slot, from 0 to 1."""
+"""(RING_SLOTS_MAX + 1,) the share of a topic's load below each slot, from 0 to 1."""
 
 
 def even_profile() -> Profile:
     """Every slot carries the same."""
-    return np.linspace(0.0, 1.0, RING_SLOTS + 1)
+    return np.linspace(0.0, 1.0, RING_SLOTS_MAX + 1)
 
 
 def profile_of(slots: Mapping[int, float], even_share: float = 0.0) -> Profile:
     """Some slots carry what is given, relative to each other; ``even_share`` of the whole is spread over the ring."""
-    load = np.zeros(RING_SLOTS)
+    load = np.zeros(RING_SLOTS_MAX)
     for slot, weight in slots.items():
         load[slot] += weight
-    load = (1 - even_share) * load / load.sum() + even_share / RING_SLOTS
+    load = (1 - even_share) * load / load.sum() + even_share / RING_SLOTS_MAX
     return np.concatenate(([0.0], np.cumsum(load)))
 
 
 def zipf_profile(keys: int, exponent: float, rng: random.Random) -> Profile:
     """Keys with Zipf-distributed rates at random slots."""
-    load = np.zeros(RING_SLOTS)
-    slots = np.array([rng.randrange(RING_SLOTS) for _ in range(keys)])
+    load = np.zeros(RING_SLOTS_MAX)
+    slots = np.array([rng.randrange(RING_SLOTS_MAX) for _ in range(keys)])
     np.add.at(load, slots, 1.0 / np.arange(1, keys + 1) ** exponent)
     return np.concatenate(([0.0], np.cumsum(load / load.sum())))
 
@@ -129,7 +129,7 @@ class World:
             target_bytes_per_s=target_bytes_per_s,
             segments_min=segments_min,
         )
-        for number, slots in enumerate(even_ranges(segments)):
+        for number, slots in enumerate(even_ranges(WHOLE_RING, segments)):
             there = tuple(ids[(turn + number + place) % len(ids)] for place in range(replicas))
             self._open(topic_name, number, slots, placement[number] if placement else there)
         return topic_name
@@ -331,4 +331,4 @@ class World:
         """The open segments of every topic partition the ring."""
         for name in self.topics:
             ranges = [segment.slots for segment in self.of(name)]
-            assert is_partition(ranges), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"
+            assert is_partition(ranges, WHOLE_RING), f"{name}: {[f'{r}' for r, _ in pairwise(ranges)]}"

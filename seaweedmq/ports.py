@@ -74,6 +74,26 @@ class LogReader(Protocol):
     async def close(self) -> None: ...
 
 
+class BlockingInput(Protocol):
+    """A finished file as Arrow reads it, in a thread: blocking, one call at a time. Its end tells its size.
+
+    A native handle of Arrow (``pyarrow.OSFile``, a memory map, a buffer) is one, which it reads without Python in
+    between; so is any Python object with these methods. Errors are OSErrors; ENOENT or ESTALE: the file was deleted.
+    """
+
+    def read(self, nbytes: int = -1, /) -> bytes:
+        """Up to so many bytes from the position on; all that is left if negative."""
+
+    def seek(self, position: int, whence: int = 0, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+
 class SegmentStore(Protocol):
     """Shared storage. Paths and formats are those of ``codec``; nothing here knows brokers or metadata."""
 
@@ -96,8 +116,8 @@ class SegmentStore(Protocol):
 
     async def open(self, file: SegmentFile) -> LogReader: ...
 
-    async def local_path(self, path: str) -> str:
-        """A path that Arrow can open, for table files."""
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        """A table, for a thread to read and then close. NotFound if it was deleted, StorageFailed."""
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         """Fsync files, whoever wrote them, and their names: on return what they held at the call survives the death of

@@ -22,9 +22,6 @@ RECORDS_MAX = 1_048_576
 """In one frame. A column of booleans has 8 records a byte, but every record costs its reader 20 bytes of offset,
 segment and timestamp: without this bound a 16 MiB frame could take 2.7 GB to convert."""
 
-ENCODING_ARROW = 1
-"""The payload is an Arrow IPC record batch message. 2 is reserved for verbatim Kafka v2 batches."""
-
 FLAG_KEY = 1
 FLAG_TIMESTAMP = 2
 FLAG_HEADERS = 4
@@ -51,6 +48,7 @@ class FrameHeader(NamedTuple):
     """
 
     encoding: int
+    """Of the payload: a key of ``payload.batch.ENCODINGS``."""
     flags: int
     record_count: int
     payload_length: int
@@ -113,7 +111,7 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
     Raises:
         Truncated: fewer than 144 bytes are left.
         Corrupt: wrong magic or checksum.
-        Unsupported: a format version or encoding this build does not know.
+        Unsupported: a format version this build does not know. (Encodings are the business of ``payload.batch``.)
     """
     if len(data) - position < HEADER_BYTES or position < 0:
         raise Truncated(
@@ -140,11 +138,6 @@ def decode_header(data: Frames, position: int = 0) -> FrameHeader:
         raise Corrupt(
             f"frame at byte {position}: header checksum {checksum:016x} instead of {fields[31]:016x}; "
             "the header was damaged, send or fetch it again"
-        )
-    if fields[2] != ENCODING_ARROW:
-        raise Unsupported(
-            f"frame at byte {position}: payload encoding {fields[2]}, this build reads {ENCODING_ARROW} (Arrow IPC); "
-            "upgrade the older side"
         )
     return FrameHeader._make((*fields[2:14], fields[14:30], fields[30]))
 

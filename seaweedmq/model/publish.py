@@ -50,6 +50,16 @@ class FrameAck:
     record_count: int
     base_offset: int
 
+    @property
+    def end_offset(self) -> int:
+        """Offset after the last record."""
+        return self.base_offset + self.record_count
+
+    @property
+    def end_sequence(self) -> int:
+        """Sequence after the last record."""
+        return self.first_sequence + self.record_count
+
 
 @dataclass(frozen=True, slots=True)
 class PublishAck:

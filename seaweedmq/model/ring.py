@@ -1,4 +1,4 @@
-"""The key ring: 65,536 slots, and contiguous ranges of them."""
+"""A topic's ring of slots, and contiguous ranges of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ import xxhash
 
 from seaweedmq.errors import InvalidArgument
 
-RING_SLOTS = 65_536
+RING_SLOTS_MAX = 65_536
+"""Of any topic, since headers of frames name slots in 16 bits; and of one that does not say otherwise."""
 HISTOGRAM_BUCKETS = 16
 
 
 def slot_of(key: bytes) -> int:
-    """Slot of a partition key in [0, 65536): the top 16 bits of XXH3-64 with seed 0."""
+    """Slot of a partition key in a ring of ``RING_SLOTS_MAX``: the top 16 bits of XXH3-64 with seed 0."""
     return int(xxhash.xxh3_64_intdigest(key)) >> 48
 
 
@@ -25,9 +26,9 @@ class KeyRange:
     hi: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lo < self.hi <= RING_SLOTS:
+        if not 0 <= self.lo < self.hi <= RING_SLOTS_MAX:
             raise InvalidArgument(
-                f"key range [{self.lo}, {self.hi}) is not a part of the ring: needs 0 <= lo < hi <= {RING_SLOTS}"
+                f"key range [{self.lo}, {self.hi}) is not a part of the ring: needs 0 <= lo < hi <= {RING_SLOTS_MAX}"
             )
 
     @property
@@ -71,26 +72,27 @@ class KeyRange:
         return f"[{self.lo}, {self.hi})"
 
 
-WHOLE_RING = KeyRange(0, RING_SLOTS)
+WHOLE_RING = KeyRange(0, RING_SLOTS_MAX)
+"""Of a topic with as many slots as there can be: ``Topic.ring`` tells which a topic has."""
 
 
-def even_ranges(count: int) -> tuple[KeyRange, ...]:
-    """Cut the whole ring into ``count`` ranges whose widths differ by at most one slot.
+def even_ranges(ring: KeyRange, count: int) -> tuple[KeyRange, ...]:
+    """Cut a ring into ``count`` ranges whose widths differ by at most one slot.
 
     Raises:
-        InvalidArgument: ``count`` is not from 1 to 65536.
+        InvalidArgument: ``count`` is not from 1 to the number of slots.
     """
-    if not 1 <= count <= RING_SLOTS:
-        raise InvalidArgument(f"{count} segments asked for: a topic has from 1 to {RING_SLOTS}, one a slot at most")
-    edges = [RING_SLOTS * i // count for i in range(count + 1)]
+    if not 1 <= count <= ring.width:
+        raise InvalidArgument(f"{count} segments asked for: a topic has from 1 to {ring.width}, one a slot at most")
+    edges = [ring.lo + ring.width * i // count for i in range(count + 1)]
     return tuple(KeyRange(lo, hi) for lo, hi in pairwise(edges))
 
 
-def is_partition(ranges: Iterable[KeyRange]) -> bool:
+def is_partition(ranges: Iterable[KeyRange], ring: KeyRange) -> bool:
     """Whether the ranges, in any order, cover the ring exactly once."""
-    at = 0
+    at = ring.lo
     for r in sorted(ranges):
         if r.lo != at:
             return False
         at = r.hi
-    return at == RING_SLOTS
+    return at == ring.hi

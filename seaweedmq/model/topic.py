@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.id_ranges import NO_IDS, IdRanges
+from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -143,6 +144,13 @@ class Topic:
     """Segments that are forgotten, since they were sealed long ago and hold nothing any more. What turns up of them is
     not read, and nobody may acknowledge anything there. Clients are not told: an id that is neither described nor to
     come is one of these."""
+    ring_slots: int = RING_SLOTS_MAX
+    """Slots of its ring, which its open segments share out among them. The same for good."""
+
+    @property
+    def ring(self) -> KeyRange:
+        """All of its slots."""
+        return KeyRange(0, self.ring_slots)
 
     @property
     def has_retention(self) -> bool:

@@ -1,6 +1,7 @@
 """Reading log files of a segment: frames are verified, small ones put together, large ones cut."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
 from seaweedmq.spark.window import Span
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.store.file_handles import open_input
 
 
 class LogScan:
@@ -33,7 +35,7 @@ class LogScan:
         The last item may have no batch: records up to its ``next_offset`` exist, but not in the time asked for.
 
         Raises:
-            FileNotFoundError: the file was deleted.
+            NotFound: the file was deleted.
             Corrupt: damage that is not a torn tail; the message names file and position.
         """
         waiting: list[pa.RecordBatch] = []
@@ -75,7 +77,7 @@ class LogScan:
 
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)
-        with (self._root / file.path).open("rb") as source:
+        with closing(open_input(self._root, file)) as source:
             while (wanted := scanner.wants()) is not None:
                 position, length = wanted
                 source.seek(position)

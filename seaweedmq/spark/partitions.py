@@ -13,8 +13,10 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
+from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind
-from seaweedmq.spark.table_scan import RowGroup, open_table, row_groups
+from seaweedmq.model.topic import Topic
+from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
 from seaweedmq.spark.window import Span, Window
 from seaweedmq.storage.snapshot import TopicSnapshot
 
@@ -60,7 +62,7 @@ def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: 
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
     with ThreadPoolExecutor(_FOOTER_THREADS, "seaweedmq-footer") as pool:
-        cut = pool.map(lambda piece: _cut(root, piece, window.timestamps, target), pieces)
+        cut = pool.map(lambda piece: _cut(root, snapshot.topic, piece, window.timestamps, target), pieces)
         return [Partition(share.pieces) for share in _pack((p for part in cut for p in part), target)]
 
 
@@ -98,14 +100,14 @@ def slices(
     ]
 
 
-def _cut(root: Path, piece: SnapshotPiece, timestamps: Span, target_bytes: int) -> list[SnapshotPiece]:
+def _cut(root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Span, target_bytes: int) -> list[SnapshotPiece]:
     if piece.kind is FileKind.LOG or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded):
         return [piece]
     file = piece.files[0]
     try:
-        with open_table(root, file) as table:
+        with opened(root, file, topic) as table:
             return slices(piece, row_groups(file, table), timestamps, target_bytes)
-    except FileNotFoundError:
+    except NotFound:
         return [piece]  # it was expired since the listing; the reader finds out what is left
 
 

@@ -12,7 +12,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
-from seaweedmq.spark.table_scan import Scanned, scan_table
+from seaweedmq.spark.table_scan import Scanned, opened, scan_table
 from seaweedmq.spark.window import Span
 from seaweedmq.storage.snapshot import read_snapshot
 
@@ -47,7 +47,7 @@ class Scan:
             for scanned in self._files(piece, assembler):
                 position = scanned.next_offset
                 yield scanned
-        except FileNotFoundError as e:
+        except NotFound as e:
             if replans == 0:
                 raise OutOfRange(
                     f"{self.topic.name}#{piece.segment}: {piece.files[0].path} and what replaced it are gone: run the "
@@ -61,9 +61,9 @@ class Scan:
     def _files(self, piece: SnapshotPiece, assembler: Assembler) -> Iterator[Scanned]:
         if piece.kind is FileKind.TABLE:
             assert piece.end_offset is not None
-            yield from scan_table(
-                self.root, piece.files[0], piece.start_offset, piece.end_offset, self.timestamps, assembler
-            )
+            (file,) = piece.files
+            with opened(self.root, file, self.topic) as table:
+                yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, assembler)
             return
         logs = LogScan(self.root, self.topic, self.timestamps, assembler)
         position = piece.start_offset

@@ -1,6 +1,7 @@
 """Reading one Parquet table of a segment, a row group at a time."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
 from seaweedmq.spark.window import Span
-from seaweedmq.storage.tables.footer import verify_footer
+from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.tables.opener import open_table, table_error
 
 BATCH_RECORDS_MAX = 10_000
 """Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""
@@ -41,35 +43,16 @@ class Scanned:
     next_offset: int
 
 
-def open_table(root: Path, file: SegmentFile) -> pq.ParquetFile:
-    """The table, to be used as a context manager.
-
-    Raises:
-        FileNotFoundError: it was deleted. Corrupt: it is not the Parquet file its name promises.
-    """
-    assert file.end_offset is not None
-    try:
-        verify_footer(root / file.path, file.path)
-        table = pq.ParquetFile(root / file.path, page_checksum_verification=True)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as e:
-        raise Corrupt(f"{file.path} is not a readable Parquet file ({e}): restore it from a copy") from e
-    if table.metadata.num_rows != file.end_offset - file.base_offset:
-        table.close()
-        raise Corrupt(
-            f"{file.path} holds {table.metadata.num_rows} records where its name says "
-            f"{file.end_offset - file.base_offset}: it was renamed or is not ours"
-        )
-    return table
+@contextmanager
+def opened(root: Path, file: SegmentFile, topic: Topic) -> Iterator[pq.ParquetFile]:
+    """The table while it is used; raises as ``opener.open_table``."""
+    with closing(open_input(root, file)) as source, open_table(source, file, topic) as table:
+        yield table
 
 
 def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
     """Offsets are contiguous in a table, so the counts of its row groups tell their offsets."""
-    names = table.schema_arrow.names
-    leaf = next((i for i in range(len(table.schema)) if table.schema.column(i).path == TIMESTAMP), None)
-    if leaf is None:
-        raise Corrupt(f"{file.path} has no column {TIMESTAMP} but {', '.join(names)}: it is not ours")
+    leaf = next(i for i in range(len(table.schema)) if table.schema.column(i).path == TIMESTAMP)
     groups = []
     base = file.base_offset
     for index in range(table.metadata.num_row_groups):
@@ -85,30 +68,26 @@ def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
 
 
 def scan_table(
-    root: Path, file: SegmentFile, start: int, end: int, timestamps: Span, assembler: Assembler
+    table: pq.ParquetFile, file: SegmentFile, start: int, end: int, timestamps: Span, assembler: Assembler
 ) -> Iterator[Scanned]:
-    """Records of offsets ``[start, end)`` with timestamps in the span.
+    """Records of offsets ``[start, end)`` with timestamps in the span, of an opened table.
 
     Raises:
-        FileNotFoundError: the table was deleted.
+        NotFound: the table was deleted, and the file system keeps it for nobody.
         Corrupt: it is damaged; the message names it.
     """
-    with open_table(root, file) as table:
-        _check_columns(file, table, assembler.sources)
-        for group in row_groups(file, table):
-            if group.end_offset <= start or group.base_offset >= end:
-                continue
-            if group.timestamps is not None and not timestamps.overlaps(*group.timestamps):
-                continue
-            exact = group.timestamps is not None and timestamps.contains(*group.timestamps)
-            check = timestamps if timestamps.is_bounded and not exact else None
-            try:
-                yield from _scan_group(table, file, group, (start, end), check, assembler)
-            except (pa.ArrowException, OSError) as e:
-                raise Corrupt(
-                    f"{file.path} is damaged in row group {group.index}, offsets {group.base_offset} to "
-                    f"{group.end_offset} ({e}): restore it from a copy"
-                ) from e
+    for group in row_groups(file, table):
+        if group.end_offset <= start or group.base_offset >= end:
+            continue
+        if group.timestamps is not None and not timestamps.overlaps(*group.timestamps):
+            continue
+        exact = group.timestamps is not None and timestamps.contains(*group.timestamps)
+        check = timestamps if timestamps.is_bounded and not exact else None
+        try:
+            yield from _scan_group(table, file, group, (start, end), check, assembler)
+        except (pa.ArrowException, OSError) as e:
+            where = f" in row group {group.index}, offsets {group.base_offset} to {group.end_offset}"
+            raise table_error(file, e, where) from e
 
 
 def _scan_group(
@@ -159,17 +138,6 @@ def in_span(column: pa.Array, span: Span) -> pa.Array:
     return masks[0] if len(masks) == 1 else pc.and_(masks[0], masks[1])
 
 
-def _is_plain(names: Sequence[str]) -> bool:
-    """Whether a table of these columns has records without a schema. They may be in a topic that has one."""
-    return "_value" in names
-
-
 def _present(table: pq.ParquetFile, sources: Sequence[str]) -> list[str]:
+    """All of them, unless these are plain records in a topic that has a schema."""
     return [name for name in sources if name in table.schema_arrow.names]
-
-
-def _check_columns(file: SegmentFile, table: pq.ParquetFile, sources: Sequence[str]) -> None:
-    names = table.schema_arrow.names
-    missing = [s for s in sources if s not in names]
-    if missing and not _is_plain(names):
-        raise Corrupt(f"{file.path} has no column {missing[0]!r} but {', '.join(names)}: it is not of this topic")

@@ -12,7 +12,7 @@ from rich.text import Text
 from seaweedmq.cli.live.views import SEGMENTS_SHOWN_MAX, cluster_view, colours_of, ring_bar, topic_view
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, SegmentLoad
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.ring import RING_SLOTS, KeyRange, even_ranges
+from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
@@ -67,10 +67,10 @@ def decision(age_s: int, kind: str, segments: tuple[int, ...], reason: str, topi
 
 
 SEGMENTS = (
-    segment(0, 0, RING_SLOTS, sealed=True),
+    segment(0, 0, RING_SLOTS_MAX, sealed=True),
     segment(3, 0, 16_384),
     segment(4, 16_384, 32_768, primary="b-2"),
-    segment(5, 32_768, RING_SLOTS),
+    segment(5, 32_768, RING_SLOTS_MAX),
 )
 FOUND = TopicDescription(topic=TOPIC, segments=SEGMENTS, addresses=ADDRESSES)
 STATS = (stats(3, 12_345_678, 50_000, 9_000), stats(4, 1_500, 5, 7), stats(5, 0, 0))
@@ -119,14 +119,21 @@ def test_the_targets_of_a_topic_are_shown() -> None:
 
 
 def test_a_segment_whose_primary_is_gone_is_shown_by_its_id() -> None:
-    lost = replace(FOUND, segments=(segment(3, 0, RING_SLOTS, primary="b-9"),), addresses={})
+    lost = replace(FOUND, segments=(segment(3, 0, RING_SLOTS_MAX, primary="b-9"),), addresses={})
     shown = rendered(topic_view(lost, (), (), NOW_US, 40))
     assert "██  3        [0, 65536)  100.0%        -          -    -  b-9" in shown
     assert "no decisions of this leader yet" in shown
 
 
+def test_shares_are_those_of_the_topics_own_ring() -> None:
+    cut = (segment(1, 0, 3), segment(2, 3, 12))
+    shown = rendered(topic_view(replace(FOUND, topic=replace(TOPIC, ring_slots=12), segments=cut), (), (), NOW_US, 22))
+    assert "\n▏1    ▏2\n" in shown
+    assert "[0, 3)   25.0%" in shown
+
+
 def test_of_many_segments_the_busiest_are_named() -> None:
-    many = tuple(segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(100)))
+    many = tuple(segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(WHOLE_RING, 100)))
     rates = [stats(n, n * 1e6, n) for n in range(100)]
     shown = rendered(topic_view(replace(FOUND, segments=many), rates, (), NOW_US, 40))
     named = [int(line.split()[1]) for line in shown.splitlines() if line.startswith("██")]
@@ -137,29 +144,29 @@ def test_of_many_segments_the_busiest_are_named() -> None:
 @given(st.integers(1, 150), st.integers(1, 300))
 def test_the_bar_is_as_wide_as_asked_and_each_segment_as_wide_as_its_share(count: int, width: int) -> None:
     """Even ranges: here the cell that each has at least changes nothing."""
-    segments = [segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(count))]
-    bar = ring_bar(segments, colours_of(segments), width)
+    segments = [segment(n, r.lo, r.hi) for n, r in enumerate(even_ranges(WHOLE_RING, count))]
+    bar = ring_bar(WHOLE_RING, segments, colours_of(segments), width)
     cells = [span.end - span.start for span in bar.spans]
     assert len(bar.plain) == sum(cells) == width
     assert all(abs(each - width / count) <= 1 for each in cells)
 
 
 def test_the_narrowest_segment_is_seen() -> None:
-    edges = [0, 1, 2, 40_000, 40_001, RING_SLOTS]
+    edges = [0, 1, 2, 40_000, 40_001, RING_SLOTS_MAX]
     segments = [segment(n, lo, hi) for n, (lo, hi) in enumerate(pairwise(edges))]
-    assert ring_bar(segments, colours_of(segments), 20).plain == "▏▏▏2        ▏▏4     "
+    assert ring_bar(WHOLE_RING, segments, colours_of(segments), 20).plain == "▏▏▏2        ▏▏4     "
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=20, unique=True))
 def test_neighbours_have_different_colours(numbers: list[int]) -> None:
-    ranges = even_ranges(len(numbers))
+    ranges = even_ranges(WHOLE_RING, len(numbers))
     segments = [segment(n, r.lo, r.hi) for n, r in zip(numbers, ranges, strict=True)]
     colours = list(colours_of(segments).values())
     assert all(a != b for a, b in pairwise(colours))
 
 
 def test_the_bar_is_coloured() -> None:
-    bar = ring_bar(SEGMENTS[1:], colours_of(SEGMENTS[1:]), 8)
+    bar = ring_bar(WHOLE_RING, SEGMENTS[1:], colours_of(SEGMENTS[1:]), 8)
     assert isinstance(bar, Text)
     assert [(s.start, s.end) for s in bar.spans] == [(0, 2), (2, 4), (4, 8)]
     assert len({s.style for s in bar.spans}) == 3

@@ -52,7 +52,7 @@ from seaweedmq.model.publish import (
     PublishRequest,
     PublishSealed,
 )
-from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import (
     StartKind,
@@ -276,7 +276,7 @@ class FakeCluster:
                     replicas=(alive[n % len(alive)],),
                 )
             )
-            for n, slots in enumerate(even_ranges(spec.segments))
+            for n, slots in enumerate(even_ranges(WHOLE_RING, spec.segments))
         }
         return self.describe(spec.name)
 

@@ -119,8 +119,6 @@ def test_without_verification_only_the_header_is_checked():
     [
         (0, b"RIFF", Corrupt, "begins with b'RIFF' instead of b'SWMF'; not a frame"),
         (4, b"\x02", Unsupported, "format version 2, this build reads 1"),
-        (5, b"\x02", Unsupported, "payload encoding 2"),
-        (5, b"\x00", Unsupported, "payload encoding 0"),
         (12, b"\xff\xff\xff\xff", Truncated, "payload of 4294967295 bytes"),
     ],
 )

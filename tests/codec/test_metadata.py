@@ -21,7 +21,7 @@ from seaweedmq.codec.metadata import (
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.ring import RING_SLOTS, KeyRange
+from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
 
@@ -45,18 +45,19 @@ TOPICS = st.builds(
     target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
     segments_min=st.integers(1, 4096),
     pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
+    ring_slots=st.just(RING_SLOTS_MAX) | st.integers(1, RING_SLOTS_MAX),
 )
 
 
 @st.composite
 def segments(draw: st.DrawFn) -> Segment:
-    lo = draw(st.integers(0, RING_SLOTS - 1))
+    lo = draw(st.integers(0, RING_SLOTS_MAX - 1))
     start = draw(st.integers(0, 2**63))
     sealed = draw(st.booleans())
     return Segment(
         topic=draw(TOPIC_NAMES),
         id=draw(st.integers(0, 10**10 - 1)),
-        slots=KeyRange(lo, draw(st.integers(lo + 1, RING_SLOTS))),
+        slots=KeyRange(lo, draw(st.integers(lo + 1, RING_SLOTS_MAX))),
         epoch=draw(st.integers(1, 2**64 - 1)),
         state=SegmentState.SEALED if sealed else SegmentState.OPEN,
         replicas=tuple(draw(st.lists(TEXTS, min_size=1, max_size=4))),
@@ -195,6 +196,15 @@ def test_the_keys_of_a_topic_sort_by_segment(name: TopicName, ids: list[int]) ->
 def test_fields_that_a_newer_version_adds_are_ignored() -> None:
     fields = json.loads(segment_to_json(GOLDEN_SEGMENT)) | {"color": "blue", "more": {"deep": []}}
     assert segment_from_json(json.dumps(fields).encode()) == GOLDEN_SEGMENT
+
+
+def test_only_a_ring_of_another_size_is_written() -> None:
+    assert "ring_slots" not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, ring_slots=12)))
+    assert fields["ring_slots"] == 12
+    for slots in (0, RING_SLOTS_MAX + 1, "12"):
+        with pytest.raises(Corrupt, match="ring_slots"):
+            topic_from_json(json.dumps(fields | {"ring_slots": slots}).encode())
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

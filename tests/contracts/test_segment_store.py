@@ -1,14 +1,19 @@
 """What every SegmentStore promises, whatever it keeps the files on."""
 
 import asyncio
+import contextlib
+import io
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_path
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.id_ranges import IdRanges
@@ -17,6 +22,8 @@ from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
+
+TABLE = b"PAR1xyz"
 
 
 @pytest.fixture(params=["files", "memory"])
@@ -34,13 +41,23 @@ async def read_all(store: SegmentStore, path: str) -> bytes:
     return data
 
 
-async def put_table(store: SegmentStore, path: str) -> None:
+async def put_table(store: SegmentStore, path: str, content: bytes = TABLE) -> None:
+    """As a converter does."""
     if isinstance(store, MemorySegmentStore):
-        await store.put_file(path, b"PAR1")
+        await store.put_file(path, content)
         return
-    table = Path(await store.local_path(path))
-    await asyncio.to_thread(table.parent.mkdir, exist_ok=True)
-    await asyncio.to_thread(table.write_bytes, b"PAR1")
+    assert isinstance(store, FileSegmentStore)
+    table = store.root / path
+    await asyncio.to_thread(table.parent.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(table.write_bytes, content)
+
+
+def document_in(store: SegmentStore, path: str) -> bytes:
+    """As Spark reads it."""
+    if isinstance(store, MemorySegmentStore):
+        return bytes(store.files[path].data)
+    assert isinstance(store, FileSegmentStore)
+    return (store.root / path).read_bytes()
 
 
 async def test_a_log_holds_its_preamble_and_then_what_was_appended(store: SegmentStore) -> None:
@@ -112,6 +129,48 @@ async def test_reading_at_any_position_and_beyond_the_end(store: SegmentStore) -
         await reader.read(0, 1)
 
 
+async def test_a_table_is_read_at_any_position_by_a_thread(store: SegmentStore) -> None:
+    await put_table(store, table_path(NAME, 0, 0, 10))
+    (file,) = await store.list_files(NAME, 0)
+    source = await store.open_input(file)
+
+    def read() -> None:
+        assert source.seek(0, os.SEEK_END) == file.size_bytes == len(TABLE)
+        assert (source.seek(2), source.read(3), source.tell()) == (2, b"R1x", 5)
+        assert source.read(100) == TABLE[5:]
+        assert source.read(1) == b""
+        source.close()
+        assert source.closed
+        with pytest.raises(ValueError, match="closed"):
+            source.read(1)
+
+    await asyncio.to_thread(read)
+
+
+async def test_arrow_reads_a_table_as_it_was_when_it_was_opened(store: SegmentStore) -> None:
+    """Whoever has it open reads it to its end, though retention removes it. (Network file systems may say ESTALE.)"""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array(range(1_000))}), sink)
+    await put_table(store, table_path(NAME, 0, 0, 10), sink.getvalue())
+    (file,) = await store.list_files(NAME, 0)
+    source = await store.open_input(file)
+    await store.delete([file])
+
+    def read() -> int:
+        with contextlib.closing(source), pq.ParquetFile(source) as table:
+            return sum(table.read().column("n").to_pylist())
+
+    assert await asyncio.to_thread(read) == sum(range(1_000))
+
+
+async def test_a_deleted_table_can_not_be_opened(store: SegmentStore) -> None:
+    await put_table(store, table_path(NAME, 0, 0, 10))
+    (file,) = await store.list_files(NAME, 0)
+    await store.delete([file])
+    with pytest.raises(NotFound, match=r"\.parquet is gone: list the segment's files again"):
+        await store.open_input(file)
+
+
 async def test_a_deleted_file_is_gone_and_may_be_deleted_again(store: SegmentStore) -> None:
     file = await write_log(store, 0, [b"x"])
     await store.delete([file])
@@ -141,8 +200,8 @@ async def test_a_closed_writer_refuses(store: SegmentStore) -> None:
 async def test_documents_are_replaced_whole_and_are_not_segment_files(store: SegmentStore) -> None:
     await store.put_document(NAME, "lineage.json", b"{}")
     await store.put_document(NAME, "lineage.json", b'{"v": 2}')
-    path = await store.local_path("topics/shop/orders/lineage.json")
-    assert await asyncio.to_thread(Path(path).read_bytes) == b'{"v": 2}'
+    path = document_path(NAME, "lineage.json")
+    assert await asyncio.to_thread(document_in, store, path) == b'{"v": 2}'
     assert await store.list_files(NAME, 0) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from seaweedmq import errors
 from seaweedmq.broker.leader.adoption import Adoption
-from seaweedmq.broker.serve import publish
+from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.client.group.contact import Contact
 from seaweedmq.client.publish import publisher
 from seaweedmq.client.publish.framing import Piece
@@ -43,10 +43,10 @@ def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
 def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
     """A primary says where its segments end, and goes on."""
 
-    async def decided(stream: Any, version: int) -> None:
+    async def decided(appender: Any, version: int) -> None:
         return None
 
-    patch.setattr(publish._Stream, "_schema_decided", decided)
+    patch.setattr(Appender, "_schema_decided", decided)
 
 
 def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:

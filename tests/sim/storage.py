@@ -13,6 +13,7 @@ from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
 from tests.sim.loop import OWNER
 from tests.sim.network import machine_of
@@ -125,8 +126,8 @@ class SimStore:
     async def open(self, file: SegmentFile) -> MemoryLogReader:
         return await self._inner.open(file)
 
-    async def local_path(self, path: str) -> str:
-        return await self._inner.local_path(path)
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        return await self._inner.open_input(file)
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.sync_files(files)

@@ -394,7 +394,6 @@ def simulate(seed: int, *, scenario: Scenario | None = None, broker_class: Calla
         finally:
             with void():
                 world.loop.close()
-            world.disk.store.discard()
             del world  # or it would outlive the collection that follows
 
 

@@ -2,14 +2,19 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.core.files.snapshot import plan_snapshot
+from seaweedmq.errors import Corrupt
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
 from seaweedmq.spark.window import Span
 from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.footer import seal_footer
 from tests.support.segments import NAME, make_frame, make_segment, make_topic, write_log
+from tests.support.topic_files import TopicFiles
 
 
 async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_there(tmp_path: Path) -> None:
@@ -44,3 +49,27 @@ async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_se
     read = [row["offset"] for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert read == list(range(30))
     await store.close()
+
+
+def test_a_table_with_other_columns_than_the_topic_is_refused_as_brokers_refuse_it(orders: TopicFiles) -> None:
+    table = orders.table(0, 10)
+    path = orders.root / table.path
+    with path.open("w+b") as sink:
+        pq.write_table(
+            pa.table({"_timestamp": pa.array(range(10), pa.timestamp("us", tz="UTC")), "n": range(10)}), sink
+        )
+        seal_footer(sink)
+    scan = Scan(root=orders.root, topic=orders.topic, timestamps=Span(), columns=columns_of(orders.topic, ["offset"]))
+    pieces = plan_snapshot(make_segment(), orders.files())
+    with pytest.raises(Corrupt, match=rf"{table.path} does not have the columns of topic shop/orders"):
+        list(scan.read(pieces))
+
+
+def test_a_log_that_became_a_table_since_the_listing_is_read_as_that(orders: TopicFiles) -> None:
+    log = orders.log(0, 10)
+    listed = orders.files()
+    orders.convert()
+    log.unlink()
+    scan = Scan(root=orders.root, topic=orders.topic, timestamps=Span(), columns=columns_of(orders.topic, ["offset"]))
+    (batch,) = scan.read(plan_snapshot(make_segment(), listed))
+    assert batch.column(0).to_pylist() == list(range(10))

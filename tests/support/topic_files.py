@@ -11,7 +11,7 @@ from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.ring import even_ranges
+from seaweedmq.model.ring import WHOLE_RING, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.snapshot import list_files
@@ -39,7 +39,7 @@ class TopicFiles:
         """Start over with this many open segments."""
         self.segments = {
             i: Segment(topic=self.name, id=i, slots=slots, epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
-            for i, slots in enumerate(even_ranges(count))
+            for i, slots in enumerate(even_ranges(WHOLE_RING, count))
         }
         self.write_documents()
 

@@ -1,7 +1,7 @@
 """A subscriber's turn at reading files: a bounded piece of the memory for reading, given up for who waits for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from seaweedmq.broker.memory.budget import MemoryBudget
@@ -23,11 +23,10 @@ class FileTurn:
     It is evictable while its subscriber has no credit or takes nothing: what was read ahead is read again later.
     """
 
-    def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int, on_evicted: Callable[[], None]):
+    def __init__(self, budget: MemoryBudget, chunk_bytes: int, largest_bytes: int) -> None:
         self._budget = budget
         self._size = min(budget.limit, RUNS_HELD * chunk_bytes + FRAMES_HELD * max(chunk_bytes, largest_bytes))
         self._covered_bytes = 3 * max(chunk_bytes, largest_bytes)
-        self._on_evicted = on_evicted
         self._chunks: AsyncGenerator[Chunk, None] | None = None
         self._rest = Chunk(0, b"")
         self._given_bytes = 0
@@ -87,7 +86,6 @@ class FileTurn:
         if not self.evicted and self._chunks is not None:
             self.evicted = True
             self._ending = asyncio.create_task(self._end(), name="end of a turn")
-            self._on_evicted()
         return 0
 
     async def end(self) -> None:

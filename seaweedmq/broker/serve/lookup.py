@@ -28,6 +28,14 @@ class Found:
     segment: Segment
     open: OpenSegment | None
 
+    @property
+    def high_watermark(self) -> int:
+        """First offset that is not committed; the end of a sealed segment."""
+        if self.open is not None:
+            return self.open.log.committed
+        assert self.segment.end_offset is not None
+        return self.segment.end_offset
+
 
 class Lookup:
     """Finds segments in the view and among those this broker owns."""

@@ -1,24 +1,20 @@
-"""A publish stream: check frames at the door, append them, acknowledge them once they are committed."""
+"""The native door for publishers: a stream of one producer's frames to one segment, and acknowledgements back."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing
-
-import pyarrow as pa
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
-from seaweedmq.codec.frame import Frame, FrameHeader, split_frames
-from seaweedmq.codec.payload.batch import validate_payload
+from seaweedmq.codec.frame import FrameHeader, split_frames
 from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.publish import (
-    FrameAck,
     PublishAck,
     PublishFrames,
     PublishOpen,
@@ -30,7 +26,6 @@ from seaweedmq.model.publish import (
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
-from seaweedmq.runtime.signal import Signal
 
 
 class PublishService:
@@ -100,7 +95,8 @@ class PublishService:
         older = self._latest.get((segment, opening.producer_id))
         if older is not None:
             older.supersede()
-        stream = _Stream(self._config, self._lookup, opening, segment, intake, next_sequence)
+        appender = Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max)
+        stream = _Stream(opening, appender, intake, next_sequence, self._config.stream_in_flight_frames_max)
         self._latest[segment, opening.producer_id] = stream
         return stream
 
@@ -124,12 +120,6 @@ class PublishService:
         )
 
 
-def _retrieve(task: "asyncio.Task[None]") -> None:
-    """Its error matters only while somebody listens: with a lost connection or a sealed segment nobody does."""
-    if not task.cancelled():
-        task.exception()
-
-
 def _frames_of(request: PublishRequest | None) -> Frames | None:
     return request.data if isinstance(request, PublishFrames) else None
 
@@ -138,199 +128,85 @@ class _Stream:
     """One stream's frames between arrival and acknowledgement, in order."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        lookup: Lookup,
-        opening: PublishOpen,
-        segment: OpenSegment,
-        intake: Intake,
-        next_sequence: int,
+        self, opening: PublishOpen, appender: Appender, intake: Intake, next_sequence: int, in_flight_frames_max: int
     ) -> None:
         self.opening = opening
-        self.segment = segment
+        self.segment = appender.segment
         self.next_sequence = next_sequence
         """Where it begins."""
         self.settled = min(opening.first_sequence, next_sequence)
         """The producer repeats nothing below: it has said so, was told to begin there, or got it acknowledged."""
-        self._config = config
+        self._appender = appender
         self._intake = intake
-        self._lookup = lookup
-        self._pending: deque[FrameAck] = deque()
-        """Appended, not yet told to the client. Bounded by ``stream_in_flight_frames_max``."""
-        self._told = Signal()
-        """The client got acknowledgements."""
-        self._news = Signal()
-        """What concerns this stream alone, and should wake no other: thousands may share a segment."""
-        self._is_admitting = False
-        """A frame waits for memory, or was refused."""
-        self._is_superseded = False
+        self._in_flight_frames_max = in_flight_frames_max
+        self._pending = Acknowledgements(appender)
+        """Bounded by ``in_flight_frames_max``."""
         self._reading: asyncio.Task[None] | None = None
+        self._superseded: Fenced | None = None
 
     def supersede(self) -> None:
         """The producer has opened a newer stream: append nothing from now on."""
-        self._is_superseded = True
+        self._superseded = Fenced(
+            f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
+        )
+        self._appender.stop(self._superseded)
         if self._reading is not None:
             self._reading.cancel()
 
     async def serve(self, requests: AsyncIterator[PublishRequest]) -> AsyncGenerator[PublishAck, None]:
         """Append what comes, acknowledge what is committed, until the stream has ended and nothing more will come."""
-        if self._is_superseded:
+        if self._superseded:
             return
         self._reading = asyncio.create_task(self._read(requests), name=f"publish to {self.segment.segment}")
-        self._reading.add_done_callback(_retrieve)
+        self._reading.add_done_callback(self._read_all)
         try:
-            async with aclosing(self._acknowledgements(self._reading)) as acknowledgements:
-                async for acks in acknowledgements:
-                    yield acks
+            while acks := await self._pending.next():
+                self.settled = acks[-1].end_sequence
+                yield PublishAck(acks)
         finally:
             self._reading.cancel()
             await asyncio.wait({self._reading})
 
     def result(self) -> None:
         """Raise what ended the stream, if the client did not."""
-        if self._is_superseded:
-            raise self._superseded()
+        if self._superseded:
+            raise fresh(self._superseded)
         assert self._reading is not None
         self._reading.result()
 
-    def _superseded(self) -> Fenced:
-        return Fenced(
-            f"producer {self.opening.producer_id} opened a newer stream to {self.segment.segment}: stop this one"
-        )
+    def _read_all(self, reading: "asyncio.Task[None]") -> None:
+        """Its error matters only while somebody listens: with a lost connection or a sealed segment nobody does."""
+        if not reading.cancelled():
+            reading.exception()
+        self._pending.end()
 
     async def _read(self, requests: AsyncIterator[PublishRequest]) -> None:
         """Append what comes until the client ends the stream. Raises at the first frame that is refused."""
-        try:
-            async for request in requests:
-                if isinstance(request, FrameHead):
-                    await self._until_acknowledged()
-                    await self._take_large(request, requests)
-                    continue
-                if not isinstance(request, PublishFrames):
-                    raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
-                self._intake.check(request.data)
-                for frame in split_frames(request.data):
-                    await self._until_acknowledged()
-                    await self._take(frame)
-        finally:
-            self._news.fire()
-
-    async def _until_acknowledged(self) -> None:
-        while len(self._pending) >= self._config.stream_in_flight_frames_max:
-            await self._told.wait()
-
-    async def _acknowledgements(self, reading: "asyncio.Task[None]") -> AsyncGenerator[PublishAck, None]:
-        """Acknowledgements of what is committed, until the stream has ended and nothing more will come."""
-        segment = self.segment
-        while True:
-            acks = self._committed()
-            if acks:
-                self._told.fire()
-                yield PublishAck(acks)
+        async for request in requests:
+            if isinstance(request, FrameHead):
+                await self._pending.fewer_than(self._in_flight_frames_max)
+                await self._take_large(request, requests)
                 continue
-            if segment.is_closed or (reading.done() and not self._pending):
-                return
-            if segment.failure and (self._pending or self._is_admitting):
-                raise fresh(segment.failure)
-            await segment.committed_changed.wait(self._news)
-
-    def _committed(self) -> tuple[FrameAck, ...]:
-        committed = self.segment.log.committed
-        acks = []
-        while self._pending and self._pending[0].base_offset + self._pending[0].record_count <= committed:
-            acks.append(self._pending.popleft())
-        if acks:
-            self.settled = acks[-1].first_sequence + acks[-1].record_count
-        return tuple(acks)
-
-    async def _take(self, frame: Frame) -> None:
-        self._check(frame)
-        self._is_admitting = True
-        await self.segment.admit(frame.header.frame_bytes)
-        await self._append(frame)
+            if not isinstance(request, PublishFrames):
+                raise ProtocolViolation("a publish stream is opened once: after PublishOpen only frames may follow")
+            self._intake.check(request.data)
+            for frame in split_frames(request.data):
+                await self._pending.fewer_than(self._in_flight_frames_max)
+                self._check_producer(frame.header)
+                self._pending.add(await self._appender.append(frame))
 
     async def _take_large(self, head: FrameHead, requests: AsyncIterator[PublishRequest]) -> None:
-        """As ``_take``, but there is memory for the frame before its payload is taken in."""
-        header, segment = self._intake.header(head), self.segment
-        self._check_header(header)
-        self._is_admitting = True
-        await segment.admit(header.frame_bytes)
-        try:
-            frame = await self._intake.frame(head, requests, _frames_of)
-            self._check(frame)
-        except BaseException:
-            segment.release(header.frame_bytes)
-            raise
-        await self._append(frame)
+        """There is memory for the frame before its payload is taken in."""
+        header = self._intake.header(head)
+        self._check_producer(header)
+        self._pending.add(
+            await self._appender.append_announced(header, lambda: self._intake.frame(head, requests, _frames_of))
+        )
 
-    async def _append(self, frame: Frame) -> None:
-        """Of an admitted frame."""
-        header, segment = frame.header, self.segment
-        size = header.frame_bytes
-        try:
-            await self._schema_decided(header.schema_version)
-            self._is_admitting = False
-            if self._is_superseded:
-                raise self._superseded()
-            ack = segment.log.find_repeat(
-                header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
-            )
-        except BaseException:
-            segment.release(size)
-            raise
-        if ack is None:
-            ack = segment.append(frame)
-        else:
-            segment.release(size)
-            self._news.fire()
-        self._pending.append(ack)
-
-    def _check(self, frame: Frame) -> None:
-        self._check_header(frame.header)
-        validate_payload(frame.header, frame.payload, self._schema(frame.header.schema_version))
-
-    def _check_header(self, header: FrameHeader) -> None:
-        opening, slots = self.opening, self.segment.segment.slots
-        if header.frame_bytes > self._config.frame_bytes_max:
-            raise InvalidArgument(
-                f"a frame of {header.frame_bytes} bytes is above the limit of {self._config.frame_bytes_max}: "
-                "send smaller batches, or raise frame_bytes_max on every broker"
-            )
+    def _check_producer(self, header: FrameHeader) -> None:
+        opening = self.opening
         if (header.producer_id, header.producer_epoch) != (opening.producer_id, opening.producer_epoch):
             raise InvalidArgument(
                 f"a frame of producer {header.producer_id} epoch {header.producer_epoch} came on the stream of "
                 f"producer {opening.producer_id} epoch {opening.producer_epoch}: open a stream for each"
             )
-        if not slots.covers(header.slot_min, header.slot_max):
-            raise StaleMetadata(
-                f"a frame with key slots {header.slot_min} to {header.slot_max} came to segment "
-                f"{self.segment.segment}, which holds {slots}: refresh the metadata and route by key"
-            )
-
-    async def _schema_decided(self, version: int) -> None:
-        """While the topic may get a schema if it is empty, plain frames wait. Raises if this one may not be appended
-        now, after all waiting: nothing may come between that and the append."""
-        view = self._lookup.view
-        while version == 0 and self._topic().adopting is not None:
-            await view.wait_change(view.changes)
-        self._schema(version)
-        self.segment.check_open()
-
-    def _topic(self) -> Topic:
-        """As the metadata have it now."""
-        mine = self.segment.topic
-        topic = self._lookup.view.topics.get(mine.name, mine)
-        return topic if topic.uid == mine.uid else mine
-
-    def _schema(self, version: int) -> pa.Schema | None:
-        topic = self._topic()
-        if version < topic.schema_version:
-            raise InvalidArgument(
-                f"a plain frame came to topic {topic.name}, which has a schema: publish tables that fit it (send_table)"
-            )
-        if version != topic.schema_version:
-            raise StaleMetadata(
-                f"a frame with schema version {version} came to topic {topic.name}, which is at version "
-                f"{topic.schema_version}: refresh the metadata and send what fits the topic's schema"
-            )
-        return self._lookup.schema(topic)

@@ -1,20 +1,16 @@
-"""A subscribe stream: frames from memory where they are, else from files, never more than the client has credit for."""
+"""The native door for subscribers: a stream of one segment's frames, never more than the client has credit for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 
-from seaweedmq.broker.memory.file_turn import FileTurn
 from seaweedmq.broker.memory.sending import STALL_S, Sending
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
+from seaweedmq.broker.serve.tail import Standing, Tail, Taken
 from seaweedmq.errors import (
     Closed,
-    Corrupt,
     InvalidArgument,
-    NotFound,
     OutOfRange,
     ProtocolViolation,
     SeaweedMQError,
@@ -33,17 +29,12 @@ from seaweedmq.model.subscribe import (
     SubscribeReply,
     SubscribeRequest,
 )
-from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
-from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import earliest_offset, find_offset_by_time
 
 CREDIT_BYTES_MAX = 256 * 1024 * 1024
-
-Sent: TypeAlias = tuple[int, SubscribeFrames]
-"""The offset after a message, and the message."""
 
 
 class SubscribeService:
@@ -63,11 +54,12 @@ class SubscribeService:
             raise ProtocolViolation("a subscribe stream begins with SubscribeOpen: send that first")
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start)
-        yield SubscribeReady(start_offset=start, high_watermark=self._high_watermark(found))
-        credit = _Credit(opening.credit_bytes, found.open.committed_changed if found.open else Signal())
+        yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
+        tail = Tail(self._lookup, self._store, self._reading, found, start, self._config.read_chunk_bytes)
+        credit = _Credit(opening.credit_bytes)
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
-            async with aclosing(self._deliver(opening, found.topic.uid, start, credit)) as replies:
+            async with aclosing(self._deliver(tail, credit)) as replies:
                 async for reply in replies:
                     yield reply
                     del reply  # a paused stream holds nothing
@@ -75,120 +67,40 @@ class SubscribeService:
             reading.cancel()
             await asyncio.wait({reading})
 
-    async def _deliver(
-        self, opening: SubscribeOpen, uid: int, start: int, credit: "_Credit"
-    ) -> AsyncGenerator[SubscribeReply, None]:
-        position = start
-        while True:
-            self._check_exists(opening.topic, uid)
-            found = await self._lookup.segment(opening.topic, opening.segment, uid)
-            end = found.segment.end_offset
-            if end is not None and position >= end:
-                yield SubscribeEnd(end_offset=end, successors=found.segment.successors)
-                return
-            segment = found.open
-            credit.check()
-            if segment and position >= segment.log.committed:
-                await segment.committed_changed.wait()
-                continue
-            await credit.available()
-            if segment and position >= segment.log.cache_start:
-                sending = self._from_memory(segment.log, position, credit)
-            else:
-                until = (
-                    end if end is not None else min(segment.log.cache_start, segment.log.committed) if segment else 0
-                )
-                sending = self._from_files(found, position, until, credit)
-            try:
-                async with aclosing(sending) as messages:
-                    async for position, message in messages:  # noqa: B007 - the next round begins there
-                        self._check_exists(opening.topic, uid)
-                        yield message
-                        del message
-            except (OutOfRange, NotFound, Corrupt) as error:
-                self._check_exists(opening.topic, uid)  # with its topic a segment loses its files
-                if isinstance(error, Corrupt):
-                    await self._check_kept(found, position)
-                raise
-
-    async def _check_kept(self, found: Found, position: int) -> None:
-        """Raise OutOfRange if retention removed what is wanted, though a file that begins below was left over."""
-        if found.topic.has_retention:
-            earliest = await earliest_offset(self._store, found.topic, found.segment)
-            if position < earliest:
-                raise OutOfRange(
-                    f"{found.segment}: offset {position} was removed by retention, the lowest that is kept is "
-                    f"{earliest}: start from the earliest"
-                ) from None
-
-    def _check_exists(self, name: TopicName, uid: int) -> None:
-        """Raise NotFound if the topic was deleted, even if another one has its name now."""
-        topic = self._lookup.view.topics.get(name)
-        if topic is None or topic.uid != uid:
-            raise NotFound(f"topic {name} was deleted")
-
-    async def _from_memory(self, log: SegmentLog, position: int, credit: "_Credit") -> AsyncGenerator[Sent, None]:
-        """One message of what is there; none if it went to the files while there was no memory to send it."""
-        size = _size(log.read(position, min(self._config.read_chunk_bytes, credit.bytes)))
-        held = self._sending.take_now(size)
-        if held is None:  # a small one goes at any time
-            size = _size(log.read(position, min(SMALL_MESSAGE_BYTES, credit.bytes)))
-            held = await self._sending.take(size)
-        with self._sending.writing(held):
-            if position < log.cache_start:
-                return
-            entries = log.read(position, size)
-            packed = pack_frames([part for e in entries for part in (e.header, e.payload)])
-            end_offset = entries[-1].end_offset
-            del entries  # the log may forget them while this is written
-            credit.spend(len(packed))
-            yield end_offset, SubscribeFrames(packed)
-
-    async def _from_files(self, found: Found, start: int, end: int, credit: "_Credit") -> AsyncGenerator[Sent, None]:
-        """Messages of one turn at reading files, as there is credit for them."""
-        chunk_bytes = self._config.read_chunk_bytes
-        turn = FileTurn(self._reading, chunk_bytes, credit.largest_bytes, credit.nudge)
-        await turn.begin(read_segment(self._store, found.topic, found.segment.id, start, end, chunk_bytes=chunk_bytes))
-        loop = asyncio.get_running_loop()
+    async def _deliver(self, tail: Tail, credit: "_Credit") -> AsyncGenerator[SubscribeReply, None]:
         try:
-            while await turn.more():
-                if credit.bytes <= 0:
-                    turn.offer()
+            while (standing := await tail.look()) is not Standing.ENDED:
+                credit.check()
+                if standing is Standing.CAUGHT_UP:
+                    await tail.change(credit.broken)
+                elif credit.bytes <= 0:
+                    tail.offer()
                     await credit.change()
-                    turn.keep()
-                    continue
-                size = turn.next_bytes(credit.bytes)
-                held = self._sending.take_now(size)
-                if held is None:
-                    size = turn.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
-                    held = await self._sending.take(size)
-                with self._sending.writing(held):
-                    if turn.evicted:
-                        break
-                    chunk = turn.take(size)
-                    end_offset, packed = chunk.end_offset, pack_frames((chunk.data,))
-                    del chunk  # it keeps all that was read with it
-                    credit.spend(len(packed))
-                    stalled = loop.call_later(STALL_S, turn.offer)
-                    try:
-                        yield end_offset, SubscribeFrames(packed)
-                    finally:
-                        stalled.cancel()
-                        turn.keep()
-                del packed
+                    tail.keep()
+                elif await tail.ready():
+                    size, held = await self._memory_for(tail, credit)
+                    with self._sending.writing(held), _passing_on(tail):
+                        if (message := _message(tail.take(size))) is not None:
+                            credit.spend(len(message.data))
+                            yield message
+                    del message
+            yield SubscribeEnd(end_offset=tail.found.high_watermark, successors=tail.found.segment.successors)
         finally:
-            credit.largest_bytes = turn.largest_bytes
-            await turn.end()
+            await tail.close()
 
-    def _high_watermark(self, found: Found) -> int:
-        if found.open:
-            return found.open.log.committed
-        assert found.segment.end_offset is not None
-        return found.segment.end_offset
+    async def _memory_for(self, tail: Tail, credit: "_Credit") -> tuple[int, int]:
+        """Bytes of the next message, and what is held for it: at once as large as credit allows; else small ones go at
+        any time, and a large frame when there is memory."""
+        size = tail.next_bytes(credit.bytes)
+        held = self._sending.take_now(size)
+        if held is None:
+            size = tail.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
+            held = await self._sending.take(size)
+        return size, held
 
     async def _resolve(self, found: Found, start: Start) -> int:
         """The offset at which delivery begins, never below what retention left."""
-        high_watermark = self._high_watermark(found)
+        high_watermark = found.high_watermark
         if start.kind is StartKind.LATEST:
             return high_watermark
         if start.kind is StartKind.TIME:
@@ -204,22 +116,33 @@ class SubscribeService:
         return max(start.value, earliest)
 
 
-def _size(entries: Sequence[LogEntry]) -> int:
-    return sum(e.size_bytes for e in entries)
+def _message(taken: Taken | None) -> SubscribeFrames | None:
+    """A copy of its own: what was read may go, and the log forget, while it is written."""
+    return None if taken is None else SubscribeFrames(pack_frames(taken.parts))
+
+
+@contextmanager
+def _passing_on(tail: Tail) -> Iterator[None]:
+    """Around the writing of a message: a subscriber that takes nothing for long offers its turn to others."""
+    if not tail.reads_files:
+        yield
+        return
+    stalled = asyncio.get_running_loop().call_later(STALL_S, tail.offer)
+    try:
+        yield
+    finally:
+        stalled.cancel()
+        tail.keep()
 
 
 class _Credit:
-    """Bytes the client is ready to take. The last frame sent may exceed it, so that a small credit does not stall.
+    """Bytes the client is ready to take. The last frame sent may exceed it, so that a small credit does not stall."""
 
-    ``records`` is fired too when the client breaks the protocol, to wake who waits for records and not for credit.
-    """
-
-    def __init__(self, credit_bytes: int, records: Signal) -> None:
+    def __init__(self, credit_bytes: int) -> None:
         self.bytes = 0
-        self.largest_bytes = 0
-        """Of what the stream read from files at once."""
+        self.broken = Signal()
+        """Fires when the client breaks the protocol: who waits for records, and not for credit, has to know."""
         self._changed = Signal()
-        self._records = records
         self._end: SeaweedMQError | None = None
         self._add(credit_bytes)
 
@@ -234,33 +157,23 @@ class _Credit:
             self._end = Closed("the client closed its side of the stream and has no credit left")
         except SeaweedMQError as error:
             self._end = error
-            self._records.fire()
+            self.broken.fire()
         finally:
             self._changed.fire()
 
-    async def available(self) -> None:
+    async def change(self) -> None:
         """Wait for credit.
 
         Raises:
-            InvalidArgument: the client broke the protocol.
-            Closed: there is none left, and no more can come.
+            InvalidArgument, ProtocolViolation: the client broke the protocol.
+            Closed: no more can come.
         """
-        while self.bytes <= 0:
-            await self.change()
-        self.check()
-
-    async def change(self) -> None:
-        """Wait for credit, or a nudge; raises as ``available``."""
         if self._end:
             raise fresh(self._end)
         await self._changed.wait()
 
-    def nudge(self) -> None:
-        """Wake who waits in ``change``."""
-        self._changed.fire()
-
     def check(self) -> None:
-        """Raise InvalidArgument if the client broke the protocol."""
+        """Raise InvalidArgument or ProtocolViolation if the client broke the protocol."""
         if isinstance(self._end, InvalidArgument | ProtocolViolation):
             raise fresh(self._end)
 

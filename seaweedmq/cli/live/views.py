@@ -9,7 +9,7 @@ from rich.text import Text
 from seaweedmq.cli.fields import HOLD, topic_status
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.ring import RING_SLOTS
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
@@ -88,9 +88,9 @@ def topic_view(
             f"{sum(s.records_per_s for s in rates.values()):,.0f} records/s"
         ),
         Text(),
-        ring_bar(open_segments, colours, width),
+        ring_bar(found.topic.ring, open_segments, colours, width),
         Text(),
-        *_legend(open_segments, colours, rates, found.addresses),
+        *_legend(found, open_segments, colours, rates),
         Text(),
         _decisions(about, now_us),
     )
@@ -108,7 +108,7 @@ def colours_of(open_segments: Sequence[Segment]) -> dict[int, str]:
     return colours
 
 
-def ring_bar(open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
+def ring_bar(ring: KeyRange, open_segments: Sequence[Segment], colours: Mapping[int, str], width: int) -> Text:
     """One line of ``width`` cells for the whole ring. Each segment begins with a line and has its id in it where there
     is room. It has as many cells as its share of the slots, and one more, so that the narrowest, which may carry the
     most, is seen; only of a ring with more segments than cells some are not."""
@@ -116,7 +116,7 @@ def ring_bar(open_segments: Sequence[Segment], colours: Mapping[int, str], width
     shared = width - extra * len(open_segments)
 
     def cell(slot: int) -> int:
-        return round(slot * shared / RING_SLOTS)
+        return round(slot * shared / ring.width)
 
     bar = Text(no_wrap=True, overflow="crop")
     for segment in open_segments:
@@ -128,10 +128,10 @@ def ring_bar(open_segments: Sequence[Segment], colours: Mapping[int, str], width
 
 
 def _legend(
+    found: TopicDescription,
     open_segments: Sequence[Segment],
     colours: Mapping[int, str],
     rates: Mapping[int, SegmentStats],
-    addresses: Mapping[str, str],
 ) -> list[RenderableType]:
     def rate(segment: Segment) -> float:
         return rates[segment.id].bytes_per_s if segment.id in rates else 0.0
@@ -152,9 +152,9 @@ def _legend(
             Text("██", style=colours[segment.id]),
             str(segment.id),
             str(segment.slots),
-            f"{segment.slots.width / RING_SLOTS:.1%}",
+            f"{segment.slots.width / found.topic.ring_slots:.1%}",
             *figures,
-            addresses.get(segment.primary, segment.primary),
+            found.addresses.get(segment.primary, segment.primary),
         )
     hidden = len(open_segments) - len(busiest)
     return [table, *([Text(f"and {_count(hidden, 'segment')} with lower rates", style="dim")] if hidden else [])]

@@ -55,7 +55,7 @@ def route(piece: Piece, routes: Routes, pick: Callable[[KeyRange], int]) -> list
         pick: chooses a slot of a range at random; rows without a key go there together, so that frames stay large.
     """
     whole = routes.whole()
-    sticky = pick(KeyRange(0, 65_536)) if whole is None else pick(whole[1])
+    sticky = pick(routes.ring)
     if whole is not None:
         return [Share(whole[0], piece, None, sticky)]
     if not piece.flags & FLAG_KEY:

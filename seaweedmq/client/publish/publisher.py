@@ -103,7 +103,7 @@ class Publisher:
     async def start(self) -> None:
         """Learn the topic's segments. Raises NotFound."""
         description = await self.description(True)
-        self._routes = Routes.to_open(description.segments)
+        self._routes = Routes.to_open(description.topic.ring, description.segments)
         self._heirs = {s.id: s for s in description.segments if s.is_open}
         self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
         self._spawn(self._pump(), "publisher pump")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
+from seaweedmq.model.ring import KeyRange, is_partition
 from seaweedmq.model.segment import Segment
 
 
@@ -26,17 +26,18 @@ class Routes:
     A stretch may be narrower than its segment's range: after a merge the sides are handed over one by one.
     """
 
-    def __init__(self, stretches: Iterable[tuple[KeyRange, int]]) -> None:
+    def __init__(self, ring: KeyRange, stretches: Iterable[tuple[KeyRange, int]]) -> None:
+        self.ring = ring
         self._stretches = sorted(_Stretch(slots, segment) for slots, segment in stretches)
-        if not is_partition(s.slots for s in self._stretches):
+        if not is_partition((s.slots for s in self._stretches), ring):
             raise Unavailable(f"the open segments do not cover the key ring: {self._stretches}; metadata is changing")
         self._edges = np.array([s.slots.lo for s in self._stretches[1:]], dtype=np.uint32)
         self._segments = np.array([s.segment for s in self._stretches], dtype=np.int64)
 
     @classmethod
-    def to_open(cls, segments: Iterable[Segment]) -> "Routes":
+    def to_open(cls, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
         """Raises Unavailable if the open ones are not a partition, which a cluster shows only in passing."""
-        return cls((s.slots, s.id) for s in segments if s.is_open)
+        return cls(ring, ((s.slots, s.id) for s in segments if s.is_open))
 
     @property
     def segments(self) -> frozenset[int]:
@@ -44,7 +45,7 @@ class Routes:
 
     def whole(self) -> tuple[int, KeyRange] | None:
         """The segment that takes everything, if one does."""
-        return (self._stretches[0].segment, WHOLE_RING) if len(self._stretches) == 1 else None
+        return (self._stretches[0].segment, self.ring) if len(self._stretches) == 1 else None
 
     def segment_of(self, slot: int) -> int:
         return int(self._segments[np.searchsorted(self._edges, slot, side="right")])
@@ -78,7 +79,7 @@ class Routes:
             for heir in heirs:
                 stretches += [(part, heir.id) for slots in left if (part := slots.within(heir.slots)) is not None]
                 left = [part for slots in left for part in slots.without(heir.slots)]
-        return Routes(stretches)
+        return Routes(self.ring, stretches)
 
 
 class Trail:

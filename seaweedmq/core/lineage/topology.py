@@ -87,7 +87,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
             replicas=tuple(placement[number]),
             opened_us=now_us,
         )
-        for number, slots in enumerate(even_ranges(spec.segments))
+        for number, slots in enumerate(even_ranges(topic.ring, spec.segments))
     )
     return Change(topic, segments)
 

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from seaweedmq.model.frames import Frames
+
 CHUNKS_AT_ONCE: Final = 4
 """Made from a table in one visit to a thread: a visit costs as much as a tenth of a frame of 1 MiB."""
 
@@ -10,4 +12,4 @@ class Chunk(NamedTuple):
     """Frames back to back, and the offset after the last of them."""
 
     end_offset: int
-    data: bytes | memoryview
+    data: Frames

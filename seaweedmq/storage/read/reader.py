@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from seaweedmq.codec.frame import Frame
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
 from seaweedmq.core.files.cover import Piece, cover, log_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.logs.clip import clip_frame
 from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)
@@ -118,8 +117,7 @@ async def _read_table(
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.reader import TableReader
 
-    local_path = await store.local_path(file.path)
-    table = TableReader(local_path, file, topic, start, end, chunk_bytes=chunk_bytes)
+    table = TableReader(await store.open_input(file), file, topic, start, end, chunk_bytes=chunk_bytes)
     try:
         async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
             async for run in runs:

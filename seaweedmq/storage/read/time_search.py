@@ -4,7 +4,7 @@ Tables are pruned by the statistics of their row groups, log files by the header
 """
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, closing
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from seaweedmq.core.files.cover import cover
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import BlockingInput, SegmentStore
 from seaweedmq.storage.read.reader import read_segment
 
 CHUNK_BYTES = 1024 * 1024
@@ -35,10 +35,10 @@ async def find_offset_by_time(
         found = None
         searched = False
         if piece.table is not None:
-            local_path = await store.local_path(piece.table.path)
             try:
+                source = await store.open_input(piece.table)
                 found = await asyncio.to_thread(
-                    _search_table, local_path, piece.table, topic, timestamp_us, piece.start, piece.end
+                    _search_table, source, piece.table, topic, timestamp_us, piece.start, piece.end
                 )
                 searched = True
             except (NotFound, Corrupt):
@@ -51,12 +51,12 @@ async def find_offset_by_time(
 
 
 def _search_table(
-    local_path: str, file: SegmentFile, topic: Topic, timestamp_us: int, start: int, end: int
+    source: BlockingInput, file: SegmentFile, topic: Topic, timestamp_us: int, start: int, end: int
 ) -> int | None:
     # Imported here: a broker that reads no tables does without some 10 MB.
-    from seaweedmq.storage.tables.reader import open_table, table_error
+    from seaweedmq.storage.tables.opener import open_table, table_error
 
-    with open_table(local_path, file, topic) as table:
+    with closing(source), open_table(source, file, topic) as table:
         column = table.schema_arrow.get_field_index("_timestamp")
         following = file.base_offset
         for i in range(table.metadata.num_row_groups):

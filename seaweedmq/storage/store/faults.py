@@ -5,6 +5,8 @@ import os
 
 from seaweedmq.errors import StorageFailed
 
+GONE = frozenset({errno.ENOENT, errno.ESTALE})
+"""What reading a file that was deleted fails with: on a network file system it may do so while it is open."""
 _REMEDIES = {
     errno.ENOSPC: "free space on it or raise its size, then retry",
     errno.EDQUOT: "raise the quota or free space, then retry",

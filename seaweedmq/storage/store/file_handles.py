@@ -1,16 +1,18 @@
-"""One open log file: its writer and its readers on the file system."""
+"""One open file: its writer and its readers on the file system."""
 
 import asyncio
 import contextlib
-import errno
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
+
 from seaweedmq.errors import Closed, NotFound, StorageFailed
+from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import GONE, storage_failed
 
 DROP_BYTES = 4 * 1024 * 1024
 """Synced bytes at a time that leave the page cache: the broker has its own copy of what is read soon, and pages that
@@ -117,6 +119,22 @@ class FileLogWriter:
             self._failure = f"an earlier call failed ({error})"
 
 
+def open_input(root: Path, file: SegmentFile) -> pa.OSFile:
+    """``ports.BlockingInput`` of a file below ``root``, by a blocking call: a handle of Arrow's own.
+
+    Raises:
+        NotFound: it was deleted.
+        StorageFailed: it can not be opened.
+    """
+    path = root / file.path
+    try:
+        return pa.OSFile(str(path))
+    except OSError as e:
+        if e.errno in GONE:
+            raise NotFound(f"{file.path} is gone: list the segment's files again") from e
+        raise storage_failed("open", str(path), e) from e
+
+
 class FileLogReader:
     """``ports.LogReader``. The descriptor keeps a deleted file readable, but on network file systems."""
 
@@ -136,7 +154,7 @@ class FileLogReader:
         try:
             return await asyncio.shield(running)
         except OSError as e:
-            if e.errno == errno.ESTALE:
+            if e.errno in GONE:
                 raise NotFound(f"{self._path} is gone: list the segment's files again") from e
             raise storage_failed("read", self._path, e) from e
 

@@ -15,10 +15,11 @@ from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter
+from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 
 T = TypeVar("T")
 
@@ -105,8 +106,8 @@ class FileSegmentStore:
             raise NotFound(f"{file.path} is gone: list the segment's files again") from None
         return FileLogReader(file.path, fd, self._reads)
 
-    async def local_path(self, path: str) -> str:
-        return str(self.root / path)
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        return await asyncio.get_running_loop().run_in_executor(self._reads, open_input, self.root, file)
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         def sync_all() -> None:

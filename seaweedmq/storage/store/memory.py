@@ -5,11 +5,11 @@ processes wrote and did not fsync is gone, or any part of it is.
 """
 
 import random
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
+
+import pyarrow as pa
 
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
@@ -28,6 +28,7 @@ from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 
 
@@ -95,9 +96,6 @@ class MemorySegmentStore:
     tear: random.Random | None = None
     """If set, a failing append leaves a random part of its bytes in the file, a failing creation a part of a file."""
     files: dict[str, MemoryFile] = field(default_factory=dict)
-    _materialized: tempfile.TemporaryDirectory[str] | None = None
-    _copied: dict[str, MemoryFile] = field(default_factory=dict)
-    """What lies in it, by path: tables, which are replaced and never changed."""
 
     def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
         """Lose what is not fsynced of the files of one writer, or of all.
@@ -152,27 +150,11 @@ class MemorySegmentStore:
         return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def open(self, file: SegmentFile) -> "MemoryLogReader":
-        await self.fault(StorageOp.OPEN, file.path)
-        found = self.files.get(file.path)
-        if found is None:
-            raise NotFound(f"{file.path} is gone: list the segment's files again")
-        return MemoryLogReader(self, file.path, found)
+        return MemoryLogReader(self, file.path, await self._opened(file))
 
-    async def local_path(self, path: str) -> str:
-        """A copy on disk, for Arrow; it goes with the store."""
-        await self.fault(StorageOp.OPEN, path)
-        if self._materialized is None:
-            self._materialized = tempfile.TemporaryDirectory(prefix="seaweedmq-memory-", ignore_cleanup_errors=True)
-        copy = Path(self._materialized.name) / path
-        file = self.files.get(path)
-        if file is None:
-            self._copied.pop(path, None)
-            copy.unlink(missing_ok=True)
-        elif self._copied.get(path) is not file:
-            self._copied[path] = file
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(file.data)
-        return str(copy)
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        source: BlockingInput = pa.BufferReader(bytes((await self._opened(file)).data))
+        return source
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
@@ -258,13 +240,14 @@ class MemorySegmentStore:
             del self.files[path]
 
     async def close(self) -> None:
-        self.discard()
+        """Nothing to end."""
 
-    def discard(self) -> None:
-        """Remove the copies on disk."""
-        if self._materialized is not None:
-            self._materialized.cleanup()
-            self._materialized = None
+    async def _opened(self, file: SegmentFile) -> MemoryFile:
+        await self.fault(StorageOp.OPEN, file.path)
+        found = self.files.get(file.path)
+        if found is None:
+            raise NotFound(f"{file.path} is gone: list the segment's files again")
+        return found
 
     def _sync_names(self, folder: str) -> None:
         """The folder was fsynced, and with it the names of all that is in it."""

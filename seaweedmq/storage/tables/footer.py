@@ -7,12 +7,12 @@ the footer: magic, and the XXH3-64 of everything from the footer to the end of t
 
 import os
 import struct
-from pathlib import Path
 from typing import IO
 
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.errors import Corrupt
+from seaweedmq.ports import BlockingInput
 
 _MAGIC = b"SWMQFOOT"
 _SEAL = struct.Struct("<8sQ")
@@ -30,24 +30,23 @@ def seal_footer(file: IO[bytes]) -> None:
     file.write(_SEAL.pack(_MAGIC, xxh3_64_intdigest(tail)) + tail)
 
 
-def verify_footer(path: Path | str, name: str) -> None:
+def verify_footer(file: BlockingInput, name: str) -> None:
     """Make sure that the footer is as it was written. ``name`` is what messages call the file.
 
     Raises:
         Corrupt: it is not. OSError: the file can not be read.
     """
-    with Path(path).open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        tail = _tail(file, size)
-        seal = b""
-        if tail is not None and len(tail) + _SEAL.size <= size:
-            file.seek(size - len(tail) - _SEAL.size)
-            seal = file.read(_SEAL.size)
+    size = file.seek(0, os.SEEK_END)
+    tail = _tail(file, size)
+    seal = b""
+    if tail is not None and len(tail) + _SEAL.size <= size:
+        file.seek(size - len(tail) - _SEAL.size)
+        seal = file.read(_SEAL.size)
     if tail is None or seal != _SEAL.pack(_MAGIC, xxh3_64_intdigest(tail)):
         raise Corrupt(f"{name} is damaged: its footer is not as it was written; restore it from a copy")
 
 
-def _tail(file: IO[bytes], size: int) -> bytes | None:
+def _tail(file: BlockingInput, size: int) -> bytes | None:
     """Footer, its length and the magic; None if that is not how the file ends."""
     if size < _END.size:
         return None

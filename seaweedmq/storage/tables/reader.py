@@ -4,87 +4,43 @@ Decoding runs at what pyarrow reaches alone: only the columns that a frame has a
 are needed instead of a row group at once, and encoding a frame is one copy and one checksum.
 """
 
-import errno
 import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import (
-    ENCODING_ARROW,
     FLAG_HEADERS,
     FLAG_KEY,
     FLAG_TIMESTAMP,
     SCHEMA_VERSION_SHIFT,
-    FrameHeader,
-    encode_header,
 )
-from seaweedmq.codec.payload.batch import payload_schema, schema_from_bytes
-from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS
+from seaweedmq.model.frames import Frames
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 from seaweedmq.model.topic import Topic
+from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.store.faults import storage_failed
-from seaweedmq.storage.tables.footer import verify_footer
-from seaweedmq.storage.tables.format import OFFSET, SEGMENT, table_schema
+from seaweedmq.storage.tables.format import OFFSET, SEGMENT
+from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
 
-PAGE_BUFFER_BYTES = 1024 * 1024
 ROWS_AT_ONCE_MAX = 65_536
 """Well below the record limit of a frame: columns that repeat take next to nothing in the file."""
 _NOT_COUNTED = (0,) * HISTOGRAM_BUCKETS
-
-
-def open_table(local_path: str, file: SegmentFile, topic: Topic) -> pq.ParquetFile:
-    """Open a table and make sure that it is what its name says.
-
-    Raises:
-        Corrupt: it is not; the message names the file.
-        NotFound: it was deleted.
-        StorageFailed: it can not be read at all.
-    """
-    try:
-        verify_footer(local_path, file.path)
-        table = pq.ParquetFile(local_path, page_checksum_verification=True, buffer_size=PAGE_BUFFER_BYTES)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        raise table_error(file, e) from e
-    rows = (file.end_offset or 0) - file.base_offset
-    if table.metadata.num_rows != rows:
-        table.close()
-        raise Corrupt(f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}; restore it")
-    schema = table_schema(schema_of(table, topic))
-    if not table.schema_arrow.equals(schema):
-        table.close()
-        raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
-    return table
-
-
-def schema_of(table: pq.ParquetFile, topic: Topic) -> pa.Schema | None:
-    """The topic schema whose columns the table has; None if it has plain records."""
-    if topic.schema is None or "_value" in table.schema_arrow.names:
-        return None
-    return schema_from_bytes(topic.schema)
-
-
-def table_error(file: SegmentFile, error: Exception) -> Exception:
-    """What a failure of Arrow to read a table means."""
-    if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno == errno.ESTALE):
-        return NotFound(f"{file.path} is gone: list the segment's files again")
-    if isinstance(error, OSError) and error.errno:
-        return storage_failed("read", file.path, error)
-    return Corrupt(f"{file.path} is damaged: {str(error).splitlines()[0] if str(error) else error!r}")
 
 
 class TableReader:
     """Frames of the records ``[start, end)`` of one table. ``next`` and ``close`` may be called from any thread."""
 
     def __init__(
-        self, local_path: str, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
+        self, source: BlockingInput, file: SegmentFile, topic: Topic, start: int, end: int, *, chunk_bytes: int
     ) -> None:
-        self._local_path = local_path
+        """``source`` is the reader's from here on."""
+        self._source = source
         self._file = file
         self._topic = topic
         self._start = start
@@ -98,11 +54,11 @@ class TableReader:
         """The next few frames; None at the end.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as :func:`open_table`.
+            Corrupt, NotFound, StorageFailed: as ``opener.open_table``.
         """
         with self._lock:
             if self._chunks is None:
-                self._table = open_table(self._local_path, self._file, self._topic)
+                self._table = open_table(self._source, self._file, self._topic)
                 self._chunks = self._frames(self._table)
             chunks: list[Chunk] = []
             size = 0
@@ -118,6 +74,7 @@ class TableReader:
             self._chunks = iter(())
             if self._table is not None:
                 self._table.close()
+            self._source.close()
 
     def _frames(self, table: pq.ParquetFile) -> Iterator[Chunk]:
         schema = schema_of(table, self._topic)
@@ -147,7 +104,7 @@ class TableReader:
                 for part in _halves(batch.slice(first, count), 2 * self._chunk_bytes):
                     base = position + first
                     first += part.num_rows
-                    yield Chunk(base + part.num_rows, _encode(part, schema, base))
+                    yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring_slots))
             position += batch.num_rows
 
     def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
@@ -174,7 +131,7 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
         yield from _halves(batch.slice(middle), bytes_max)
 
 
-def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int) -> bytes:
+def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring_slots: int) -> Frames:
     """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
     timestamp, key, headers, *values = batch.columns
     bounds = pc.min_max(timestamp)
@@ -191,22 +148,16 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
         flags |= FLAG_HEADERS
         columns.append(headers)
     stored = pa.RecordBatch.from_arrays([*columns, *values], schema=payload_schema(flags, topic_schema))
-    payload = stored.serialize()
-    # As codec.batch.encode_frame, with the base offset from the start: stamping it later would copy the payload again.
-    header = FrameHeader(
-        encoding=ENCODING_ARROW,
+    return encode_frame(
+        stored,
         flags=flags,
-        record_count=batch.num_rows,
-        payload_length=payload.size,
-        payload_checksum=xxh3_64_intdigest(payload),
+        producer_id=0,
+        producer_epoch=0,
+        first_sequence=0,
         timestamp_min=lowest,
         timestamp_max=highest,
-        producer_id=0,
-        first_sequence=0,
-        producer_epoch=0,
         slot_min=0,
-        slot_max=RING_SLOTS - 1,
+        slot_max=ring_slots - 1,
         histogram=_NOT_COUNTED,
         base_offset=base_offset,
     )
-    return b"".join((encode_header(header), payload))

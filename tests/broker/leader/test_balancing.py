@@ -12,7 +12,7 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import GetClusterStatus, Rebalance, SplitSegment
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, is_partition
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, story
@@ -33,7 +33,7 @@ def open_segments(bed: Bed) -> list[Segment]:
     """As the leader has them."""
     host = next(h for h in bed.hosts if h.lives and h.inspect.leads)
     found = sorted((s for s in host.inspect.view.segments[NAME].values() if s.is_open), key=lambda s: s.slots)
-    assert is_partition(s.slots for s in found)
+    assert is_partition((s.slots for s in found), WHOLE_RING)
     return found
 
 

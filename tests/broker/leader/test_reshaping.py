@@ -22,7 +22,7 @@ from seaweedmq.model.calls import (
 )
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.publish import PublishSealed
-from seaweedmq.model.ring import KeyRange, is_partition
+from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling
 from seaweedmq.storage.store.memory import StorageOp
@@ -37,7 +37,7 @@ def by_id(description: TopicDescription) -> dict[int, Segment]:
 
 def opened(description: TopicDescription) -> list[Segment]:
     found = sorted((s for s in description.segments if s.is_open), key=lambda s: s.slots)
-    assert is_partition(s.slots for s in found)
+    assert is_partition((s.slots for s in found), WHOLE_RING)
     return found
 
 
@@ -274,7 +274,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_merge_leaves_a_whole_topic(
 
     def settled() -> bool:
         found = [s for s in other.inspect.view.segments[NAME].values() if s.is_open]
-        return is_partition(s.slots for s in found) and all(
+        return is_partition((s.slots for s in found), WHOLE_RING) and all(
             leader.broker.id not in s.replicas and s.key in h.inspect.segments
             for s in found
             for h in hosts

@@ -31,7 +31,7 @@ from seaweedmq.model.calls import (
     TopicStats,
 )
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.ring import WHOLE_RING, is_partition
 from seaweedmq.model.topic import Durability, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import Compare, Delete, Put
 from seaweedmq.storage.store.memory import StorageOp
@@ -55,7 +55,7 @@ async def patiently(host: Host, request: Call[R]) -> R:
 
 
 def whole(description: TopicDescription) -> bool:
-    return is_partition(s.slots for s in description.segments if s.is_open)
+    return is_partition((s.slots for s in description.segments if s.is_open), WHOLE_RING)
 
 
 @story

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.ring import RING_SLOTS, KeyRange
+from seaweedmq.model.ring import RING_SLOTS_MAX, WHOLE_RING, KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
 
@@ -21,13 +21,13 @@ def segment(number: int, lo: int, hi: int) -> Segment:
 
 
 @given(
-    st.sets(st.integers(1, RING_SLOTS - 1), max_size=12).map(sorted),
-    st.lists(st.integers(0, RING_SLOTS - 1), min_size=1, max_size=200),
+    st.sets(st.integers(1, RING_SLOTS_MAX - 1), max_size=12).map(sorted),
+    st.lists(st.integers(0, RING_SLOTS_MAX - 1), min_size=1, max_size=200),
 )
 def test_partition_agrees_with_the_ranges_and_keeps_the_order_of_rows(cuts: list[int], slots: list[int]) -> None:
-    edges = [0, *cuts, RING_SLOTS]
+    edges = [0, *cuts, RING_SLOTS_MAX]
     segments = [segment(i, lo, hi) for i, (lo, hi) in enumerate(pairwise(edges))]
-    routes = Routes.to_open(segments)
+    routes = Routes.to_open(WHOLE_RING, segments)
     parts = routes.partition(np.array(slots, dtype=np.uint16))
     for number, rows in parts:
         assert list(rows) == [i for i, slot in enumerate(slots) if slot in segments[number].slots]
@@ -36,9 +36,9 @@ def test_partition_agrees_with_the_ranges_and_keeps_the_order_of_rows(cuts: list
 
 
 def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
-    half = RING_SLOTS // 2
-    routes = Routes.to_open([segment(0, 0, half), segment(1, half, RING_SLOTS)])
-    merged = segment(2, 0, RING_SLOTS)
+    half = RING_SLOTS_MAX // 2
+    routes = Routes.to_open(WHOLE_RING, [segment(0, 0, half), segment(1, half, RING_SLOTS_MAX)])
+    merged = segment(2, 0, RING_SLOTS_MAX)
     routes = routes.replace(0, [merged])
     assert (routes.segment_of(5), routes.segment_of(half)) == (2, 1)
     assert routes.whole() is None
@@ -50,8 +50,8 @@ def test_after_a_merge_each_side_changes_over_when_it_was_handed_over() -> None:
 
 def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
     """6 lies before 8 in the lineage: the publisher has gone on from its neighbour, and never was in 6 itself."""
-    half, end = RING_SLOTS // 2, RING_SLOTS
-    routes = Routes([(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
+    half, end = RING_SLOTS_MAX // 2, RING_SLOTS_MAX
+    routes = Routes(WHOLE_RING, [(KeyRange(0, half), 3), (KeyRange(half, end), 1)])
     routes = routes.replace(1, [segment(3, 0, half), segment(6, half + 200, end), segment(8, half, end - 100)])
     found = [routes.segment_of(slot) for slot in (half - 1, half, half + 200, end - 101, end - 100)]
     assert found == [3, 8, 8, 8, 6]
@@ -59,7 +59,19 @@ def test_slots_that_two_successors_have_go_to_the_newer_one() -> None:
 
 def test_ranges_with_a_hole_are_a_passing_state_of_the_metadata() -> None:
     with pytest.raises(Unavailable, match="do not cover the key ring"):
-        Routes.to_open([segment(0, 0, 100)])
+        Routes.to_open(WHOLE_RING, [segment(0, 0, 100)])
+
+
+def test_a_topic_with_a_smaller_ring_is_covered_by_less() -> None:
+    twelve = KeyRange(0, 12)
+    routes = Routes.to_open(twelve, [segment(0, 0, 5), segment(1, 5, 12)])
+    assert [routes.segment_of(slot) for slot in (0, 4, 5, 11)] == [0, 0, 1, 1]
+    assert routes.whole() is None
+    moved = routes.replace(0, [segment(2, 0, 5)]).replace(1, [segment(2, 0, 12)])
+    assert moved.replace(2, [segment(3, 0, 12)]).segments == {3}
+    assert Routes.to_open(twelve, [segment(0, 0, 12)]).whole() == (0, twelve)
+    with pytest.raises(Unavailable, match="do not cover the key ring"):
+        Routes.to_open(twelve, [segment(0, 0, 11)])
 
 
 def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> int:
@@ -69,9 +81,9 @@ def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> in
         lower, higher, merged = upper + 1, upper + 2, upper + 3
         for left, heirs in ((upper, (lower, higher)), (lower, (merged,)), (higher, (merged,))):
             open_now = {heirs[0]} if also is None else {also, heirs[0]}
-            edges = [0, *range(1, len(open_now)), RING_SLOTS]
+            edges = [0, *range(1, len(open_now)), RING_SLOTS_MAX]
             parts = zip(pairwise(edges), sorted(open_now), strict=True)
-            trail.leave(left, heirs, Routes((KeyRange(lo, hi), number) for (lo, hi), number in parts))
+            trail.leave(left, heirs, Routes(WHOLE_RING, ((KeyRange(lo, hi), number) for (lo, hi), number in parts)))
         upper = merged
     return upper
 

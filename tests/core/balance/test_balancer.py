@@ -12,7 +12,7 @@ from benchmarks.balancer_world import Traffic, World, even_profile, profile_of, 
 from seaweedmq.codec.slots import histogram_of
 from seaweedmq.core.balance.decide import Action, BalancerSettings, Hold, Merge, Move, Split
 from seaweedmq.core.balance.splitting import share_below, split_slot
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS, KeyRange
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import Scaling, TopicName
 
@@ -29,7 +29,7 @@ FEW = settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.reu
 MANY = settings(max_examples=100, deadline=None)
 EVEN = even_profile()
 
-ranges = st.tuples(st.integers(0, RING_SLOTS - 1), st.integers(1, RING_SLOTS)).map(
+ranges = st.tuples(st.integers(0, RING_SLOTS_MAX - 1), st.integers(1, RING_SLOTS_MAX)).map(
     lambda r: KeyRange(min(r[0], r[1] - 1), max(r[0] + 1, r[1]))
 )
 histograms = st.lists(st.floats(0, 1e9), min_size=HISTOGRAM_BUCKETS, max_size=HISTOGRAM_BUCKETS)
@@ -43,7 +43,9 @@ def worlds(draw: st.DrawFn, *, scaling: Scaling | None = None) -> World:
     for number in range(draw(st.integers(1, 5))):
         rng = random.Random(draw(st.integers(0, 99)))
         profile = draw(
-            st.sampled_from([EVEN, zipf_profile(2_000, 1.1, rng), profile_of({rng.randrange(RING_SLOTS): 1.0}, 0.3)])
+            st.sampled_from(
+                [EVEN, zipf_profile(2_000, 1.1, rng), profile_of({rng.randrange(RING_SLOTS_MAX): 1.0}, 0.3)]
+            )
         )
         world.add_topic(
             f"t/{number}",

@@ -22,7 +22,7 @@ from seaweedmq.core.lineage.topology import (
     succeed,
 )
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
-from seaweedmq.model.ring import KeyRange, is_partition
+from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, TopicChange, TopicName, TopicSpec
 
@@ -37,7 +37,7 @@ def created(segments: int = 1, **more: object) -> Change:
 @given(segments=st.integers(1, SEGMENTS_PER_TOPIC_MAX))
 def test_the_segments_of_a_new_topic_cut_the_ring_evenly(segments: int) -> None:
     change = created(segments)
-    assert is_partition(s.slots for s in change.segments)
+    assert is_partition((s.slots for s in change.segments), WHOLE_RING)
     widths = {s.slots.width for s in change.segments}
     assert max(widths) - min(widths) <= 1
     assert [s.id for s in change.segments] == list(range(segments))
@@ -122,7 +122,7 @@ def after_all(changes: list[Change]) -> dict[int, Segment]:
 @given(histories())
 def test_open_segments_partition_the_ring_whatever_was_split_merged_and_moved(changes: list[Change]) -> None:
     for n in range(1, len(changes) + 1):
-        assert is_partition(s.slots for s in after_all(changes[:n]).values() if s.is_open)
+        assert is_partition((s.slots for s in after_all(changes[:n]).values() if s.is_open), WHOLE_RING)
     assert sorted(after_all(changes)) == list(range(changes[-1].topic.next_segment)), "no id was used twice"
 
 

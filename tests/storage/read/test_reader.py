@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,6 +89,19 @@ async def test_from_a_table(store: FileSegmentStore) -> None:
     await check(store, 0, 1000)
     await check(store, 555, 777)
     await check(store, 999, 1000)
+
+
+@pytest.mark.parametrize("slots", [65_536, 12])
+async def test_a_frame_from_a_table_may_have_records_of_any_slot_of_the_topics_ring(
+    store: FileSegmentStore, slots: int
+) -> None:
+    topic = replace(make_topic(), ring_slots=slots)
+    log = await write_log(store, 0, [make_frame(0, 10)])
+    convert(store, [log], topic)
+    await store.delete([log])
+    (chunk,) = [c async for c in read_segment(store, topic, 0, 0, 10, chunk_bytes=1_000)]
+    (frame,) = split_frames(chunk.data)
+    assert (frame.header.slot_min, frame.header.slot_max) == (0, slots - 1)
 
 
 async def test_keys_headers_and_times_survive_the_way_through_a_table(store: FileSegmentStore) -> None:

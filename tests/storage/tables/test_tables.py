@@ -21,9 +21,10 @@ from seaweedmq.errors import Corrupt, NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.directory import LOCK_NAME
+from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import DirectoryTarget, convert_files
-from seaweedmq.storage.tables.reader import open_table
+from seaweedmq.storage.tables.opener import open_table
 from tests.support.segments import (
     NAME,
     T0,
@@ -225,6 +226,11 @@ async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> N
     log = await write_log(store, 0, [make_frame(0, 30, keys=True, stamps=True)])
     (table,) = convert_files(store.root, make_topic(), [log], None, 10**6)
     path = store.root / table.path
+
+    def opened() -> None:
+        with contextlib.closing(open_input(store.root, table)) as source:
+            open_table(source, table, make_topic()).close()
+
     content = path.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     assert content[footer - 16 : footer - 8] == b"SWMQFOOT"
@@ -232,13 +238,13 @@ async def test_no_damage_of_a_footer_is_overlooked(store: FileSegmentStore) -> N
     for at in range(footer - 16, len(content)):
         path.write_bytes(content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :])
         with pytest.raises(Corrupt, match=f"{table.path} is damaged: its footer"):
-            open_table(str(path), table, make_topic())
+            opened()
     for size in (0, 7, 8, 100, len(content) - 1):
         path.write_bytes(content[:size])
         with pytest.raises(Corrupt, match=f"{table.path} is damaged"):
-            open_table(str(path), table, make_topic())
+            opened()
     path.write_bytes(content)
-    open_table(str(path), table, make_topic()).close()
+    opened()
 
 
 class Racing(DirectoryTarget):

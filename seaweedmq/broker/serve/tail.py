@@ -1,0 +1,208 @@
+"""Reading a segment from an offset on, for whatever door passes it on: from memory, else from files, to its end."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.broker.serve.lookup import Found, Lookup
+from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange
+from seaweedmq.model.frames import Frames
+from seaweedmq.ports import SegmentStore
+from seaweedmq.runtime.signal import Signal
+from seaweedmq.storage.read.reader import read_segment
+from seaweedmq.storage.read.recovery import earliest_offset
+
+
+class Standing(Enum):
+    """What lies at a tail's position."""
+
+    READABLE = "a committed record"
+    CAUGHT_UP = "nothing yet"
+    ENDED = "the end of the sealed segment"
+
+
+class Taken(NamedTuple):
+    """Frames, in parts that lie behind one another: nothing is joined here."""
+
+    end_offset: int
+    parts: Sequence[Frames]
+
+
+class Tail:
+    """A position in one segment. Nothing waits here for its reader, who asks in this order::
+
+        look -> READABLE -> ready -> next_bytes -> take -> look ...
+             -> CAUGHT_UP -> ``change``, or ``changed`` of many tails at once -> look ...
+             -> ENDED
+
+    What is in memory is taken straight from the segment's log. For the rest it has a turn at reading files, which holds
+    memory: from the first ``ready`` to the one that is False, or to ``close``. While the reader wants nothing it
+    ``offer``s the turn to whoever needs the memory.
+    """
+
+    def __init__(
+        self, lookup: Lookup, store: SegmentStore, reading: MemoryBudget, found: Found, position: int, chunk_bytes: int
+    ) -> None:
+        """
+        Args:
+            lookup: says who serves the segment by now.
+            store: where its files are.
+            reading: what turns take their memory from.
+            found: the segment, as it is now.
+            position: offset to begin at.
+            chunk_bytes: about how much is read, and taken, at once.
+        """
+        self.position = position
+        """Offset after what was taken; where it begins, frames may begin below."""
+        self.found = found
+        """The segment as of the last look."""
+        self._lookup = lookup
+        self._store = store
+        self._reading = reading
+        self._chunk_bytes = chunk_bytes
+        self._turn: FileTurn | None = None
+        self._largest_bytes = 0
+        """Of what was read from files at once."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it has a turn, with the memory for it."""
+        return self._turn is not None
+
+    @property
+    def changed(self) -> Signal:
+        """Fires when more is committed or the segment's fate changes. Requires that it was CAUGHT_UP."""
+        assert self.found.open is not None
+        return self.found.open.committed_changed
+
+    async def look(self) -> Standing:
+        """What lies at the position now.
+
+        Raises:
+            NotFound: the topic was deleted, even if another one has its name now.
+            StaleMetadata: this broker serves the segment no more.
+        """
+        if self._turn is not None:
+            return Standing.READABLE
+        self._check_exists()
+        topic, segment = self.found.topic, self.found.segment
+        self.found = await self._lookup.segment(topic.name, segment.id, topic.uid)
+        if self.position < self.found.high_watermark:
+            return Standing.READABLE
+        return Standing.CAUGHT_UP if self.found.open else Standing.ENDED
+
+    async def change(self, *others: Signal) -> None:
+        """Wait until ``changed`` fires, or one of the others. Requires that it was CAUGHT_UP."""
+        await self.changed.wait(*others)
+
+    async def ready(self) -> bool:
+        """Have frames to take, from files if need be, for which it waits for its turn. False: look again; others wait
+        for the turn, or it has come to its end. Requires that it was READABLE.
+
+        Raises:
+            OutOfRange: retention removed what lies at the position.
+            NotFound: the topic was deleted.
+            Corrupt, StorageFailed: as ``reader.read_segment``.
+        """
+        if self._turn is None:
+            if self._log_in_memory() is not None:
+                return True
+            self._turn = await self._begin_turn()
+        try:
+            if await self._turn.more():
+                return True
+        except (OutOfRange, NotFound, Corrupt) as error:
+            self._check_exists()  # with its topic a segment loses its files
+            if isinstance(error, Corrupt):
+                await self._check_kept()
+            raise
+        await self.close()
+        return False
+
+    def next_bytes(self, bytes_max: int) -> int:
+        """What ``take`` would give now. Requires ``ready``."""
+        if self._turn is not None:
+            return self._turn.next_bytes(bytes_max)
+        log = self._log_in_memory()
+        return 0 if log is None else sum(e.size_bytes for e in self._entries(log, bytes_max))
+
+    def take(self, bytes_max: int) -> Taken | None:
+        """The next frames that fit, the first one at least; the position moves behind them. None: they went away since
+        ``ready``, look again.
+
+        Raises:
+            NotFound: the topic was deleted.
+        """
+        self._check_exists()
+        if self._turn is not None:
+            if self._turn.evicted:
+                return None
+            chunk = self._turn.take(bytes_max)
+            self.position = chunk.end_offset
+            return Taken(chunk.end_offset, (chunk.data,))
+        log = self._log_in_memory()
+        if log is None:
+            return None
+        entries = self._entries(log, bytes_max)
+        self.position = entries[-1].end_offset
+        return Taken(self.position, [part for e in entries for part in (e.header, e.payload)])
+
+    def offer(self) -> None:
+        """Whoever needs the memory of its turn may take it from here on."""
+        if self._turn is not None:
+            self._turn.offer()
+
+    def keep(self) -> None:
+        """Nobody may any more."""
+        if self._turn is not None:
+            self._turn.keep()
+
+    async def close(self) -> None:
+        """Give its turn back. It may go on after that."""
+        if self._turn is not None:
+            turn, self._turn = self._turn, None
+            self._largest_bytes = turn.largest_bytes
+            await turn.end()
+
+    def _log_in_memory(self) -> SegmentLog | None:
+        """The log, if it holds what lies at the position in memory."""
+        log = self.found.open.log if self.found.open else None
+        return log if log is not None and log.cache_start <= self.position < log.committed else None
+
+    def _entries(self, log: SegmentLog, bytes_max: int) -> list[LogEntry]:
+        return log.read(self.position, min(self._chunk_bytes, bytes_max))
+
+    async def _begin_turn(self) -> FileTurn:
+        """A turn at what is not in memory. It is the caller's to end."""
+        found = self.found
+        end_offset = found.high_watermark
+        if found.open:
+            end_offset = min(found.open.log.cache_start, end_offset)
+        turn = FileTurn(self._reading, self._chunk_bytes, self._largest_bytes)
+        await turn.begin(
+            read_segment(
+                self._store, found.topic, found.segment.id, self.position, end_offset, chunk_bytes=self._chunk_bytes
+            )
+        )
+        return turn
+
+    async def _check_kept(self) -> None:
+        """Raise OutOfRange if retention removed what is wanted, though a file that begins below was left over."""
+        found = self.found
+        if found.topic.has_retention:
+            earliest = await earliest_offset(self._store, found.topic, found.segment)
+            if self.position < earliest:
+                raise OutOfRange(
+                    f"{found.segment}: offset {self.position} was removed by retention, the lowest that is kept is "
+                    f"{earliest}: start from the earliest"
+                ) from None
+
+    def _check_exists(self) -> None:
+        """Raise NotFound if the topic was deleted, even if another one has its name now."""
+        mine = self.found.topic
+        topic = self._lookup.view.topics.get(mine.name)
+        if topic is None or topic.uid != mine.uid:
+            raise NotFound(f"topic {mine.name} was deleted")

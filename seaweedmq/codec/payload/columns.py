@@ -1,0 +1,116 @@
+"""The columns of a frame, in whatever encoding.
+
+In this order: those of ``_key``, ``_timestamp`` and ``_headers`` that the flags name, then ``_value`` or the topic
+schema's columns.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from seaweedmq.codec.frame import (
+    COLUMN_FLAGS,
+    FLAG_HEADERS,
+    FLAG_KEY,
+    FLAG_TIMESTAMP,
+    SCHEMA_VERSION_SHIFT,
+    FrameHeader,
+)
+from seaweedmq.errors import InvalidArgument
+
+T = TypeVar("T")
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_MIN_US = -62_135_596_800_000_000
+"""0001-01-01, and below 9999-12-31T23:59:60: what Python, Spark and SQL can all show."""
+TIMESTAMP_MAX_US = 253_402_300_799_999_999
+
+_KEY = pa.field("_key", pa.binary())
+_TIMESTAMP = pa.field("_timestamp", TIMESTAMP)
+_HEADERS = pa.field("_headers", pa.map_(pa.string(), pa.binary()))
+_VALUE = pa.field("_value", pa.binary())
+_FLAGGED = ((FLAG_KEY, _KEY), (FLAG_TIMESTAMP, _TIMESTAMP), (FLAG_HEADERS, _HEADERS))
+
+PLAIN_SCHEMA = pa.schema([_KEY, _TIMESTAMP, _HEADERS, _VALUE])
+"""All columns of a plain topic."""
+
+
+_DERIVED_MAX = 4_096
+
+
+class Derived(Generic[T]):
+    """What follows from a frame's flags and its topic's schema: made once, used for every frame. Bounded."""
+
+    def __init__(self, make: Callable[[int, pa.Schema | None], T]) -> None:
+        self._make = make
+        self._made: dict[tuple[int, int], tuple[pa.Schema | None, T]] = {}
+        """With the schema, so that its ``id`` stays its own while it is a key."""
+
+    def of(self, flags: int, topic_schema: pa.Schema | None) -> T:
+        """Raises what ``make`` raises."""
+        key = (flags, id(topic_schema))  # by identity: hashing a schema of 19 columns takes as long as all the checks
+        made = self._made.get(key)
+        if made is None:
+            value = self._make(flags, topic_schema)
+            if len(self._made) >= _DERIVED_MAX:
+                self._made.clear()
+            made = self._made[key] = (topic_schema, value)
+        return made[1]
+
+
+def payload_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:
+    """Columns of a payload with these flags in a topic with this schema (None: plain topic).
+
+    Raises:
+        InvalidArgument: unknown flags, or a schema version that does not go with the topic.
+    """
+    return _schemas.of(flags, topic_schema)
+
+
+def full_schema(topic_schema: pa.Schema | None) -> pa.Schema:
+    """Columns of :func:`full_batch`."""
+    return payload_schema(COLUMN_FLAGS | (0 if topic_schema is None else 1) << SCHEMA_VERSION_SHIFT, topic_schema)
+
+
+def full_batch(batch: pa.RecordBatch, header: FrameHeader, topic_schema: pa.Schema | None) -> pa.RecordBatch:
+    """The batch of ``batch.decode_frame`` with the absent ones of ``_key``, ``_timestamp``, ``_headers`` filled in.
+
+    Absent keys and headers are null; absent timestamps are the header's. Present columns are not copied.
+    """
+    columns = iter(batch.columns)
+    count = batch.num_rows
+    present = [next(columns) if header.flags & flag else None for flag, _ in _FLAGGED]
+    key, timestamp, headers = present
+    if key is None:
+        key = pa.nulls(count, _KEY.type)
+    if timestamp is None:
+        timestamp = array_of(np.full(count, header.timestamp_min, np.int64), TIMESTAMP)
+    if headers is None:
+        headers = pa.nulls(count, _HEADERS.type)
+    return pa.RecordBatch.from_arrays([key, timestamp, headers, *columns], schema=full_schema(topic_schema))
+
+
+def array_of(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """The memory of a contiguous NumPy array as a column without nulls of a type of the same width.
+
+    ``pa.array``, ``pa.scalar`` and whatever takes a Python value import pandas where it is installed: 35 MB and half a
+    second, which neither the broker nor its table worker has to spare.
+    """
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _make_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:
+    version = flags >> SCHEMA_VERSION_SHIFT
+    if flags & 0xFF & ~COLUMN_FLAGS or version > 1:
+        raise InvalidArgument(f"frame flags {flags:#06x} are not known to this build: upgrade the older side")
+    if version == 0 and topic_schema is not None:
+        raise InvalidArgument("frame is of a plain topic, but the topic has a schema: publish its columns")
+    if version == 1 and topic_schema is None:
+        raise InvalidArgument("frame has columns of a schema, but the topic is plain: publish _value")
+    leading = [field for flag, field in _FLAGGED if flags & flag]
+    return pa.schema(leading + list((_VALUE,) if topic_schema is None else topic_schema))
+
+
+_schemas: Derived[pa.Schema] = Derived(_make_schema)

@@ -1,0 +1,211 @@
+"""Appending without a stream: what gets in, in which order, and when it is durable. Any door stands on this."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.appender import Acknowledgements, Appender
+from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
+from seaweedmq.model.config import KIB
+from seaweedmq.model.publish import FrameAck
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, frame, story
+
+
+async def opened(bed: Bed) -> tuple[Host, OpenSegment]:
+    """A broker, and the first segment of a topic with two."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=2)
+    segment = host.inspect.segments[NAME, 0]
+    segment.log.producers.open(1, 0, 0, bed.loop.time())
+    return host, segment
+
+
+def appender_to(host: Host, segment: OpenSegment) -> Appender:
+    lookup = Lookup(host.inspect.view, host.inspect.segments)
+    return Appender(segment, lookup, frame_bytes_max=CONFIG.frame_bytes_max)
+
+
+def made(count: int = 1, first: int = 0, **fields: int) -> Frame:
+    (found,) = split_frames(frame(count, first=first, **fields))  # type: ignore[arg-type]
+    return found
+
+
+def receiving(found: Frame) -> Callable[[], Awaitable[Frame]]:
+    async def receive() -> Frame:
+        return found
+
+    return receive
+
+
+@story
+async def test_frames_get_their_offsets_in_the_order_of_the_calls_and_become_durable_in_it(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    pending = Acknowledgements(appender)
+    for first, count in ((0, 2), (2, 1), (3, 4)):
+        pending.add(await appender.append(made(count, first)))
+    assert segment.log.committed == 0
+    pending.end()
+    durable: list[FrameAck] = []
+    while acks := await pending.next():
+        durable += acks
+        assert segment.log.committed >= durable[-1].end_offset
+    assert [(a.first_sequence, a.base_offset, a.end_offset) for a in durable] == [(0, 0, 2), (2, 2, 3), (3, 3, 7)]
+
+
+@story
+async def test_each_request_waits_for_its_own_frames_though_they_share_a_segment(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    written = bed.faults.hold(StorageOp.APPEND)
+    requests = []
+    for first in range(3):
+        request = Acknowledgements(appender)
+        request.add(await appender.append(made(1, first)))
+        request.end()
+        requests.append(request)
+    waiting = asyncio.gather(*(request.next() for request in requests))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    written.set()
+    assert [[a.base_offset for a in acks] for acks in await waiting] == [[0], [1], [2]]
+    assert [await request.next() for request in requests] == [(), (), ()]
+
+
+@story
+async def test_what_was_appended_before_is_found_durable_or_not(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    pending = Acknowledgements(appender)
+    pending.add(await appender.append(made(2)))
+    assert len(await pending.next()) == 1
+    used = host.inspect.memory.logs.used
+    waiting = asyncio.create_task(pending.next())
+    await asyncio.sleep(1)
+    again = await appender.append(made(2))
+    assert again == FrameAck(0, 2, 0)
+    pending.add(again)
+    assert await waiting == (again,), "though the segment has nothing to tell"
+    assert (segment.log.end, host.inspect.memory.logs.used) == (2, used), "nothing is held for it"
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind", "sentence"),
+    [
+        (made(size=80 * KIB), InvalidArgument, "above the limit of 65536"),
+        (made(slots=(0, 40_000)), StaleMetadata, r"which holds \[0, 32768\)"),
+        (made(first=9), InvalidArgument, "resend from 0"),
+    ],
+)
+@pytest.mark.parametrize("announced", [False, True])
+@story
+async def test_what_is_refused_holds_no_memory(
+    bed: Bed, announced: bool, refused: Frame, kind: type[SeaweedMQError], sentence: str
+) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    with pytest.raises(kind, match=sentence):
+        await (appender.append_announced(refused.header, receiving(refused)) if announced else appender.append(refused))
+    assert host.inspect.memory.logs.used == 0
+    assert not appender.is_waiting
+    assert (await appender.append(made())).base_offset == 0
+
+
+@story
+async def test_the_payload_of_an_announced_frame_is_asked_for_once_there_is_memory_for_it(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    budget: MemoryBudget = host.inspect.memory.logs
+    taken = budget.limit
+    assert budget.take_now(taken)
+    asked: list[int] = []
+
+    async def receive() -> Frame:
+        asked.append(budget.used)
+        return made()
+
+    appending = asyncio.create_task(appender.append_announced(made().header, receive))
+    await asyncio.sleep(1)
+    assert appender.is_waiting
+    assert not asked
+    budget.give(taken)
+    await appending
+    assert asked[0] >= made().header.frame_bytes
+    assert not appender.is_waiting
+
+
+@story
+async def test_a_payload_that_does_not_come_gives_the_memory_back(bed: Bed) -> None:
+    host, segment = await opened(bed)
+
+    async def receive() -> Frame:
+        raise Closed("the connection was lost")
+
+    with pytest.raises(Closed, match="was lost"):
+        await appender_to(host, segment).append_announced(made().header, receive)
+    assert host.inspect.memory.logs.used == 0
+
+
+@story
+async def test_nothing_is_appended_after_a_stop_not_even_what_waited_for_memory(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    budget: MemoryBudget = host.inspect.memory.logs
+    taken = budget.limit
+    assert budget.take_now(taken)
+    appending = asyncio.create_task(appender.append(made()))
+    await asyncio.sleep(1)
+    appender.stop(Fenced("somebody else goes on"))
+    budget.give(taken)
+    with pytest.raises(Fenced, match="somebody else goes on"):
+        await appending
+    assert (segment.log.end, budget.used) == (0, 0)
+
+
+@story
+async def test_who_waits_hears_why_nothing_becomes_durable_and_goes_on_when_it_does(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    pending = Acknowledgements(appender)
+    bed.faults.failing[StorageOp.APPEND] = "disk full"
+    pending.add(await appender.append(made()))
+    with pytest.raises(StorageFailed, match="disk full"):
+        await pending.next()
+    bed.faults.failing.clear()
+    await bed.until(lambda: segment.failure is None)
+    assert [a.base_offset for a in await pending.next()] == [0]
+
+
+@story
+async def test_at_the_end_of_the_segment_nothing_more_is_acknowledged_or_appended(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    pending = Acknowledgements(appender)
+    bed.faults.hold(StorageOp.APPEND)
+    pending.add(await appender.append(made()))
+    waiting = asyncio.create_task(pending.next())
+    await asyncio.sleep(0.1)
+    await segment.close(StaleMetadata("it moved"))
+    assert await waiting == ()
+    with pytest.raises(StaleMetadata, match="it moved"):
+        await appender.append(made(first=1))
+
+
+@story
+async def test_as_many_are_pending_as_the_door_allows(bed: Bed) -> None:
+    host, segment = await opened(bed)
+    appender = appender_to(host, segment)
+    pending = Acknowledgements(appender)
+    for first in range(3):
+        pending.add(await appender.append(made(1, first)))
+    room = asyncio.create_task(pending.fewer_than(3))
+    await bed.until(lambda: segment.log.committed == 3)
+    assert not room.done(), "they are durable, but nobody was told"
+    assert len(await pending.next()) == 3
+    await room

@@ -1,0 +1,220 @@
+"""Reading a segment without a stream: memory and files joined, waiting for many segments, giving way."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.broker.serve.tail import Standing, Tail
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.errors import NotFound, OutOfRange
+from seaweedmq.model.calls import DeleteTopic
+from seaweedmq.model.config import KIB
+from seaweedmq.model.files import FileKind
+from seaweedmq.runtime.signal import Signal
+from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, story
+
+FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
+FRAME_BYTES_MAX = 400
+"""Of the frames of ``fill``."""
+
+
+async def fill(publisher: Publishing, frames: int) -> None:
+    for _ in range(frames):
+        await publisher.store(count=2, size=50)
+
+
+def evict(host: Host, segment: int = 0) -> None:
+    """As if others needed the memory."""
+    log = host.inspect.segments[NAME, segment].log
+    host.inspect.memory.logs.give(log.evict(1 << 30))
+
+
+async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
+    lookup = Lookup(host.inspect.view, host.inspect.segments)
+    found = await lookup.segment(NAME, segment)
+    return Tail(lookup, bed.store, host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
+
+
+async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
+    """Base offsets of the frames up to where nothing more is to be had."""
+    bases: list[int] = []
+    while await tail.look() is Standing.READABLE:
+        if not await tail.ready():
+            continue
+        expected = tail.next_bytes(bytes_max)
+        taken = tail.take(bytes_max)
+        assert taken is not None
+        frames = list(split_frames(b"".join(taken.parts)))
+        assert expected == sum(len(part) for part in taken.parts)
+        assert expected <= bytes_max or len(frames) == 1
+        assert frames[-1].header.end_offset == taken.end_offset == tail.position
+        bases += [f.header.base_offset for f in frames]
+    return bases
+
+
+@pytest.mark.parametrize("bytes_max", [1, 2 * FRAME_BYTES_MAX, 1 << 20])
+@pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
+@story
+async def test_every_frame_is_read_once_wherever_it_lies(bed: Bed, place: str, bytes_max: int) -> None:
+    config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0)
+    (host,) = await bed.cluster(1, config)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await fill(publisher, 20)
+    if config is not FILES:
+        await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= 20)
+    if place != "memory":
+        evict(host)
+    await fill(publisher, 5)
+    tail = await tail_of(host, bed, 9)
+    bases = await read(tail, bytes_max)
+    assert bases[0] <= 9 < tail.position == 50
+    assert bases == sorted(set(bases))
+    assert bases[-5:] == [40, 42, 44, 46, 48]
+    assert await tail.look() is Standing.CAUGHT_UP
+    assert not tail.reads_files
+    assert host.inspect.memory.reading.used == 0
+
+
+@story
+async def test_nothing_that_is_not_committed_is_read(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await fill(publisher, 1)
+    tail = await tail_of(host, bed, 2)
+    await publisher.send(3)
+    log = host.inspect.segments[NAME, 0].log
+    while log.committed == 2:
+        assert await tail.look() is Standing.CAUGHT_UP
+        await tail.change()
+    assert await read(tail) == [2]
+
+
+@story
+async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> None:
+    """A long poll: so many bytes of any of them, or the time is up."""
+    (host,) = await bed.cluster(1)
+    await bed.topic(host, segments=3)
+    publishers = [await host.publisher(n, segment=n) for n in range(3)]
+    tails = [await tail_of(host, bed, segment=n) for n in range(3)]
+
+    async def poll(bytes_min: int, wait_s_max: float) -> int:
+        time_up = Signal()
+        timer = bed.loop.call_later(wait_s_max, time_up.fire)
+        until = bed.loop.time() + wait_s_max
+        while True:
+            found = 0
+            for tail in tails:
+                if await tail.look() is Standing.READABLE and await tail.ready():
+                    found += tail.next_bytes(1 << 20)
+            if found >= bytes_min or bed.loop.time() >= until:
+                timer.cancel()
+                return found
+            await tails[0].change(*(tail.changed for tail in tails[1:]), time_up)
+
+    began = bed.loop.time()
+    assert await poll(1, 5.0) == 0
+    assert bed.loop.time() == pytest.approx(began + 5)
+    polling = asyncio.create_task(poll(3 * FRAME_BYTES_MAX // 2, 60.0))
+    for n, publisher in ((2, publishers[2]), (0, publishers[0])):
+        await asyncio.sleep(1)
+        assert not polling.done()
+        await publisher.store(count=2, size=50, slots=(n * 21_846, n * 21_846))
+    assert await polling > 3 * FRAME_BYTES_MAX // 2
+    assert [tail.position for tail in tails] == [0, 0, 0], "what is looked at is not taken"
+
+
+@story
+async def test_a_sealed_segment_has_an_end_on_every_broker(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    await fill(await primary.publisher(), 3)
+    (other,) = (h for h in hosts if h is not primary)
+    primary.kill()
+    await bed.until(lambda: 1 in other.inspect.view.segments[NAME])
+    tail = await tail_of(other, bed)
+    assert await read(tail) == [0, 2, 4]
+    assert await tail.look() is Standing.ENDED
+    assert (tail.found.high_watermark, tail.found.segment.successors) == (6, (1,))
+    assert await (await tail_of(other, bed, 99)).look() is Standing.ENDED
+
+
+@story
+async def test_a_turn_that_is_offered_goes_to_who_needs_it_and_what_it_held_is_read_again(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, FILES)
+    await bed.topic(host)
+    await fill(await host.publisher(), 20)
+    evict(host)
+    reading = host.inspect.memory.reading
+    idle = await tail_of(host, bed)
+    assert await idle.look() is Standing.READABLE
+    assert await idle.ready()
+    assert idle.take(1) is not None
+    assert idle.reads_files
+    reading.limit = reading.used
+    busy = await tail_of(host, bed)
+    waiting = asyncio.create_task(read(busy))
+    await asyncio.sleep(1)
+    assert not waiting.done(), "it is not offered yet"
+    idle.offer()
+    assert await waiting == list(range(0, 40, 2))
+    idle.keep()
+    assert idle.take(1) is None
+    assert await read(idle) == list(range(2, 40, 2))
+    assert reading.used == 0
+
+
+@story
+async def test_what_leaves_memory_between_ready_and_take_is_read_from_files(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, FILES)
+    await bed.topic(host)
+    await fill(await host.publisher(), 3)
+    tail = await tail_of(host, bed)
+    assert await tail.look() is Standing.READABLE
+    assert await tail.ready()
+    assert not tail.reads_files
+    evict(host)
+    assert tail.take(1) is None
+    assert await read(tail) == [0, 2, 4]
+
+
+@pytest.mark.parametrize("reading", [False, True])
+@story
+async def test_a_topic_that_is_deleted_gives_nothing_more_though_its_name_is_taken_again(
+    bed: Bed, reading: bool
+) -> None:
+    (host,) = await bed.cluster(1, FILES)
+    await bed.topic(host)
+    await fill(await host.publisher(), 3)
+    evict(host)
+    tail = await tail_of(host, bed)
+    if reading:
+        await tail.look()
+        assert await tail.ready()
+    await host.api.call(DeleteTopic(NAME))
+    await bed.topic(host)
+    await fill(await host.publisher(2), 3)
+    with pytest.raises(NotFound, match="topic test/topic was deleted"):
+        tail.take(1) if reading else await tail.look()
+    await tail.close()
+    assert host.inspect.memory.reading.used == 0
+
+
+@story
+async def test_what_retention_removed_is_named(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, FILES)
+    await bed.topic(host)
+    await fill(await host.publisher(), 20)
+    evict(host)
+    first, *_ = bed.files(FileKind.LOG)
+    await bed.store.delete([first])
+    tail = await tail_of(host, bed)
+    assert await tail.look() is Standing.READABLE
+    with pytest.raises(OutOfRange, match="offset 0 was removed by retention, the lowest that is kept is"):
+        await tail.ready()
+    await tail.close()
+    assert host.inspect.memory.reading.used == 0
