@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
+from seaweedmq.model.ring import KeyRange, is_partition
 from seaweedmq.model.segment import Segment
 
 
@@ -42,9 +42,9 @@ class Routes:
     def segments(self) -> frozenset[int]:
         return frozenset(s.segment for s in self._stretches)
 
-    def whole(self) -> tuple[int, KeyRange] | None:
+    def whole(self) -> int | None:
         """The segment that takes everything, if one does."""
-        return (self._stretches[0].segment, WHOLE_RING) if len(self._stretches) == 1 else None
+        return self._stretches[0].segment if len(self._stretches) == 1 else None
 
     def segment_of(self, slot: int) -> int:
         return int(self._segments[np.searchsorted(self._edges, slot, side="right")])
