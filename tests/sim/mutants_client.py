@@ -52,11 +52,11 @@ def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> No
 def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
     """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
 
-    def again(client: Any, frame: Any) -> Any:
+    def again(box: Any, frame: Any) -> Any:
         stored = next(split_frames(frame.data, verify=False))
-        columns = decode_frame(stored, client._schema)
+        columns = decode_frame(stored, box.schema)
         header = stored.header
-        return client._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
+        return box._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
 
     patch.setattr(outbox.Outbox, "_again", again)
 

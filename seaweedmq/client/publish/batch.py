@@ -1,6 +1,6 @@
 """Records that ``send`` collects, and their columns. Python lists become columns at some 40 M values a second."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
@@ -53,7 +53,7 @@ class Batch:
         self.promise.begin(len(self.values))
         self.limit = -1
 
-    def rows(self, rows_bytes: int) -> Iterator[Rows]:
+    def rows(self, rows_bytes: int) -> list[Rows]:
         """All records at once, which forgets them here: with the columns they need, ``_key, _timestamp, _headers`` if
         any has one, and ``_value``."""
         flags = 0
@@ -74,7 +74,7 @@ class Batch:
         columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
         whole = pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, None))
         self.forget()
-        yield Rows(whole, flags, self.timestamp_us, range(len(whole)), self.promise)
+        return [Rows(whole, flags, self.timestamp_us, range(self.promise.count), self.promise)]
 
     def forget(self) -> None:
         """The frames hold the records now, or nobody does any more."""

@@ -73,11 +73,12 @@ def frames_of(
     Aims for ``frame_bytes`` a frame. A single row over ``frame_bytes_max`` fails and takes no sequence.
     """
     parts = max(1, round(rows.columns.nbytes / frame_bytes))
-    step = min(RECORDS_MAX, -(-len(rows) // parts))
-    todo = [rows.slice(at, min(step, len(rows) - at)) for at in range(0, len(rows), step)][::-1]
+    count = len(rows)
+    step = min(RECORDS_MAX, -(-count // parts))
+    todo = [rows.slice(at, min(step, count - at)) for at in range(0, count, step)][::-1]
     while todo:
         part = todo.pop()
-        count = len(part)
+        count = len(part.positions)
         data = _encoded(part, segment_slots, keyless_slot, producer_id, first_sequence)
         if len(data) <= frame_bytes_max:
             yield OutFrame(data, first_sequence, part.positions, part.promise)

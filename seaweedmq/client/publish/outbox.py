@@ -68,7 +68,8 @@ class Outbox:
         self._frame_bytes = frame_bytes
         self._frame_bytes_max = FRAME_BYTES_MAX
         self._bytes_max = bytes_max
-        self._schema: pa.Schema | None = None
+        self.schema: pa.Schema | None = None
+        """The topic's, as known now; None for a plain topic."""
         self._routes: Routes | None = None
         self._heirs: dict[int, Segment] = {}
         """The segments of the routes, as they were described when records began to go there."""
@@ -109,7 +110,7 @@ class Outbox:
     @property
     def refusal(self) -> InvalidArgument | None:
         """Why the topic takes no plain records."""
-        if self._schema is None:
+        if self.schema is None:
             return None
         return InvalidArgument(f"{self.topic} has a schema: publish tables of its columns with send_table")
 
@@ -126,10 +127,6 @@ class Outbox:
         self._routes = Routes.to_open(heirs.values())
         self._heirs = heirs
         return [self._limits()]
-
-    def adopted(self, schema: pa.Schema | None) -> None:
-        """The topic has this schema; None: it is plain."""
-        self._schema = schema
 
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
@@ -217,7 +214,7 @@ class Outbox:
 
     def _again(self, frame: OutFrame) -> list[Action]:
         try:
-            rows = rows_of(frame, self._schema)
+            rows = rows_of(frame, self.schema)
         except SeaweedMQError as error:
             return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
         return self.add(rows)

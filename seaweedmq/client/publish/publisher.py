@@ -52,7 +52,6 @@ class Publisher:
             bytes_max=config.buffer_bytes_max,
         )
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
-        self._schema: pa.Schema | None = None
         self._lanes: dict[int, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
@@ -215,7 +214,7 @@ class Publisher:
             data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
-        batches, flags = fit(table, self._schema, key, timestamp)
+        batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = SentTable(sum(b.num_rows for b in batches))
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
         promise.on_settled = lambda: self._on_settled(job)
@@ -254,8 +253,7 @@ class Publisher:
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
-        self._schema = None if schema is None else schema_from_bytes(schema)
-        self._outbox.adopted(self._schema)
+        self._outbox.schema = None if schema is None else schema_from_bytes(schema)
         self.buffer.refusal = self._outbox.refusal
 
     async def _pump(self) -> None:
@@ -295,18 +293,18 @@ class Publisher:
     def _report(self, actions: Iterable[Action]) -> None:
         """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
         for action in actions:
-            match action:
-                case Acked(positions, promise, segment, base_offset):
-                    promise.acked(positions, segment, base_offset)
-                case Failed(positions, promise, error):
-                    promise.failed(positions, error)
-                case Deliver(segment):
-                    self._lane(segment).wake()
-                case Reopen(segment):
-                    self._lanes[segment].reopen()
-                case Limits(frame_bytes_max, batch_bytes):
-                    self.buffer.frame_bytes_max = frame_bytes_max
-                    self.buffer.batch_bytes = batch_bytes
+            match action:  # without patterns for the fields, which take as long as all the rest
+                case Acked():
+                    action.promise.acked(action.positions, action.segment, action.base_offset)
+                case Failed():
+                    action.promise.failed(action.positions, action.error)
+                case Deliver():
+                    self._lane(action.segment).wake()
+                case Reopen():
+                    self._lanes[action.segment].reopen()
+                case Limits():
+                    self.buffer.frame_bytes_max = action.frame_bytes_max
+                    self.buffer.batch_bytes = action.batch_bytes
         self._progress.set()
 
     def _lane(self, segment: int) -> Lane:

@@ -30,7 +30,7 @@ class Rows:
 
     def slice(self, at: int, count: int) -> "Rows":
         """Rows ``[at, at + count)``, zero-copy."""
-        if count == len(self):
+        if count == self.columns.num_rows:
             return self
         return replace(
             self,
