@@ -137,7 +137,7 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     return segment_slots.lo, segment_slots.hi - 1, tuple(scaled)
 
 
-def rows_of(out: OutFrame, schema: pa.Schema | None) -> Rows:
+def rows_of_frame(out: OutFrame, schema: pa.Schema | None) -> Rows:
     """The rows of a frame that was made here, to be routed again. The topic may have got its schema since.
 
     Raises:

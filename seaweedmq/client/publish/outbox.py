@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of
+from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of, rows_of_frame
 from seaweedmq.client.publish.outgoing import Acked, Again, Failed, Left, OutFrame
 from seaweedmq.client.publish.routing import Routes, Trail
 from seaweedmq.client.publish.rows import Rows
@@ -214,7 +214,7 @@ class Outbox:
 
     def _again(self, frame: OutFrame) -> list[Action]:
         try:
-            rows = rows_of(frame, self.schema)
+            rows = rows_of_frame(frame, self.schema)
         except SeaweedMQError as error:
             return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
         return self.add(rows)
