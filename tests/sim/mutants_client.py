@@ -11,8 +11,8 @@ from seaweedmq import errors
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.client.group.contact import Contact
-from seaweedmq.client.publish import publisher
-from seaweedmq.client.publish.framing import Piece
+from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.core.member.redelivery import KeyOrder
@@ -52,15 +52,13 @@ def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> No
 def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
     """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
 
-    def piece_of(data: Any, schema: Any, rows: Any, outcome: Any) -> Piece:
-        frame = next(split_frames(data, verify=False))
-        return Piece(decode_frame(frame, schema), frame.header.flags, frame.header.timestamp_min, rows, outcome)
+    def again(box: Any, frame: Any) -> Any:
+        stored = next(split_frames(frame.data, verify=False))
+        columns = decode_frame(stored, box.schema)
+        header = stored.header
+        return box._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
 
-    def send_again(client: Any, frames: Any) -> None:
-        for frame in frames:
-            client._enqueue(piece_of(frame.data, client._schema, frame.rows, frame.outcome))
-
-    patch.setattr(publisher.Publisher, "_send_again", send_again)
+    patch.setattr(outbox.Outbox, "_again", again)
 
 
 def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.subscriber import MAX_UNACKED
 from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.client.publish.buffer import Headers
-from seaweedmq.client.publish.delivery import Sent, SentTable
+from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber
 from seaweedmq.client.subscribe.messages import Message
@@ -106,7 +106,7 @@ class Publisher(_Context):
         job = self._background.run(self._core.prepare(table, key, timestamp))
         while not self._core.buffer.add_table(job):
             self._core.buffer.wait(job.size, timeout)
-        return job.future
+        return job.promise
 
     flush = blocking(aio_publisher.Publisher.flush)
 

@@ -12,7 +12,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from seaweedmq.client.publish.delivery import Batch, Sent
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publish.batch import Batch
+from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
+from seaweedmq.client.publish.promise import BatchPromise
+from seaweedmq.client.publish.sent import Sent
 from seaweedmq.client.publish.tables import TableJob
 from seaweedmq.client.start import Timestamp, to_us
 from seaweedmq.codec.frame import HEADER_BYTES
@@ -49,7 +53,7 @@ class RecordBuffer:
         clock: the loop's time, seconds. wall_us: microseconds since 1970.
         on_open: called in the loop when a batch got its first record. on_work: when work is waiting.
         on_settled: called with work that has its whole outcome.
-        on_refused: called, in the sender's thread, with a batch of one record, which is too long.
+        on_refused: called, in the sender's thread, with the promise of one record, which is too long.
     """
 
     def __init__(
@@ -58,22 +62,19 @@ class RecordBuffer:
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
-        batch_bytes: int,
-        bytes_max: int,
-        delivery_timeout_s: float,
-        frame_bytes_max: int,
+        config: ClientConfig,
         on_open: Callable[[], None],
         on_work: Callable[[], None],
         on_settled: Callable[[Work], None],
-        on_refused: Callable[[Batch], None],
+        on_refused: Callable[[BatchPromise], None],
     ) -> None:
         self._post = post
         self._clock = clock
         self._wall_us = wall_us
-        self.batch_bytes = batch_bytes
-        self._bytes_max = bytes_max
-        self._delivery_timeout_s = delivery_timeout_s
-        self.frame_bytes_max = frame_bytes_max
+        self._bytes_max = config.buffer_bytes_max
+        self._delivery_timeout_s = config.delivery_timeout_s
+        self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
+        self.frame_bytes_max = FRAME_BYTES_MAX
         self._on_open = on_open
         self._on_work = on_work
         self._on_settled = on_settled
@@ -137,8 +138,8 @@ class RecordBuffer:
                     batch.put_extras(index, None, None)
         if fits:
             sent = _new_sent(Sent)
-            sent._batch = batch
-            sent._index = index
+            sent._promise = batch.promise
+            sent._position = index
             return sent
         return self._append_first(value, key, None, None, size, timeout)
 
@@ -192,7 +193,7 @@ class RecordBuffer:
             if not self._has_room(job.size):
                 return False
             self._cut()
-            job.future.deadline = self._clock() + self._delivery_timeout_s
+            job.promise.deadline = self._clock() + self._delivery_timeout_s
             self.used += job.size
             self._hand_over(job)
             return True
@@ -319,12 +320,11 @@ class RecordBuffer:
             f"a record of {size} bytes is over the limit of {limit} bytes (key, value and headers): split it, or raise "
             "frame_bytes_max on every broker"
         )
-        batch = Batch(0, 0, 0.0, lambda _: None)
-        batch.values.append(b"")
-        batch.cut()
-        batch.failed(range(1), error)
-        self._on_refused(batch)
-        return Sent(batch, 0)
+        promise = BatchPromise(0.0, lambda: None)
+        promise.begin(1)
+        promise.failed(range(1), error)
+        self._on_refused(promise)
+        return Sent(promise, 0)
 
 
 RecordBuffer.send.__qualname__ = "Publisher.send"
@@ -344,7 +344,7 @@ def _put(
         batch.keys = [*[None] * index, key]
     if batch.has_extras or headers is not None or time_us is not None:
         batch.put_extras(index, headers, time_us)
-    return Sent(batch, index)
+    return Sent(batch.promise, index)
 
 
 def _bytes(what: str, value: object) -> bytes:

@@ -4,15 +4,17 @@ A session is one stream. Everything a session leaves undone stays in the window,
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-from seaweedmq.client.cluster.cluster import Cluster
+from tenacity import AsyncRetrying
+
+from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.cluster.conversation import Conversation, conversation
-from seaweedmq.client.publish.window import OutFrame, Window
+from seaweedmq.client.publish.outbox import Action, Outbox
+from seaweedmq.client.publish.window import Window
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
-from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
@@ -26,7 +28,6 @@ from seaweedmq.model.publish import (
     PublishSealed,
 )
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
@@ -34,82 +35,63 @@ MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
 
 
-class LaneOwner(Protocol):
-    """The publisher, as its lanes see it."""
-
-    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription: ...
-
-    def on_ready(self, lane: "Lane", ready: PublishReady) -> None: ...
-
-    def on_progress(self) -> None:
-        """Frames went out or were acknowledged: there may be room for more."""
-
-    async def on_sealed(self, lane: "Lane", sealed: PublishSealed) -> None:
-        """Move what was not committed to the successors. The lane ends."""
-
-    async def on_segment_gone(self, lane: "Lane") -> None:
-        """As ``on_sealed``, when nobody knows the segment any more, nor what of the window it held."""
-
-
 class Lane:
-    """Frames for one segment, delivered in order."""
+    """Delivers the frames of one window, in order, until its segment is sealed and they are handed over.
+
+    Args:
+        report: told whenever the window has changed, with what has come of it.
+    """
 
     def __init__(
-        self, owner: LaneOwner, cluster: Cluster, topic: TopicName, segment: Segment, producer_id: int
+        self,
+        cluster: Cluster,
+        view: TopicView,
+        outbox: Outbox,
+        window: Window,
+        report: Callable[[Iterable[Action]], None],
     ) -> None:
-        self._owner = owner
         self._cluster = cluster
-        self._topic = topic
-        self.segment = segment
-        self._producer_id = producer_id
-        self.window = Window()
+        self._view = view
+        self._outbox = outbox
+        self._window = window
+        self._report = report
+        self._segment = window.segment.id
         self._work = asyncio.Event()
         self._send = asyncio.Event()
         self._talk: Conversation[PublishReply] | None = None
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._refresh = False
         self._progress = False
-        self._topic_uid = 0
-        self.last_error: SeaweedMQError | None = None
 
     def wake(self) -> None:
         """The window has something new."""
         self._work.set()
         self._send.set()
 
-    def expire(self, now: float) -> None:
-        """Fail what is overdue; an open stream is opened anew."""
-        overdue, was_open = self.window.expire(now)
-        for frame in overdue:
-            frame.outcome.failed(frame.rows, self._overdue())
-        if was_open and self._talk is not None:
+    def reopen(self) -> None:
+        """The stream, if there is one, is of no use any more."""
+        if self._talk is not None:
             self._talk.expect(0.0)
 
-    def _overdue(self) -> DeadlineExceeded:
-        why = f"; last: {self.last_error}" if self.last_error is not None else ""
-        return DeadlineExceeded(
-            f"{self.segment} did not acknowledge within delivery_timeout_s; the record may be kept all the same{why}"
-        )
-
     async def run(self) -> None:
-        """Until the segment is sealed and handed over. Cancel to stop."""
+        """Until the window is handed over. Cancel to stop."""
         while True:
             self._work.clear()
-            if not len(self.window):
+            if not len(self._window):
                 await self._work.wait()
             try:
-                async for attempt in retrying(
-                    self._cluster.config, self._cluster.env.rng, lambda: not len(self.window)
-                ):
+                async for attempt in self._retrying():
                     with attempt:
                         if await self._session():
                             return
             except SeaweedMQError as error:
-                self.last_error = error
-                if not is_retryable(error):
-                    for frame in self.window.take_all():
-                        frame.outcome.failed(frame.rows, error)
-                    self._owner.on_progress()
+                if is_retryable(error):
+                    self._window.lost(error)
+                else:
+                    self._report(self._window.give_up(error))
+
+    def _retrying(self) -> AsyncRetrying:
+        return retrying(self._cluster.config, self._cluster.env.rng, lambda: not len(self._window))
 
     async def _session(self) -> bool:
         """One stream. True when the segment is done with; False when it broke after it had made progress.
@@ -119,113 +101,117 @@ class Lane:
             SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
         """
         try:
-            description = await self._owner.description(self._refresh, (self.segment.id,))
+            description = await self._view.description(self._refresh, (self._segment,))
+            self._refresh = True
+            segment = next((s for s in description.segments if s.id == self._segment), None)
+            if segment is None:
+                open_now = await self._view.description(True)
+                self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
+                return True
         except SeaweedMQError as error:
-            self.last_error = error
+            self._window.lost(error)
             raise
-        self._refresh = True
-        found = next((s for s in description.segments if s.id == self.segment.id), None)
-        if found is None:
-            await self._owner.on_segment_gone(self)
-            return True
-        self.segment = found
-        self._topic_uid = description.topic.uid
         self._progress = False
         try:
-            sealed = self._sealed_without_asking()
+            sealed = self._window.sealed_unasked(segment)
             if sealed is None:
-                sealed = await self._stream(self._cluster.address_of(description, found))
-            await self._owner.on_sealed(self, sealed)
+                sealed = await self._stream(segment, description)
+            successors = await self._successors(sealed.successors)
+            self._report(self._outbox.sealed(self._segment, sealed, successors))
+        except InvalidArgument as error:
+            if not self._window.out:
+                self._window.lost(error)
+                raise
+            self._report(self._window.refused(error))
+            return False
+        except NotFound as error:
+            self._window.lost(error)
+            # the description had the segment a moment ago: it will say whether the topic is gone
+            raise StaleMetadata(str(error)) from error
         except SeaweedMQError as error:
-            self.last_error = error
-            if isinstance(error, InvalidArgument) and self.window.out:
-                self._refused(error)
-                return False
-            if isinstance(error, NotFound):
-                # the description had the segment a moment ago: it will say whether the topic is gone
-                raise StaleMetadata(str(error)) from error
+            self._window.lost(error)
             if is_retryable(error) and self._progress:
                 return False
             raise
-        finally:
-            self.window.lost()
         return True
 
-    def _sealed_without_asking(self) -> PublishSealed | None:
-        """What a broker would say, if the segment is sealed and nothing of the queue can be stored in it."""
-        segment = self.segment
-        if segment.is_open or self.window.may_be_stored:
-            return None
-        return PublishSealed(
-            end_offset=segment.end_offset or 0,
-            next_sequence=self.window.first_sequence,
-            recent=(),
-            successors=segment.successors,
-        )
+    async def _successors(self, ids: Iterable[int]) -> list[Segment]:
+        """Where to go on. After a merge the other side may have been there, and gone on, already; and what came next
+        may be pruned when the publisher was away for long."""
+        refresh = False
+        async for attempt in self._retrying():
+            with attempt:
+                wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
+                description = await self._view.description(refresh, wanted)
+                found = {s.id: s for s in description.segments}
+                if wanted and found.keys() >= wanted:
+                    return [found[number] for number in sorted(wanted)]
+                refresh = True
+                if wanted and max(wanted) < description.topic.next_segment:
+                    return [s for s in description.segments if s.is_open]
+                raise Unavailable(
+                    f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet"
+                )
+        raise AssertionError("retrying ended without a result")
 
-    async def _stream(self, address: str) -> PublishSealed:
+    async def _stream(self, segment: Segment, description: TopicDescription) -> PublishSealed:
         """Send and hear until the segment is sealed.
 
         Raises:
             SeaweedMQError: the stream broke.
         """
+        address = self._cluster.address_of(description, segment)
         send = self._send = asyncio.Event()
         stall_timeout_s = self._cluster.config.stall_timeout_s
         try:
             async with conversation(
-                self._cluster, address, lambda api: api.publish(self._requests(send)), str(self.segment)
+                self._cluster,
+                address,
+                lambda api: api.publish(self._requests(segment, description.topic.uid, send)),
+                str(segment),
             ) as self._talk:
                 async for reply in self._talk.replies:
                     if isinstance(reply, PublishAck):
                         self._acked(reply)
-                        self._talk.expect(stall_timeout_s if self.window.out else None)
+                        self._talk.expect(stall_timeout_s if self._window.out else None)
                     elif isinstance(reply, PublishReady):
                         self._talk.expect(None)
-                        self.window.opened(reply)
                         self._message_bytes_max = reply.message_bytes_max
-                        self._owner.on_ready(self, reply)
+                        self._report(self._outbox.opened(self._segment, reply))
                         self._send.set()
                     else:
                         return reply
         finally:
             self._talk = None
-        raise Unavailable(f"broker {address} ended the stream to {self.segment}")
+        raise Unavailable(f"broker {address} ended the stream to {segment}")
 
     def _acked(self, reply: PublishAck) -> None:
         for ack in reply.frames:
-            frame = self.window.acked(ack)
-            frame.outcome.acked(frame.rows, self.segment.id, ack.base_offset)
+            self._report((self._window.acked(ack),))
         self._progress = True
         self._refresh = False
         self._send.set()
-        self._owner.on_progress()
 
-    def _refused(self, error: InvalidArgument) -> None:
-        frame: OutFrame | None = self.window.suspect()
-        if frame is not None:
-            frame.outcome.failed(frame.rows, error)
-            self._owner.on_progress()
-
-    async def _requests(self, send: asyncio.Event) -> AsyncIterator[PublishRequest]:
+    async def _requests(self, segment: Segment, topic_uid: int, send: asyncio.Event) -> AsyncIterator[PublishRequest]:
         yield PublishOpen(
-            topic=self._topic,
-            segment=self.segment.id,
-            epoch=self.segment.epoch,
-            producer_id=self._producer_id,
+            topic=segment.topic,
+            segment=segment.id,
+            epoch=segment.epoch,
+            producer_id=self._outbox.producer_id,
             producer_epoch=0,
-            first_sequence=self.window.first_sequence,
-            topic_uid=self._topic_uid,
+            first_sequence=self._window.first_sequence,
+            topic_uid=topic_uid,
         )
         while send is self._send:
-            idle = not self.window.out
-            frames = self.window.take(min(MESSAGE_BYTES, self._message_bytes_max))
+            idle = not self._window.out
+            frames = self._window.take(min(MESSAGE_BYTES, self._message_bytes_max))
             if not frames:
                 send.clear()
                 await send.wait()
                 continue
             if idle and self._talk is not None:
                 self._talk.expect(self._cluster.config.stall_timeout_s)
-            self._owner.on_progress()
+            self._report(())  # what is out makes room for more
             if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
                 for request in _in_pieces(frames[0]):
                     yield request

@@ -10,33 +10,18 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
-from seaweedmq.client.publish.delivery import Sent, SentTable
 from seaweedmq.client.publish.failures import Failures
-from seaweedmq.client.publish.framing import Piece, encode, piece_of, route
 from seaweedmq.client.publish.lane import Lane
-from seaweedmq.client.publish.routing import Routes, Trail
-from seaweedmq.client.publish.rows import piece_of_records
+from seaweedmq.client.publish.outbox import Action, Deliver, Limits, Outbox, Reopen
+from seaweedmq.client.publish.outgoing import Acked, Failed
+from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
-from seaweedmq.client.publish.window import OutFrame
-from seaweedmq.client.retry import retrying
 from seaweedmq.client.start import Timestamp
-from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
-from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
+from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError
 from seaweedmq.model.calls import AdoptSchema
-from seaweedmq.model.config import MIB
 from seaweedmq.model.description import TopicDescription
-from seaweedmq.model.publish import PublishReady, PublishSealed
-from seaweedmq.model.ring import KeyRange
-from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
-
-LANES_PER_BATCH_MAX = 8
-"""A batch is made larger for more segments, up to this, so that the frames it is split into do not get small."""
-FRAME_BYTES_MAX = 120 * MIB
-"""More than this no client receives in a message. Brokers take less, as each says when a lane has reached it."""
-AHEAD_BYTES = 4 * MIB
-"""Frames encoded ahead of a connected lane: enough to keep it busy, few enough to stay in the processor's cache."""
 
 
 class Publisher:
@@ -59,17 +44,15 @@ class Publisher:
         self._config = config
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
-        self._producer_id = cluster.env.rng.getrandbits(63)
-        self._frame_bytes_max = FRAME_BYTES_MAX
-        self._view = TopicView(cluster, topic, self._on_description, lambda: self._lanes)
-        self._schema: pa.Schema | None = None
-        self._routes: Routes | None = None
-        self._heirs: dict[int, Segment] = {}
-        """The segments of the routes, as they were described when records began to go there."""
+        self._outbox = Outbox(
+            topic,
+            cluster.env.rng.getrandbits(63),
+            cluster.env.rng,
+            frame_bytes=config.batch_bytes,
+            bytes_max=config.buffer_bytes_max,
+        )
+        self._view = TopicView(cluster, topic, self._on_description, lambda: self._outbox.segments)
         self._lanes: dict[int, Lane] = {}
-        self._trail = Trail()
-        """Segments whose lane was handed over -> to whom. None of them gets a lane again: it would number from 0 on,
-        and what the segment has of the first lane would pass for what the second one sent."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
@@ -81,10 +64,7 @@ class Publisher:
             post=post,
             clock=self._loop.time,
             wall_us=cluster.env.wall_us,
-            batch_bytes=min(config.batch_bytes, config.buffer_bytes_max),
-            bytes_max=config.buffer_bytes_max,
-            delivery_timeout_s=config.delivery_timeout_s,
-            frame_bytes_max=self._frame_bytes_max,
+            config=config,
             on_open=self._on_open,
             on_work=self._work.set,
             on_settled=self._on_settled,
@@ -102,10 +82,8 @@ class Publisher:
 
     async def start(self) -> None:
         """Learn the topic's segments. Raises NotFound."""
-        description = await self.description(True)
-        self._routes = Routes.to_open(description.topic.ring, description.segments)
-        self._heirs = {s.id: s for s in description.segments if s.is_open}
-        self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
+        description = await self._view.description(True)
+        self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
         self._spawn(self._watch_deadlines(), "publisher deadlines")
 
@@ -153,7 +131,7 @@ class Publisher:
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
             await self.buffer.room(job.size)
-        return job.future
+        return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
         """Return when everything sent so far is acknowledged.
@@ -181,7 +159,7 @@ class Publisher:
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"flush of {self._topic}: {len(pending)} batches are not acknowledged after {timeout_s:g} s; "
-                    f"they are still being sent{self._last_errors()}"
+                    f"they are still being sent{self._outbox.last_errors()}"
                 ) from None
             finally:
                 self._flushes.remove(entry)
@@ -231,110 +209,16 @@ class Publisher:
     async def prepare(self, table: pa.Table | pa.RecordBatch, key: str | None, timestamp: str | None) -> TableJob:
         """A table made to fit the topic. Raises InvalidArgument."""
         table = as_table(table)
-        description = await self.description(False)
+        description = await self._view.description(False)
         if description.topic.schema is None and not is_plain(table.schema):
             data, uid = schema_to_bytes(schema_to_adopt(table)), description.topic.uid
             description = await self._cluster.call(f"give {self._topic} a schema", AdoptSchema(self._topic, data, uid))
             self._view.know(description)
-        batches, flags = fit(table, self._schema, key, timestamp)
-        future = SentTable(sum(b.num_rows for b in batches))
-        job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), future)
-        future.on_settled = lambda: self._on_settled(job)
+        batches, flags = fit(table, self._outbox.schema, key, timestamp)
+        promise = SentTable(sum(b.num_rows for b in batches))
+        job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
+        promise.on_settled = lambda: self._on_settled(job)
         return job
-
-    # --- for lanes -------------------------------------------------------------------------------------------------
-
-    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
-        return await self._view.description(refresh, ids)
-
-    def _on_description(self, description: TopicDescription) -> None:
-        schema = description.topic.schema
-        self._schema = None if schema is None else schema_from_bytes(schema)
-        self.buffer.refusal = (
-            None
-            if schema is None
-            else InvalidArgument(f"{self._topic} has a schema: publish tables of its columns with send_table")
-        )
-
-    def on_ready(self, lane: Lane, ready: PublishReady) -> None:
-        self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
-        self.buffer.frame_bytes_max = self._frame_bytes_max
-        # Whoever said it first, this lane may hold frames that were cut before.
-        too_long = lane.window.first_longer(ready.frame_bytes_max, ready.next_sequence)
-        if too_long is not None:
-            self._send_again(lane.window.take_from(too_long))
-        self.on_progress()
-
-    def on_progress(self) -> None:
-        self._progress.set()
-
-    async def on_sealed(self, lane: Lane, sealed: PublishSealed) -> None:
-        successors = await self._successors(sealed.successors)
-        # From here to the end nothing awaits: a record sent meanwhile can not slip in between.
-        routes = self._current_routes().replace(lane.segment.id, successors)
-        lost = lane.window.loss(sealed)
-        committed, rest = lane.window.sealed(sealed)
-        if lost is not None:
-            for frame in rest:
-                frame.outcome.failed(frame.rows, lost)
-            rest = []
-        for frame, base_offset in committed:
-            frame.outcome.acked(frame.rows, lane.segment.id, base_offset)
-        self._hand_over(lane, successors, routes)
-        self._send_again(rest)
-
-    async def on_segment_gone(self, lane: Lane) -> None:
-        description = await self.description(True)
-        heirs = [s for s in description.segments if s.is_open]
-        routes = self._current_routes().replace(lane.segment.id, heirs)
-        rest = lane.window.take_unstored()
-        gone = OutOfRange(
-            f"{lane.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
-            "been kept, until retention removed it; publish it again only if a second copy does no harm"
-        )
-        for frame in lane.window.take_all():
-            frame.outcome.failed(frame.rows, gone)
-        self._hand_over(lane, heirs, routes)
-        self._send_again(rest)
-
-    def _hand_over(self, lane: Lane, heirs: list[Segment], routes: Routes) -> None:
-        """End the lane. The routes were made before its window was emptied: that fails while metadata is changing."""
-        self._routes = routes
-        known = self._heirs | {heir.id: heir for heir in heirs}
-        self._heirs = {number: known[number] for number in routes.segments}
-        self._trail.leave(lane.segment.id, (heir.id for heir in heirs), routes)
-        del self._lanes[lane.segment.id]
-        self.buffer.batch_bytes = min(self._piece_bytes(), self._config.buffer_bytes_max)
-
-    def _send_again(self, frames: list[OutFrame]) -> None:
-        for frame in frames:
-            try:
-                piece = piece_of(frame.data, self._schema, frame.rows, frame.outcome)
-                if self.buffer.refusal is not None and not piece.flags >> SCHEMA_VERSION_SHIFT:
-                    raise fresh(self.buffer.refusal)
-            except SeaweedMQError as error:
-                frame.outcome.failed(frame.rows, error)  # it is in no queue any more: nobody else would say so
-                continue
-            self._enqueue(piece)
-
-    async def _successors(self, ids: Iterable[int]) -> list[Segment]:
-        """Where to go on. After a merge the other side may have been there, and gone on, already; and what came next
-        may be pruned when the publisher was away for long."""
-        refresh = False
-        async for attempt in retrying(self._config, self._cluster.env.rng, lambda: not self._unsettled):
-            with attempt:
-                wanted = self._trail.follow(ids)  # anew each time: lanes end meanwhile
-                description = await self.description(refresh, wanted)
-                found = {s.id: s for s in description.segments}
-                if wanted and found.keys() >= wanted:
-                    return [found[number] for number in sorted(wanted)]
-                refresh = True
-                if wanted and max(wanted) < description.topic.next_segment:
-                    return [s for s in description.segments if s.is_open]
-                raise Unavailable(
-                    f"the successors {sorted(wanted)} of a sealed segment of {self._topic} are not known yet"
-                )
-        raise AssertionError("retrying ended without a result")
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -360,15 +244,17 @@ class Publisher:
     def _on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
         self.buffer.release(work.size)
-        if isinstance(work, TableJob):
-            work.forget_rows()  # its future is with the caller, and among the failures
-            self._failures.add(work.future)
-        else:
-            self._failures.add(work)
+        work.forget()
+        self._failures.add(work.promise)
         for pending, done in self._flushes:
             pending.discard(work)
             if not pending and not done.done():
                 done.set_result(None)
+
+    def _on_description(self, description: TopicDescription) -> None:
+        schema = description.topic.schema
+        self._outbox.schema = None if schema is None else schema_from_bytes(schema)
+        self.buffer.refusal = self._outbox.refusal
 
     async def _pump(self) -> None:
         while True:
@@ -377,93 +263,64 @@ class Publisher:
                 await self._work.wait()
             work = self.buffer.work.popleft()
             self._unsettled[work] = None
-            await self._encode(work)
+            await self._put_out(work)
             self.buffer.encoded()
 
-    async def _encode(self, work: Work) -> None:
-        enqueued = 0
+    async def _put_out(self, work: Work) -> None:
+        """Work into frames, as there is room for them."""
+        put_out = 0
         error: SeaweedMQError | None = None
         try:
-            async with asyncio.timeout_at(work.deadline):
-                for piece in self._pieces(work):
-                    await self._until_room()
-                    self._enqueue(piece)
-                    enqueued += len(piece.rows)
+            async with asyncio.timeout_at(work.promise.deadline):
+                for rows in work.rows(self._outbox.rows_bytes):
+                    while self._outbox.is_crowded:
+                        self._progress.clear()
+                        await self._progress.wait()
+                    self._report(self._outbox.add(rows))
+                    put_out += len(rows)
         except TimeoutError:
-            error = DeadlineExceeded(f"not sent within delivery_timeout_s{self._last_errors()}")
+            error = DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}")
         except SeaweedMQError as refusal:
             error = refusal
-        if error is not None or work.count == 0:
-            work.settle_from(enqueued, error)
-
-    def _pieces(self, work: Work) -> Iterable[Piece]:
-        if isinstance(work, TableJob):
-            return work.pieces(self._piece_bytes())
-        if self.buffer.refusal is not None:
-            raise fresh(self.buffer.refusal)
-        piece = piece_of_records(work)
-        work.forget_records()
-        return [piece]
-
-    async def _until_room(self) -> None:
-        while self._is_crowded():
-            self._progress.clear()
-            await self._progress.wait()
-
-    def _is_crowded(self) -> bool:
-        windows = [lane.window for lane in self._lanes.values()]
-        if sum(window.queued_bytes for window in windows) > self._config.buffer_bytes_max:
-            return True
-        return any(window.is_open and window.waiting_bytes > AHEAD_BYTES for window in windows)
+        if error is not None or put_out == 0:
+            work.promise.settle_from(put_out, error)
 
     async def _watch_deadlines(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self._config.delivery_timeout_s / 10))
-            for lane in self._lanes.values():
-                lane.expire(self._loop.time())
-            self.on_progress()
+            self._report(self._outbox.expire(self._loop.time()))
 
-    def _fail_everything(self, error: SeaweedMQError) -> None:
-        for lane in self._lanes.values():
-            lane.window.take_all()
-        for work in [*self._unsettled, *self.buffer.waiting_work()]:
-            work.fail_rest(error)
-        self.buffer.work.clear()
-
-    def _last_errors(self) -> str:
-        errors = [str(lane.last_error) for lane in self._lanes.values() if lane.last_error is not None]
-        return f"; last: {'; '.join(errors[:3])}" if errors else ""
-
-    def _current_routes(self) -> Routes:
-        if self._routes is None:
-            raise AssertionError("start() comes first")
-        return self._routes
+    def _report(self, actions: Iterable[Action]) -> None:
+        """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
+        for action in actions:
+            match action:  # without patterns for the fields, which take as long as all the rest
+                case Acked():
+                    action.promise.acked(action.positions, action.segment, action.base_offset)
+                case Failed():
+                    action.promise.failed(action.positions, action.error)
+                case Deliver():
+                    self._lane(action.segment).wake()
+                case Reopen():
+                    self._lanes[action.segment].reopen()
+                case Limits():
+                    self.buffer.frame_bytes_max = action.frame_bytes_max
+                    self.buffer.batch_bytes = action.batch_bytes
+        self._progress.set()
 
     def _lane(self, segment: int) -> Lane:
         lane = self._lanes.get(segment)
         if lane is None:
-            known = self._heirs[segment]
-            lane = self._lanes[segment] = Lane(self, self._cluster, self._topic, known, self._producer_id)
-            self._spawn(lane.run(), f"lane {segment}")
+            window = self._outbox.window(segment)
+            lane = self._lanes[segment] = Lane(self._cluster, self._view, self._outbox, window, self._report)
+            self._spawn(self._run_lane(segment, lane), f"lane {segment}")
         return lane
 
-    def _piece_bytes(self) -> int:
-        return self._config.batch_bytes * min(LANES_PER_BATCH_MAX, max(1, len(self._current_routes().segments)))
+    async def _run_lane(self, segment: int, lane: Lane) -> None:
+        await lane.run()
+        del self._lanes[segment]
 
-    def _enqueue(self, piece: Piece) -> None:
-        """Route and encode rows and put them into their lanes. Does not await: see ``on_sealed``."""
-        for share in route(piece, self._current_routes(), self._pick):
-            lane = self._lane(share.segment)
-            for frame in encode(
-                share,
-                slots_range=lane.segment.slots,
-                producer_id=self._producer_id,
-                first_sequence=lane.window.next_sequence,
-                frame_bytes=self._config.batch_bytes,
-                frame_bytes_max=self._frame_bytes_max,
-            ):
-                lane.window.add(frame.data, frame.rows, frame.outcome)
-            lane.wake()
-
-    def _pick(self, slots: KeyRange) -> int:
-        return self._cluster.env.rng.randrange(slots.lo, slots.hi)
+    def _fail_everything(self, error: SeaweedMQError) -> None:
+        self._report(self._outbox.clear(error))
+        for work in [*self._unsettled, *self.buffer.waiting_work()]:
+            work.promise.fail_rest(error)
+        self.buffer.work.clear()

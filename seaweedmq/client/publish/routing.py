@@ -43,9 +43,9 @@ class Routes:
     def segments(self) -> frozenset[int]:
         return frozenset(s.segment for s in self._stretches)
 
-    def whole(self) -> tuple[int, KeyRange] | None:
+    def whole(self) -> int | None:
         """The segment that takes everything, if one does."""
-        return (self._stretches[0].segment, self.ring) if len(self._stretches) == 1 else None
+        return self._stretches[0].segment if len(self._stretches) == 1 else None
 
     def segment_of(self, slot: int) -> int:
         return int(self._segments[np.searchsorted(self._edges, slot, side="right")])

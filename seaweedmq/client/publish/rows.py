@@ -1,33 +1,50 @@
-"""Records that ``send`` collected, as one Arrow batch. Python lists become columns at some 40 M values a second."""
+"""The one carrier of rows between ``send`` and their frames."""
 
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from seaweedmq.client.publish.delivery import Batch
-from seaweedmq.client.publish.framing import Piece
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
-from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, payload_schema
+from seaweedmq.client.publish.promise import Positions, Promise
 
-_HEADERS = PLAIN_SCHEMA.field("_headers").type
-_TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
+Slots = npt.NDArray[np.uint16]
 
 
-def piece_of_records(batch: Batch) -> Piece:
-    """The batch's records with the columns they need: ``_key, _timestamp, _headers`` if any has one, and ``_value``."""
-    flags = 0
-    columns: list[pa.Array] = []
-    if batch.keys is not None:
-        flags |= FLAG_KEY
-        columns.append(pa.array(batch.keys, type=pa.binary()))
-    if batch.timestamps is not None:
-        flags |= FLAG_TIMESTAMP
-        given = [batch.timestamp if t is None else t for t in batch.timestamps]
-        given += [batch.timestamp] * (batch.count - len(given))
-        columns.append(pa.array(given, type=pa.int64()).view(_TIMESTAMP))
-    if batch.headers is not None:
-        flags |= FLAG_HEADERS
-        lists = [None if h is None else list(h.items()) for h in batch.headers]
-        columns.append(pa.array(lists, type=_HEADERS))
-    columns.append(pa.array(batch.values, type=pa.binary()))
-    columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
-    table = pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, None))
-    return Piece(table, flags, batch.timestamp, range(batch.count), batch)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one batch or table, in the order in which they are to be kept."""
+
+    columns: pa.RecordBatch
+    """Exactly those of ``payload_schema(flags, ...)``."""
+    flags: int
+    timestamp_us: int
+    """Of every row if there is no ``_timestamp`` column."""
+    positions: Positions
+    promise: Promise
+    slots: Slots | None = None
+    """Of their keys; None until routing had to know them."""
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def slice(self, at: int, count: int) -> "Rows":
+        """Rows ``[at, at + count)``, zero-copy."""
+        if count == self.columns.num_rows:
+            return self
+        return replace(
+            self,
+            columns=self.columns.slice(at, count),
+            positions=self.positions[at : at + count],
+            slots=None if self.slots is None else self.slots[at : at + count],
+        )
+
+    def take(self, order: npt.NDArray[np.int64]) -> "Rows":
+        """The rows at these places, copied."""
+        positions = self.positions
+        return replace(
+            self,
+            columns=self.columns.take(pa.array(order)),
+            positions=order + positions.start if isinstance(positions, range) else positions[order],
+            slots=None if self.slots is None else self.slots[order],
+        )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seaweedmq.client.publish.delivery import SentTable
-from seaweedmq.client.publish.framing import Piece
+from seaweedmq.client.publish.rows import Rows
+from seaweedmq.client.publish.sent import SentTable
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP_MAX_US, TIMESTAMP_MIN_US, payload_schema
-from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import KIB
 
 CHUNK_BYTES_MIN = 256 * KIB
@@ -28,35 +28,23 @@ class TableJob:
     flags: int
     size: int
     """Bytes."""
-    timestamp: int
-    future: SentTable
+    timestamp_us: int
+    promise: SentTable
 
-    @property
-    def deadline(self) -> float:
-        return self.future.deadline
-
-    def forget_rows(self) -> None:
-        """They all have their outcome."""
-        self.batches = []
-
-    @property
-    def count(self) -> int:
-        """Rows."""
-        return self.future.records
-
-    def settle_from(self, row: int, error: SeaweedMQError | None) -> None:
-        self.future.settle_from(row, error)
-
-    def fail_rest(self, error: SeaweedMQError) -> None:
-        self.future.fail_rest(error)
-
-    def pieces(self, piece_bytes: int) -> Iterator[Piece]:
-        """Zero-copy cuts of about ``piece_bytes``, in order."""
+    def rows(self, rows_bytes: int) -> Iterator[Rows]:
+        """Zero-copy cuts of about ``rows_bytes``, in order."""
+        position = 0
         for batch in self.batches:
-            step = max(1, batch.num_rows * piece_bytes // max(1, batch.nbytes))
+            step = max(1, batch.num_rows * rows_bytes // max(1, batch.nbytes))
             for at in range(0, batch.num_rows, step):
                 part = batch.slice(at, step)
-                yield Piece(part, self.flags, self.timestamp, range(part.num_rows), self.future)
+                positions = range(position, position + part.num_rows)
+                yield Rows(part, self.flags, self.timestamp_us, positions, self.promise)
+                position = positions.stop
+
+    def forget(self) -> None:
+        """Every row has its outcome."""
+        self.batches = []
 
 
 def is_plain(schema: pa.Schema) -> bool:

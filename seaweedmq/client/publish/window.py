@@ -5,45 +5,35 @@ States of a frame, in the order of the queue: acknowledged (gone from it) | out 
     add -> waiting -> take -> out -> acked -> gone
                        ^             |
                        +--- lost ----+      the stream broke: everything not acknowledged goes out again, same bytes
-    sealed: committed frames are gone, the rest is handed back to be routed anew
-    expire: overdue frames are gone; the stream must be opened anew
+
+A frame leaves the queue by one of three doors, which every event answers with:
+
+    Acked    acked, and sealed for what is committed
+    Failed   expire (overdue), refused (the culprit), give_up, sealed and forgotten for what nobody can tell of
+    Again    sealed and forgotten for what is not stored, opened for what is too long: to be routed anew
 
 Sequences count records. Invariant: queued frames are contiguous and end at ``next_sequence``, but for a gap that
-``expire`` or ``refuse_first`` left in front of them, which ``opened`` closes.
+``expire`` or ``refused`` left in front of them, which ``opened`` closes.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from seaweedmq.client.publish.delivery import Outcome, Rows
+from seaweedmq.client.publish.outgoing import Acked, Again, Failed, Left, OutFrame
 from seaweedmq.codec.frame import HEADER_BYTES, decode_header, encode_header
-from seaweedmq.errors import Corrupt, ProtocolViolation
+from seaweedmq.errors import Corrupt, DeadlineExceeded, OutOfRange, ProtocolViolation, SeaweedMQError
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
-
-
-@dataclass(frozen=True, slots=True)
-class OutFrame:
-    """A frame to be delivered. Its sequences never change once it may have been stored."""
-
-    data: Frames
-    first_sequence: int
-    rows: Rows
-    outcome: Outcome
-
-    @property
-    def record_count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def end_sequence(self) -> int:
-        return self.first_sequence + len(self.rows)
+from seaweedmq.model.segment import Segment
 
 
 class Window:
     """Frames of one producer stream, and the limits the broker set."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        """As it was described when the first frame came here."""
         self._frames: deque[OutFrame] = deque()
         self._out = 0
         self._out_bytes = 0
@@ -59,6 +49,8 @@ class Window:
         self.waiting_bytes = 0
         """Frames not out on the stream."""
         self.is_open = False
+        self.last_error: SeaweedMQError | None = None
+        """Of the streams so far, or of what it takes to open one."""
 
     def __len__(self) -> int:
         """Frames not acknowledged."""
@@ -71,7 +63,7 @@ class Window:
         return self._frames[0].first_sequence if self._frames else self.next_sequence
 
     @property
-    def may_be_stored(self) -> bool:
+    def _may_be_stored(self) -> bool:
         """Whether a frame in the queue was out on a stream."""
         return self.first_sequence < self._sent
 
@@ -85,14 +77,46 @@ class Window:
         """Frames on the stream."""
         return self._out
 
-    def add(self, data: Frames, rows: Rows, outcome: Outcome) -> None:
-        """Queue a frame whose first sequence is ``next_sequence``."""
-        self._frames.append(OutFrame(data, self.next_sequence, rows, outcome))
-        self.next_sequence += len(rows)
-        self.waiting_bytes += len(data)
+    # --- events of the queue ---------------------------------------------------------------------------------------
 
-    def opened(self, ready: PublishReady) -> None:
-        """A stream is open; everything not acknowledged goes out on it again.
+    def add(self, frame: OutFrame) -> None:
+        """Queue a frame, whose first sequence is ``next_sequence``."""
+        if frame.first_sequence != self.next_sequence:
+            raise AssertionError(f"a frame begins at sequence {frame.first_sequence}, {self.next_sequence} is next")
+        self._frames.append(frame)
+        self.next_sequence = frame.end_sequence
+        self.waiting_bytes += len(frame.data)
+
+    def expire(self, now: float) -> tuple[list[Failed], bool]:
+        """Overdue frames at the head of the queue leave it. Also whether a stream was open, which is lost now: only a
+        new one closes the gap they leave, whether they were out on the old one or not.
+
+        A frame behind one that is not overdue waits for it: sequences leave no other way.
+        """
+        if not self._frames or self._frames[0].promise.deadline > now:
+            return [], False
+        was_open = self.is_open
+        if was_open:
+            self.lost()
+        overdue: list[OutFrame] = []
+        while self._frames and self._frames[0].promise.deadline <= now:
+            overdue.append(self._pop_first())
+        why = f"; last: {self.last_error}" if self.last_error is not None else ""
+        error = DeadlineExceeded(
+            f"{self.segment} did not acknowledge within delivery_timeout_s; the record may be kept all the same{why}"
+        )
+        return _failed(overdue, error), was_open
+
+    def give_up(self, error: SeaweedMQError) -> list[Failed]:
+        """No stream can be opened any more: everything fails."""
+        self.last_error = error
+        return _failed(self._take_all(), error)
+
+    # --- events of the stream --------------------------------------------------------------------------------------
+
+    def opened(self, ready: PublishReady) -> list[Again]:
+        """A stream is open; everything not acknowledged goes out on it again, but from the first frame on that is too
+        long for the broker and not stored already.
 
         If the broker knows less than what should lie in front of the queue (frames there expired or were refused)
         nothing of the queue is stored, and it is numbered anew from what the broker knows.
@@ -101,9 +125,9 @@ class Window:
             Corrupt: the broker claims more than was ever sent, or lost what it had acknowledged.
         """
         self.lost()
-        lost = self.loss(ready)
-        if lost is not None:
-            raise lost
+        loss = self._loss(ready)
+        if loss is not None:
+            raise loss
         if ready.next_sequence > self.next_sequence:
             raise Corrupt(
                 f"the broker has sequences up to {ready.next_sequence}, but {self.next_sequence} is next to be sent: "
@@ -115,6 +139,9 @@ class Window:
         self._frames_max = ready.in_flight_frames_max
         self._bytes_max = ready.in_flight_bytes_max
         self.is_open = True
+        too_long = (f for f in self._frames if len(f.data) > ready.frame_bytes_max)
+        first = next((f.first_sequence for f in too_long if f.first_sequence >= ready.next_sequence), None)
+        return [] if first is None else [Again(frame) for frame in self._take_from(first)]
 
     def take(self, message_bytes: int) -> list[Frames]:
         """Frames to send now, in one message of up to ``message_bytes`` if it is more than one; empty if none may."""
@@ -135,8 +162,8 @@ class Window:
             self.waiting_bytes -= len(data)
         return taken
 
-    def acked(self, ack: FrameAck) -> OutFrame:
-        """The frame an acknowledgement is for: always the first one out.
+    def acked(self, ack: FrameAck) -> Acked:
+        """A frame is kept: always the first one out.
 
         Raises:
             ProtocolViolation: it is for another.
@@ -154,15 +181,67 @@ class Window:
         self._out_bytes -= len(first.data)
         if not self._frames:
             self._one_by_one = False
-        return first
+        return Acked(first.positions, first.promise, self.segment.id, ack.base_offset)
 
-    def lost(self) -> None:
-        """The stream is gone. Idempotent."""
+    def lost(self, error: SeaweedMQError | None = None) -> None:
+        """The stream is gone, or none could be opened. Idempotent."""
         self.waiting_bytes += self._out_bytes
         self._out = self._out_bytes = 0
         self.is_open = False
+        self.last_error = error or self.last_error
 
-    def loss(self, answer: PublishReady | PublishSealed) -> Corrupt | None:
+    def refused(self, error: SeaweedMQError) -> list[Failed]:
+        """The broker refused something that is out. If one frame was out alone it is that, and it fails; else send
+        them one at a time from now on until the queue is empty.
+        """
+        is_alone = self._out == 1
+        self.lost(error)
+        if is_alone:
+            return _failed([self._pop_first()], error)
+        self._one_by_one = True
+        return []
+
+    # --- the end of the segment ------------------------------------------------------------------------------------
+
+    def sealed_unasked(self, segment: Segment) -> PublishSealed | None:
+        """What a broker would say, if the segment is sealed and nothing of the queue can be stored in it."""
+        if segment.is_open or self._may_be_stored:
+            return None
+        return PublishSealed(
+            end_offset=segment.end_offset or 0,
+            next_sequence=self.first_sequence,
+            recent=(),
+            successors=segment.successors,
+        )
+
+    def sealed(self, sealed: PublishSealed) -> list[Left]:
+        """The segment takes no more: frames that are committed are acknowledged, all others go elsewhere; or fail, if
+        the segment misses what it had acknowledged."""
+        loss = self._loss(sealed)
+        bases = {(ack.first_sequence, ack.record_count): ack.base_offset for ack in sealed.recent}
+        left: list[Left] = []
+        for frame in self._take_all():
+            if frame.end_sequence <= sealed.next_sequence:
+                base = bases.get((frame.first_sequence, frame.record_count))
+                left.append(Acked(frame.positions, frame.promise, self.segment.id, base))
+            elif loss is not None:
+                left.append(Failed(frame.positions, frame.promise, loss))
+            else:
+                left.append(Again(frame))
+        return left
+
+    def forgotten(self) -> list[Left]:
+        """Nobody knows the segment any more, nor what of the queue it held. Requires that no stream is open."""
+        unsent = [Again(frame) for frame in self._take_from(self._sent)]
+        error = OutOfRange(
+            f"{self.segment} was sealed long ago and is forgotten: what was sent there and not acknowledged may have "
+            "been kept, until retention removed it; publish it again only if a second copy does no harm"
+        )
+        return [*_failed(self._take_all(), error), *unsent]
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _loss(self, answer: PublishReady | PublishSealed) -> Corrupt | None:
         """The error to tell if the segment misses what it had acknowledged."""
         if answer.next_sequence >= self._acknowledged:
             return None
@@ -171,27 +250,14 @@ class Window:
             f"{self._acknowledged}: the records between were lost; publish them again, with what fails now"
         )
 
-    def sealed(self, sealed: PublishSealed) -> tuple[list[tuple[OutFrame, int | None]], list[OutFrame]]:
-        """Empty the queue: frames that are committed with their base offsets (None: not known), and all others."""
-        bases = {(ack.first_sequence, ack.record_count): ack.base_offset for ack in sealed.recent}
-        committed: list[tuple[OutFrame, int | None]] = []
-        rest: list[OutFrame] = []
-        for frame in self.take_all():
-            base = bases.get((frame.first_sequence, frame.record_count))
-            if frame.end_sequence <= sealed.next_sequence:
-                committed.append((frame, base))
-            else:
-                rest.append(frame)
-        return committed, rest
+    def _pop_first(self) -> OutFrame:
+        """Requires that nothing is out."""
+        frame = self._frames.popleft()
+        self.waiting_bytes -= len(frame.data)
+        return frame
 
-    def first_longer(self, frame_bytes: int, sequence: int) -> int | None:
-        """Sequence of the first frame from ``sequence`` on that is longer than that, if one is."""
-        return next(
-            (f.first_sequence for f in self._frames if f.first_sequence >= sequence and len(f.data) > frame_bytes), None
-        )
-
-    def take_from(self, sequence: int) -> list[OutFrame]:
-        """Frames from ``sequence`` on, none of them out, are gone from the queue; oldest first."""
+    def _take_from(self, sequence: int) -> list[OutFrame]:
+        """Frames from ``sequence`` on, none of them out, leave the queue; oldest first."""
         taken: list[OutFrame] = []
         while len(self._frames) > self._out and self._frames[-1].first_sequence >= sequence:
             frame = self._frames.pop()
@@ -200,12 +266,7 @@ class Window:
             taken.append(frame)
         return taken[::-1]
 
-    def take_unstored(self) -> list[OutFrame]:
-        """Frames of which nothing can be stored are gone from the queue; oldest first. Requires that no stream is
-        open."""
-        return self.take_from(self._sent)
-
-    def take_all(self) -> list[OutFrame]:
+    def _take_all(self) -> list[OutFrame]:
         """Empty the queue, oldest first, and forget the stream."""
         self.lost()
         frames = list(self._frames)
@@ -213,37 +274,6 @@ class Window:
         self.waiting_bytes = 0
         self._one_by_one = False
         return frames
-
-    def expire(self, now: float) -> tuple[list[OutFrame], bool]:
-        """Overdue frames at the head of the queue, now gone from it, and whether a stream was open, which is lost now.
-
-        A frame behind one that is not overdue waits for it: sequences leave no other way. Only a new stream closes the
-        gap they leave, whether they were out on the old one or not.
-        """
-        if not self._frames or self._frames[0].outcome.deadline > now:
-            return [], False
-        was_open = self.is_open
-        if was_open:
-            self.lost()
-        overdue: list[OutFrame] = []
-        while self._frames and self._frames[0].outcome.deadline <= now:
-            frame = self._frames.popleft()
-            self.waiting_bytes -= len(frame.data)
-            overdue.append(frame)
-        return overdue, was_open
-
-    def suspect(self) -> OutFrame | None:
-        """The broker refused something that is out. If one frame was out alone it is that, and it is gone now;
-        else send them one at a time from now on until the queue is empty.
-        """
-        alone = self._frames[0] if self._out == 1 else None
-        self.lost()
-        if alone is None:
-            self._one_by_one = True
-            return None
-        self._frames.popleft()
-        self.waiting_bytes -= len(alone.data)
-        return alone
 
     def _renumber(self, sequence: int) -> None:
         frames: deque[OutFrame] = deque()
@@ -256,3 +286,7 @@ class Window:
             sequence = frame.end_sequence
         self._frames = frames
         self.next_sequence = sequence
+
+
+def _failed(frames: Iterable[OutFrame], error: SeaweedMQError) -> list[Failed]:
+    return [Failed(frame.positions, frame.promise, error) for frame in frames]

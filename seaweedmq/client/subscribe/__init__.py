@@ -1,3 +1,3 @@
-"""A record's way in: one reader a segment, taken in turn, handed out as messages or batches. Imports
-``client.cluster``.
+"""A record's way in: one ``reader`` a segment, which has a ``cursor`` and gives ``credit``; ``reading`` takes from all
+in turn, ``messages`` hands out what arrived. Imports ``client.cluster``.
 """

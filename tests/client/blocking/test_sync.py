@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import seaweedmq
-from seaweedmq.client.publish.delivery import Sent
+from seaweedmq.client.publish.sent import Sent
 from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument, NotFound
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster

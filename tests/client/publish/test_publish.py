@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.client.client import Client
-from seaweedmq.client.publish.delivery import Sent
+from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
+from seaweedmq.client.publish.sent import Sent
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
@@ -257,7 +258,7 @@ async def test_what_fits_is_not_cut_again_when_a_broker_says_its_limit(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.admin.create_topic(TOPIC, segments=2)
-    monkeypatch.setattr(Publisher, "_send_again", lambda _, frames: pytest.fail(f"{len(frames)} frames are cut again"))
+    monkeypatch.setattr(outbox, "rows_of_frame", lambda frame, schema: pytest.fail(f"{frame} is cut again"))
     async with client.publisher(TOPIC) as publisher:
         sent = await send_all(publisher, 0, 200)
     check_story(cluster, await receipts(sent))

@@ -1,22 +1,37 @@
 """The futures of sent records behave as futures do."""
 
 import asyncio
+import gc
 import threading
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, as_completed, wait
+from typing import Any
 
 import numpy as np
 import pytest
 
-from seaweedmq.client.publish.delivery import Batch, Sent
+from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.receipts import Receipt
+from seaweedmq.client.publish.sent import Sent
 from seaweedmq.errors import InvalidArgument
 
 
-def batch(count: int) -> tuple[Batch, list[Sent]]:
-    made = Batch(1_000, 0, 100.0, lambda _: None)
-    made.values.extend([b""] * count)
-    made.cut()
+def batch(count: int) -> tuple[BatchPromise, list[Sent]]:
+    made = BatchPromise(100.0, lambda: None)
+    made.begin(count)
     return made, [Sent(made, i) for i in range(count)]
+
+
+class Watched(BatchPromise):
+    """Tells which positions somebody waited for."""
+
+    def __init__(self, deadline: float, on_settled: Callable[[], None]) -> None:
+        super().__init__(deadline, on_settled)
+        self.waited_for: set[int] = set()
+
+    def waiters(self, future: Future[Receipt], position: int) -> list[Any]:
+        self.waited_for.add(position)
+        return super().waiters(future, position)
 
 
 async def test_a_batch_that_is_kept_as_one_frame_settles_all_its_futures() -> None:
@@ -87,7 +102,9 @@ async def test_callbacks_and_awaiting() -> None:
 
 
 def test_waiting_for_a_batch_that_is_half_settled_waits_for_the_other_half() -> None:
-    made, futures = batch(3)
+    made = Watched(100.0, lambda: None)
+    made.begin(3)
+    futures = [Sent(made, i) for i in range(3)]
 
     async def settle(row: int) -> None:
         made.acked(np.array([row]), 1, row)
@@ -96,7 +113,7 @@ def test_waiting_for_a_batch_that_is_half_settled_waits_for_the_other_half() -> 
     waited: list[int] = []
     thread = threading.Thread(target=lambda: waited.append(len(wait(futures, timeout=10).done)))
     thread.start()
-    while made._waiters.keys() != {1, 2}:
+    while made.waited_for != {0, 1, 2}:
         pass
     asyncio.run(settle(1))
     thread.join(0.05)
@@ -106,12 +123,17 @@ def test_waiting_for_a_batch_that_is_half_settled_waits_for_the_other_half() -> 
     assert waited == [3]
 
 
+def errors_kept() -> int:
+    return sum(isinstance(each, InvalidArgument) for each in gc.get_objects())
+
+
 async def test_rows_that_fail_together_share_one_error() -> None:
     made, futures = batch(1_000)
+    errors_before = errors_kept()
     made.failed(np.arange(500, 1_000), InvalidArgument("second half"))
     made.acked(np.array([0]), 1, 7)
     made.failed(range(1, 500), InvalidArgument("first half"))
-    assert len(made._errors) == 2
+    assert errors_kept() - errors_before == 2
     assert [str(made.first_error()), str(made.untold_error())] == ["first half", "first half"]
     assert futures[0].result() == Receipt(1, 7)
     assert [str(f.exception()) for f in futures[1:500]] == ["first half"] * 499
