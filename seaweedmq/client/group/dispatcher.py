@@ -212,9 +212,11 @@ class Dispatcher:
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))
 
     def _admit(self, message: Message) -> bool:
+        dispatch = self._dispatch
         with self._lock:
-            is_admitted = self._dispatch.admit(message)
-            self._see_to_given_up()
+            is_admitted = dispatch.admit(message)
+            if dispatch.given_up:
+                self._see_to_given_up()
         if not is_admitted and message[0].assigned.is_revoked:
             self.attention.notify()
         return is_admitted
