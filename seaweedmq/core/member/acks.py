@@ -5,7 +5,7 @@ assignment of one byte, from any thread. What follows from the bytes is looked u
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -93,6 +93,11 @@ class Ledger(Generic[R]):
         """Where the rows begin that have not arrived; None while nobody knows."""
         self.refused: dict[int, int] = dict(deliveries)
         """Offset -> how often it was delivered and not acknowledged."""
+
+    @property
+    def spans(self) -> Iterable[Span[R]]:
+        """Those that are not dealt with, as far as was looked, in order."""
+        return self._spans
 
     @property
     def has_spans(self) -> bool:
