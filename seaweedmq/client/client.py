@@ -9,9 +9,11 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 from seaweedmq.client.admin.admin import Admin, topic_name
 from seaweedmq.client.cluster.cluster import Cluster, parse_bootstrap
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.subscriber import MAX_UNACKED, GroupSubscriber
+from seaweedmq.client.group.options import MAX_UNACKED, GroupOptions
+from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
+from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reading import Intake
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
@@ -173,15 +175,21 @@ class Client:
         """
         name = topic_name(topic)
         _check_options(group, options)
+        reading = {name: options.pop(name) for name in _OPTIONS & options.keys()}
+        parts = self._cluster, name, self._config, self._forget
         if group is None:
-            return Opening(lambda: self._opened(Subscriber, name, options))
+            return Opening(lambda: self._opened(lambda: Subscriber(*parts, ReadOptions(**reading))))
         if options.get("dead_letter") is not None:
             options["dead_letter"] = topic_name(options["dead_letter"])
-        return Opening(lambda: self._opened(GroupSubscriber, name, options | {"group": group}))
+        return Opening(
+            lambda: self._opened(
+                lambda: GroupSubscriber(*parts, ReadOptions(**reading), GroupOptions(group=group, **options))
+            )
+        )
 
-    async def _opened(self, kind: Callable[..., S], name: TopicName, options: dict[str, Any]) -> S:
+    async def _opened(self, make: Callable[[], S]) -> S:
         self._check_open()
-        subscriber = kind(self._cluster, name, self._config, self._forget, **options)
+        subscriber = make()
         await subscriber.open()
         self._open[subscriber] = None
         return subscriber

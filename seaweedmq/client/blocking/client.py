@@ -15,7 +15,7 @@ from seaweedmq.client.blocking.background import Background
 from seaweedmq.client.blocking.derive import blocking
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group import subscriber as aio_group_subscriber
-from seaweedmq.client.group.subscriber import MAX_UNACKED
+from seaweedmq.client.group.options import MAX_UNACKED
 from seaweedmq.client.publish import publisher as aio_publisher
 from seaweedmq.client.publish.buffer import Headers
 from seaweedmq.client.publish.sent import Sent, SentTable

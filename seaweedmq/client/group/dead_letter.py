@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.assigned import Handed
+from seaweedmq.client.group.origin import row_of
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_of
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
+from seaweedmq.core.member.dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.calls import CreateTopic
 from seaweedmq.model.description import OPEN, TopicDescription
@@ -66,14 +67,9 @@ class DeadLetter:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def letter_of(message: Message, group: str, deliveries: int, reason: str) -> DeadLetter:
-    """A record that a group gives up. Requires that it is out."""
-    handed: Handed = message[0]
-    rows = handed.span.rows
-    if rows is None:
-        raise AssertionError("a record that is out has no rows")
-    row = rows.slice(message.offset - handed.first, 1)
-    return DeadLetter(rows=row, group=group, deliveries=deliveries, reason=reason)
+def letter_of(given_up: GivenUp[Message], group: str) -> DeadLetter:
+    """A record that a group gives up. Requires that it is not acknowledged."""
+    return DeadLetter(rows=row_of(given_up.record), group=group, deliveries=given_up.deliveries, reason=given_up.reason)
 
 
 class DeadLetters:

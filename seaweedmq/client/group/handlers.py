@@ -6,10 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.handout import Handout
+from seaweedmq.client.group.dispatcher import Dispatcher
 from seaweedmq.client.subscribe.messages import Message
 
 log = logging.getLogger(__name__)
@@ -23,14 +24,14 @@ class Handling:
 
     def __init__(
         self,
-        handout: Handout,
+        dispatcher: Dispatcher,
         fetch: Callable[[], Awaitable[bool]],
         config: ClientConfig,
         handler: Handler,
         concurrency: int,
     ) -> None:
         """``fetch`` waits for something to hand out, and says whether there is any."""
-        self._handout = handout
+        self._dispatcher = dispatcher
         self._fetch = fetch
         self._config = config
         self._handler = handler
@@ -84,16 +85,18 @@ class Handling:
         while message is None:
             if not await self._fetch():
                 return False
-            message = self._handout.one()
+            message = self._dispatcher.for_handler()
         task = asyncio.create_task(self._handle(message))
         self._tasks.add(task)
-
-        def on_done(done: asyncio.Task[None]) -> None:
-            self._tasks.discard(done)
-            slots.release()
-
-        task.add_done_callback(on_done)
+        task.add_done_callback(partial(self._on_done, slots, message))
         return True
+
+    def _on_done(self, slots: asyncio.Semaphore, message: Message, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is not None:  # perhaps before the handler was called
+            self._dispatcher.refuse([message], 0.0, "cancelled")
+        self._dispatcher.handler_ended(message)
+        self._tasks.discard(task)
+        slots.release()
 
     async def _handle(self, message: Message) -> None:
         _current.set(self)
@@ -103,15 +106,10 @@ class Handling:
             else:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._pool, copy_context().run, self._handler, message)
-        except asyncio.CancelledError:
-            self._handout.on_refused(message[0].owned, message, 0.0, "cancelled")
-            raise
         except Exception as error:  # whatever the user's code raises
             delay_s = self._delay_s(message.deliveries)
             log.warning("the handler of %s refused a record, again in %g s", message.topic, delay_s, exc_info=error)
-            self._handout.on_refused(message[0].owned, message, delay_s, f"{type(error).__name__}: {error}")
-        else:
-            self._handout.handled(message)
+            self._dispatcher.refuse([message], delay_s, f"{type(error).__name__}: {error}")
 
     def _delay_s(self, deliveries: int) -> float:
         return float(min(self._config.redelivery_s_max, self._config.redelivery_s_min * 2.0 ** min(deliveries - 1, 60)))

@@ -5,41 +5,39 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.group.assigned import Owned
-from seaweedmq.client.group.assignment import Shares
 from seaweedmq.client.group.contact import Contact
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters, default_topic, letter_of
+from seaweedmq.client.group.dispatcher import Dispatcher
 from seaweedmq.client.group.finish import until_finished
 from seaweedmq.client.group.handlers import Handler, Handling
-from seaweedmq.client.group.handout import Handout
-from seaweedmq.client.group.member import Member
-from seaweedmq.client.group.unacked import Unsettled
+from seaweedmq.client.group.membership import GroupMembership
+from seaweedmq.client.group.options import GroupOptions
+from seaweedmq.client.group.origin import AssignedSegment
+from seaweedmq.client.group.stream import MemberStream
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
+from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.core.member.dispatch import Bounds, GivenUp
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
 from seaweedmq.model.groups import GroupOpen
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
-from seaweedmq.model.topic import TopicName, check_name
-from seaweedmq.runtime.notice import Notice
+from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)
-
-MAX_UNACKED = 100_000
 
 
 class GroupSubscriber(Intake):
@@ -65,59 +63,36 @@ class GroupSubscriber(Intake):
         topic: TopicName,
         config: ClientConfig,
         on_close: Callable[["GroupSubscriber"], None],
-        *,
-        group: str,
-        start: StartAt = "latest",
-        member: str | None = None,
-        auto_ack: bool = False,
-        max_deliveries: int | None = None,
-        dead_letter: TopicName | None = None,
-        max_unacked: int = MAX_UNACKED,
-        limit: int | None = None,
-        stop_at: Literal["latest"] | None = None,
-        timeout: float | None = None,
-        columns: Sequence[str] | None = None,
+        options: ReadOptions,
+        member: GroupOptions,
     ) -> None:
-        super().__init__(
-            cluster, topic, config, on_close, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
-        )
-        if max_unacked < 1:
-            raise InvalidArgument(f"max_unacked={max_unacked} is below 1: nothing could be delivered")
-        if max_deliveries is not None and max_deliveries < 1:
-            raise InvalidArgument(f"max_deliveries={max_deliveries} is below 1: give how often a record is tried")
-        if dead_letter is not None and max_deliveries is None:
-            raise InvalidArgument("dead_letter= needs max_deliveries=: after how many deliveries a record goes there")
+        super().__init__(cluster, topic, config, on_close, options)
         rng = cluster.env.rng
-        self.group = check_name("group", group)
-        self.member = check_name("member", f"m-{rng.getrandbits(64):016x}" if member is None else member)
-        self._start = start_of(start)
+        self.group = member.group
+        self.member = f"m-{rng.getrandbits(64):016x}" if member.member is None else member.member
         self._incarnation = rng.getrandbits(63)
         self._loop = asyncio.get_running_loop()
-        self._news: Notice = Notice()
-        self._attention = Notice()
-        self._owned: dict[int, Owned] = {}
-        self._unsettled = Unsettled(self._owned, group, max_unacked, config.group_unacked_bytes_max)
         self._contact = Contact(cluster.env.boot_s)
-        self._handout = Handout(
-            self._owned,
-            self._unsettled,
-            clock=self._loop.time,
-            contact=self._contact,
-            limit=limit,
-            auto_ack=auto_ack,
-            deliveries_max=max_deliveries,
-            give_up=self._give_up,
-            columns=columns,
-            news=self._news,
-            attention=self._attention,
+        bounds = Bounds(
+            limit=options.limit,
+            deliveries_max=member.max_deliveries,
+            unacked_max=member.max_unacked,
+            unacked_bytes_max=config.group_unacked_bytes_max,
         )
-        what = f"group {group} of {topic}"
-        self._shares = Shares(
-            self, config, what, self.topic, self._owned, self._unsettled, self._handout, self._attention
+        self._dispatcher = Dispatcher(
+            f"group {member.group}",
+            bounds,
+            self._contact,
+            self._loop.time,
+            self._give_up,
+            auto_ack=member.auto_ack,
+            columns=options.columns,
         )
+        self._news = self._dispatcher.news
+        self._membership = GroupMembership(self, self._dispatcher, config, f"group {member.group} of {topic}")
         self._dead_letters: DeadLetters | None = None
-        if max_deliveries is not None:
-            name = dead_letter or default_topic(topic, group)
+        if member.max_deliveries is not None:
+            name = member.dead_letter or default_topic(topic, member.group)
             self._dead_letters = DeadLetters(cluster, config, name, partial(self.description, False))
         self._helpers: set[asyncio.Task[None]] = set()
         self._handling: Handling | None = None
@@ -133,8 +108,10 @@ class GroupSubscriber(Intake):
                 segments = {s.id: s for s in description.segments}
                 ends = await self._stop_offsets(segments, ())
                 self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
-            member = Member(self._cluster, self._opening(description.topic.uid), self._shares, self._contact)
-            await self._shares.join(member, self._config.admin_timeout_s)
+            opening = self._opening(description.topic.uid)
+            commits = self._dispatcher.commits
+            stream = MemberStream(self._cluster, opening, self._membership, commits, self._contact)
+            await self._membership.join(stream, self._config.admin_timeout_s)
         except TimeoutError:
             await self.close()
             raise Unavailable(
@@ -144,7 +121,7 @@ class GroupSubscriber(Intake):
         except BaseException:
             await self.close()
             raise
-        self._help(self._shares.keep(), "keeping of positions")
+        self._help(self._membership.keep(), "keeping of positions")
         if self._stops is not None:
             self._help(self._watch_stop(self._stops), "watch of the stop")
 
@@ -172,10 +149,7 @@ class GroupSubscriber(Intake):
             delivered.ack()
             return
         for segment, offsets in rows_of(delivered):
-            with self._unsettled.lock:
-                owned = self._owned.get(segment)
-                if owned is not None:
-                    owned.ack(offsets)
+            self._dispatcher.ack(segment, offsets)
 
     def nack(self, delivered: Message | pa.RecordBatch | pa.Table, delay: float | timedelta = 0.0) -> None:
         """Say that a message, or all rows of a batch, are not dealt with: see :meth:`Message.nack`. From any thread."""
@@ -184,20 +158,15 @@ class GroupSubscriber(Intake):
             delivered.nack(seconds)
             return
         for segment, offsets in rows_of(delivered):
-            with self._unsettled.lock:
-                owned = self._owned.get(segment)
-                messages = [] if owned is None else owned.messages(owned.ledger.out_among(offsets))
-            if owned is not None:
-                self._handout.refuse(owned, messages, seconds, "nack")
+            self._dispatcher.refuse_rows(segment, offsets, seconds, "nack")
 
     def pause(self) -> None:
         """Hand nothing out until :meth:`resume`. The membership goes on."""
-        self._handout.paused = True
+        self._dispatcher.pause()
 
     def resume(self) -> None:
         """Hand out again."""
-        self._handout.paused = False
-        self._news.notify()
+        self._dispatcher.resume()
 
     async def commit(self, timeout: float | None = None) -> None:
         """Return when what was acknowledged is kept by the cluster; it is soon anyhow.
@@ -208,7 +177,7 @@ class GroupSubscriber(Intake):
         """
         if self._error is not None:
             raise fresh(self._error)
-        await self._shares.commit(self._config.admin_timeout_s if timeout is None else timeout)
+        await self._membership.commit(self._config.admin_timeout_s if timeout is None else timeout)
 
     async def handle(self, handler: Handler, concurrency: int = 1) -> None:
         """Call ``handler(message)`` for every record, until the subscription ends.
@@ -224,13 +193,13 @@ class GroupSubscriber(Intake):
             raise InvalidArgument(f"concurrency={concurrency} is below 1: give the number of handlers")
         if self._handling is not None:
             raise InvalidArgument("handle() runs already: one at a time")
-        self._handling = Handling(self._handout, self.fetch, self._config, handler, concurrency)
-        self._handout.hand_to_handlers(True)
+        self._handling = Handling(self._dispatcher, self.fetch, self._config, handler, concurrency)
+        self._dispatcher.hand_to_handlers(True)
         try:
             await self._handling.run()
         finally:
             self._handling = None
-            self._handout.hand_to_handlers(False)
+            self._dispatcher.hand_to_handlers(False)
 
     async def close(self) -> None:
         """End iteration, commit what was acknowledged, leave the group. Waits for handlers, unless one of them calls
@@ -255,27 +224,26 @@ class GroupSubscriber(Intake):
 
     @property
     def has_rows(self) -> bool:
-        return self._handout.has_rows
+        return self._dispatcher.has_rows
 
     def pop_messages(self) -> Iterator[Message]:
-        return self._handout.messages()
+        return self._dispatcher.messages()
 
     def pop_batch(self) -> pa.RecordBatch | None:
-        return self._handout.batch()
+        return self._dispatcher.batch()
 
     async def fetch(self) -> bool:
-        with self._unsettled.lock:
-            self._handout.settle_handed()
+        self._dispatcher.ack_taken()
         idle_since = self._loop.time()
         while not self._ended:
             if self._error is not None:
                 raise fresh(self._error)
-            if not self._handout.halted and not self._handout.has_rows:
-                self._handout.refill()
+            if not self._dispatcher.is_halted and not self._dispatcher.has_rows:
+                self._dispatcher.refill()
                 self._pull_rows()
-            if self._handout.has_rows:
+            if self._dispatcher.has_rows:
                 return True
-            if self._handout.halted or self._handling_count() or self._handout.holds_back:
+            if self._dispatcher.is_halted or self._handling_count() or self._dispatcher.holds_back:
                 idle_since = self._loop.time()
             if self._is_over(idle_since):
                 self._end()
@@ -285,7 +253,7 @@ class GroupSubscriber(Intake):
 
     def _is_over(self, idle_since: float) -> bool:
         """Whether nothing more is to come. Requires that there is nothing to hand out."""
-        if self._handout.left == 0 and not self._handling_count():
+        if self._dispatcher.is_exhausted and not self._handling_count():
             return True
         return self._timeout is not None and self._loop.time() >= idle_since + self._timeout
 
@@ -294,7 +262,7 @@ class GroupSubscriber(Intake):
 
     async def _until_news(self, idle_since: float) -> None:
         self._news.clear()
-        until = self._handout.due_s()
+        until = self._dispatcher.due_s
         if self._timeout is not None:
             until = min(until, idle_since + self._timeout)
         with contextlib.suppress(TimeoutError):
@@ -302,36 +270,41 @@ class GroupSubscriber(Intake):
                 await self._news.wait()
 
     def _pull_rows(self) -> None:
-        while not self._unsettled.check() and self._handout.wants_rows:
+        while self._dispatcher.wants_rows():
             pulled = self._pull()
             if pulled is None:
                 return
             reader, arrived = pulled
-            owned = self._owned.get(reader.segment.id)
-            if owned is None or owned.reader is not reader:
+            assigned = self._dispatcher.assigned(reader.segment.id)
+            if assigned is None or self._readers.get(assigned.segment) is not reader:
                 raise AssertionError(f"rows of {reader.segment} arrived for nobody")
             if arrived is not None:
-                self._handout.receive(owned, arrived)
-                self._shares.on_rows()
+                self._dispatcher.receive(assigned, arrived)
+                self._membership.on_rows()
             elif reader.error is None:
-                with self._unsettled.lock:
-                    owned.on_end()
-                self._drop_reader(owned.segment)
-                self._attention.set()
+                self._drop_reader(assigned.segment)
+                self._dispatcher.end_at(assigned, reader.end_offset)
             else:
-                self._on_reader_error(owned, reader, reader.error)
+                self._on_reader_error(assigned, reader, reader.error)
 
-    # --- reading segments ------------------------------------------------------------------------------------------
+    # --- reading segments -------------------------------------------------------------------------------------------
 
-    def start_reading(self, owned: Owned) -> None:
-        self._help(self._read(owned, owned.start), f"opening of segment {owned.segment}")
+    def start_reading(self, assigned: AssignedSegment) -> None:
+        self._help(self._read(assigned, assigned.start), f"opening of segment {assigned.segment}")
 
-    def stop_reading(self, owned: Owned) -> None:
-        self._drop_reader(owned.segment)
+    def stop_reading(self, assigned: AssignedSegment) -> None:
+        begin = self.begun_at(assigned.segment)
+        if begin is not None:  # where a group begins is committed, though nothing may have arrived
+            self._dispatcher.begin_at(assigned, begin)
+        self._drop_reader(assigned.segment)
 
-    async def _read(self, owned: Owned, start: Start) -> None:
-        segment = await self._segment(owned.segment)
-        if segment is None or owned.revoked or self._ended:
+    def begun_at(self, segment: int) -> int | None:
+        reader = self._readers.get(segment)
+        return None if reader is None else reader.begin_offset
+
+    async def _read(self, assigned: AssignedSegment, start: Start) -> None:
+        segment = await self._segment(assigned.segment)
+        if segment is None or assigned.is_revoked or self._ended:
             return  # gone: the coordinator sees that by itself
         stop = None
         if self._stops is not None:
@@ -340,7 +313,7 @@ class GroupSubscriber(Intake):
                 return
         if start.kind is StartKind.OFFSET and start.value <= segment.start_offset:
             start = EARLIEST
-        owned.reader = self._start_reader(segment, start, stop)
+        self._start_reader(segment, start, stop)
 
     async def _segment(self, number: int) -> Segment | None:
         """A segment by its number, however far the broker that is asked lags; None if retention took it."""
@@ -353,44 +326,44 @@ class GroupSubscriber(Intake):
                 return found
         raise AssertionError("retrying ended without a result")
 
-    def _on_reader_error(self, owned: Owned, reader: SegmentReader, error: SeaweedMQError) -> None:
+    def _on_reader_error(self, assigned: AssignedSegment, reader: SegmentReader, error: SeaweedMQError) -> None:
         if not isinstance(error, OutOfRange):
             self.on_arrived(reader)
             raise fresh(error)
         log.warning("group %s goes on with what there is: %s", self.group, error)
-        self._drop_reader(owned.segment)
-        self._help(self._read(owned, EARLIEST), f"opening of segment {owned.segment}")
+        self.stop_reading(assigned)
+        self._help(self._read(assigned, EARLIEST), f"opening of segment {assigned.segment}")
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def fail(self, error: SeaweedMQError) -> None:
         if self._error is None:
             self._error = error
-            self._shares.end()
+            self._membership.end()
         self._news.set()
 
     async def _watch_stop(self, stops: Mapping[int, int]) -> None:
         """End when the group has read all there was."""
 
         def is_done_here() -> bool:
-            return all(owned.is_finished for owned in self._owned.values() if owned.segment in stops)
+            return self._dispatcher.is_finished(stops)
 
         await until_finished(self._cluster, self.group, self._topic, self.description, stops, is_done_here)
         self._end()
 
-    def _give_up(self, owned: Owned, message: Message, deliveries: int, reason: str) -> None:
-        letter = letter_of(message, self.group, deliveries, reason)
-        self._loop.call_soon_threadsafe(self._begin_burial, owned, message, letter)
+    def _give_up(self, given_up: GivenUp[Message]) -> None:
+        letter = letter_of(given_up, self.group)
+        self._loop.call_soon_threadsafe(self._send_letter_soon, given_up.record, letter)
 
-    def _begin_burial(self, owned: Owned, message: Message, letter: DeadLetter) -> None:
+    def _send_letter_soon(self, message: Message, letter: DeadLetter) -> None:
         if not self._closed:
-            self._help(self._bury(owned, message, letter), "dead letter")
+            self._help(self._send_letter(message, letter), "dead letter")
 
-    async def _bury(self, owned: Owned, message: Message, letter: DeadLetter) -> None:
+    async def _send_letter(self, message: Message, letter: DeadLetter) -> None:
         if self._dead_letters is None:
             raise AssertionError("records are given up only with max_deliveries")
         await self._dead_letters.keep(letter)
-        self._handout.buried(owned, message)
+        self._dispatcher.letter_kept(message)
 
     def _help(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.create_task(coroutine, name=f"{what} in {self.group}")
@@ -410,15 +383,15 @@ class GroupSubscriber(Intake):
         self._end()
         if self._handling is not None:
             await self._handling.finished(self._config.close_timeout_s)
-        self._closed = self._handout.closed = True
+        self._closed = True
+        self._dispatcher.close()
         await self._stop_readers()
         helpers = list(self._helpers)
         for task in helpers:
             task.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
-        await self._shares.leave(self._config.rpc_timeout_s)
-        self._news.mute()
-        self._attention.mute()
+        await self._membership.leave(self._config.rpc_timeout_s)
+        self._dispatcher.mute()
         if self._dead_letters is not None:
             await self._dead_letters.close()
         self._on_close(self)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -12,10 +12,12 @@ import pyarrow as pa
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
+from seaweedmq.client.start import start_of
 from seaweedmq.client.subscribe.messages import Arrived, Message
+from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.codec.payload.batch import schema_from_bytes
-from seaweedmq.errors import Closed, InvalidArgument, Unavailable
+from seaweedmq.errors import Closed, Unavailable
 from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.segment import Segment
@@ -39,23 +41,16 @@ class Intake:
         topic: TopicName,
         config: ClientConfig,
         on_close: Callable[[Any], None],
-        *,
-        limit: int | None,
-        stop_at: str | None,
-        timeout: float | None,
-        columns: Sequence[str] | None,
+        options: ReadOptions,
     ) -> None:
-        if stop_at not in (None, "latest"):
-            raise InvalidArgument(f'stop_at={stop_at!r} is unknown: use "latest" or leave it out')
-        if limit is not None and limit < 0:
-            raise InvalidArgument(f"limit={limit} is negative: give the number of records to read")
         self._cluster = cluster
         self._topic = topic
         self._config = config
         self._on_close = on_close
-        self._stop_at_latest = stop_at is not None
-        self._timeout = timeout
-        self._columns = columns
+        self._start = start_of(options.start)
+        self._stop_at_latest = options.stop_at is not None
+        self._timeout = options.timeout
+        self._columns = options.columns
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
         self.schema: pa.Schema | None = None
         """The topic's, as known now; None for a plain topic."""

@@ -1,18 +1,17 @@
 """The subscriber: all segments of a topic, each key's records in order, within a bounded buffer."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from operator import length_hint
-from typing import Literal
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.start import StartAt, start_of
 from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
+from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
@@ -42,18 +41,10 @@ class Subscriber(Intake):
         topic: TopicName,
         config: ClientConfig,
         on_close: Callable[["Subscriber"], None],
-        *,
-        start: StartAt = "latest",
-        limit: int | None = None,
-        stop_at: Literal["latest"] | None = None,
-        timeout: float | None = None,
-        columns: Sequence[str] | None = None,
+        options: ReadOptions,
     ) -> None:
-        super().__init__(
-            cluster, topic, config, on_close, limit=limit, stop_at=stop_at, timeout=timeout, columns=columns
-        )
-        self._start = start_of(start)
-        self._left = limit
+        super().__init__(cluster, topic, config, on_close, options)
+        self._left = options.limit
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
         self._rest: Arrived | None = None

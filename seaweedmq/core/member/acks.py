@@ -1,18 +1,20 @@
-"""Which records of a segment a group's member has dealt with, and how far the segment may therefore be committed.
+"""What became of each record that a member has of a segment, and how far the segment may therefore be committed.
 
 Books are kept by frame, not by record: a span holds one byte for each of its rows, and acknowledging a record is the
 assignment of one byte, from any thread. What follows from the bytes is looked up when somebody asks.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-OUT, ACKED, KEPT = 0, 1, 2
-"""A row is out with the user; dealt with; or kept by the client: not handed out yet, or to be handed out again."""
+OUT, ACKED, NEW, WAITING, GIVEN_UP = range(5)
+"""A row is out: with the user, or about to be; acknowledged; new: never handed out; waiting: it came back, to go out
+again here or at the segment's next owner; given up: on its way to the dead-letter topic. See ``core.member.dispatch``
+for what leads from one to another."""
 
 R = TypeVar("R")
 Offsets: TypeAlias = range | npt.NDArray[np.int64]
@@ -27,36 +29,59 @@ def offsets_of(offsets: npt.NDArray[np.int64]) -> Offsets:
 
 
 class Span(Generic[R]):
-    """Neighbouring rows that arrived together. Invariant: ``len(flags) == end - first``."""
+    """Neighbouring rows that arrived together.
 
-    __slots__ = ("end", "first", "flags", "popped", "rows", "size_bytes")
+    Invariants: ``len(states) == end - first``; exactly the rows from ``new_at`` on are NEW.
+    """
+
+    __slots__ = ("end", "first", "new_at", "rows", "size_bytes", "states")
 
     def __init__(self, first: int, count: int, size_bytes: int) -> None:
         self.first = first
         self.end = first + count
-        self.flags = bytearray((KEPT,)) * count
-        self.popped = 0
-        """Rows in front that were handed out at least once."""
+        self.states = bytearray((NEW,)) * count
+        self.new_at = 0
         self.rows: R | None = None
         """What they hold; None once all are acknowledged."""
         self.size_bytes = size_bytes
 
-    def hand_out(self, at: int, count: int) -> None:
-        """Rows ``[at, at + count)`` go to the user."""
-        self.flags[at : at + count] = bytes(count)
-        self.popped = max(self.popped, at + count)
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def hand_out(self, count: int) -> None:
+        """The next so many new rows go to the user."""
+        self.states[self.new_at : self.new_at + count] = bytes(count)
+        self.new_at += count
+
+    def state(self, offset: int) -> int:
+        return self.states[offset - self.first]
+
+    def put(self, offset: int, state: int) -> None:
+        """A row that was handed out before gets another state."""
+        self.states[offset - self.first] = state
+
+    def ack_out(self, first: int, count: int) -> None:
+        """Acknowledge those of ``[first, first + count)`` that are out."""
+        at = first - self.first
+        states = np.frombuffer(self.states, dtype=np.uint8)[at : at + count]
+        states[states == OUT] = ACKED
 
     def position(self) -> int:
         """The lowest offset that is not acknowledged; ``end`` if all are."""
-        found = [at for at in (self.flags.find(OUT), self.flags.find(KEPT)) if at >= 0]
+        found = [at for state in (OUT, NEW, WAITING, GIVEN_UP) if (at := self.states.find(state)) >= 0]
         return self.first + min(found) if found else self.end
 
-    def unsettled(self) -> int:
+    def unacked(self) -> int:
         """Rows that were handed out and are not acknowledged."""
-        return self.popped - self.flags.count(ACKED, 0, self.popped)
+        return self.new_at - self.states.count(ACKED, 0, self.new_at)
 
     def is_acked(self) -> bool:
-        return self.flags.find(OUT) < 0 and self.flags.find(KEPT) < 0
+        states = self.states
+        return not (OUT in states or NEW in states or WAITING in states or GIVEN_UP in states)
+
+    def is_out(self) -> bool:
+        """Whether somebody has to be waited for before the segment can be let go of."""
+        return OUT in self.states or GIVEN_UP in self.states
 
 
 class Ledger(Generic[R]):
@@ -68,6 +93,11 @@ class Ledger(Generic[R]):
         """Where the rows begin that have not arrived; None while nobody knows."""
         self.refused: dict[int, int] = dict(deliveries)
         """Offset -> how often it was delivered and not acknowledged."""
+
+    @property
+    def spans(self) -> Iterable[Span[R]]:
+        """Those that are not dealt with, as far as was looked, in order."""
+        return self._spans
 
     @property
     def has_spans(self) -> bool:
@@ -98,31 +128,26 @@ class Ledger(Generic[R]):
                 left.append(span)
         self._spans = left
 
-    def find(self, offset: int) -> Span[R] | None:
-        """The span of an offset that is not retired."""
-        return next((span for span in self._spans if span.first <= offset < span.end), None)
-
     def ack(self, offsets: Offsets) -> None:
         """Acknowledge rows by offset. What was never handed out is left alone."""
         for span, chosen in self._chosen(offsets):
             if isinstance(chosen, range):
-                span.flags[chosen.start : chosen.stop] = bytes((ACKED,)) * len(chosen)
+                span.states[chosen.start : chosen.stop] = bytes((ACKED,)) * len(chosen)
             else:
-                np.frombuffer(span.flags, dtype=np.uint8)[chosen] = ACKED
+                np.frombuffer(span.states, dtype=np.uint8)[chosen] = ACKED
 
-    def out_among(self, offsets: Offsets) -> list[int]:
-        """Which of these are out, ascending."""
-        found: list[int] = []
+    def out_among(self, offsets: Offsets) -> Iterator[tuple[Span[R], list[int]]]:
+        """Which of these are out: spans in order, each with offsets, ascending."""
         for span, chosen in self._chosen(offsets):
             at = np.asarray(chosen)
-            out = at[np.frombuffer(span.flags, dtype=np.uint8)[at] == OUT]
-            found += (np.unique(out) + span.first).tolist()
-        return found
+            out = at[np.frombuffer(span.states, dtype=np.uint8)[at] == OUT]
+            if len(out):
+                yield span, (np.unique(out) + span.first).tolist()
 
     def _chosen(self, offsets: Offsets) -> Iterator[tuple[Span[R], Offsets]]:
         """Spans with the positions in them that were handed out and are among these."""
         for span in self._spans:
-            end = span.first + span.popped
+            end = span.first + span.new_at
             if isinstance(offsets, range):
                 at: Offsets = range(max(offsets.start, span.first) - span.first, min(offsets.stop, end) - span.first)
             else:
@@ -142,14 +167,14 @@ class Ledger(Generic[R]):
             self.refused = {offset: n for offset, n in self.refused.items() if offset >= position}
         return {offset: self.refused[offset] for offset in sorted(self.refused)[:count_max]}
 
-    def unsettled(self) -> int:
+    def unacked(self) -> int:
         """Records that were handed out and are not acknowledged."""
-        return sum(span.unsettled() for span in self._spans)
+        return sum(span.unacked() for span in self._spans)
 
     def size_bytes(self) -> int:
         """Of the rows that are held until they are acknowledged."""
         return sum(span.size_bytes for span in self._spans)
 
     def is_out(self) -> bool:
-        """Whether the user has a record of this segment in hand."""
-        return any(span.flags.find(OUT) >= 0 for span in self._spans)
+        """Whether a record of this segment is out, or on its way to the dead-letter topic."""
+        return any(span.is_out() for span in self._spans)

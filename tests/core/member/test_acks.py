@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.member.acks import ACKED, Ledger, Span, offsets_of
+from seaweedmq.core.member.acks import ACKED, GIVEN_UP, NEW, OUT, WAITING, Ledger, Offsets, Span, offsets_of
 
 
 def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[Span[str]]]:
@@ -14,10 +14,14 @@ def ledger_of(*counts: int, first: int = 100) -> tuple[Ledger[str], list[Span[st
     for count in counts:
         span = ledger.arrive(first, count, size_bytes=count * 10)
         span.rows = f"rows from {first}"
-        span.hand_out(0, count)
+        span.hand_out(count)
         spans.append(span)
         first += count
     return ledger, spans
+
+
+def out_among(ledger: Ledger[str], offsets: Offsets) -> list[int]:
+    return [offset for _, some in ledger.out_among(offsets) for offset in some]
 
 
 def test_the_position_is_the_lowest_offset_that_is_not_acknowledged() -> None:
@@ -25,7 +29,7 @@ def test_the_position_is_the_lowest_offset_that_is_not_acknowledged() -> None:
     assert ledger.position() == 100
     ledger.ack(range(101, 105))
     assert ledger.position() == 100
-    one.flags[0] = ACKED
+    one.put(100, ACKED)
     assert ledger.position() == 105
     assert not ledger.has_spans
     assert two.rows is None
@@ -42,22 +46,42 @@ def test_rows_that_were_not_handed_out_are_neither_acknowledged_nor_out() -> Non
     ledger: Ledger[str] = Ledger({})
     span = ledger.arrive(0, 10, size_bytes=100)
     assert not ledger.is_out()
-    span.hand_out(0, 4)
+    span.hand_out(4)
     assert ledger.is_out()
     ledger.ack(range(10))
-    assert (ledger.position(), ledger.unsettled(), ledger.is_out()) == (4, 0, False)
-    span.hand_out(4, 2)
-    assert (ledger.unsettled(), ledger.out_among(range(10))) == (2, [4, 5])
+    assert (ledger.position(), ledger.unacked(), ledger.is_out()) == (4, 0, False)
+    span.hand_out(2)
+    assert (ledger.unacked(), out_among(ledger, range(10))) == (2, [4, 5])
 
 
 def test_a_record_that_takes_long_does_not_keep_what_lies_behind_it() -> None:
-    ledger, _ = ledger_of(5, 5, 5)
+    ledger, (one, two, three) = ledger_of(5, 5, 5)
     ledger.ack(range(101, 115))
     assert ledger.position() == 100
     assert ledger.size_bytes() == 50
-    assert ledger.find(107) is None
+    assert [span.rows is None for span in (one, two, three)] == [False, True, True]
     ledger.ack(range(100, 101))
     assert ledger.position() == 115
+
+
+def test_what_waits_or_is_given_up_holds_the_position_like_what_is_out() -> None:
+    for state, is_out in ((OUT, True), (WAITING, False), (GIVEN_UP, True)):
+        ledger, (span, _) = ledger_of(5, 5)
+        ledger.ack(range(100, 110))
+        assert not ledger.is_out()
+        span.put(103, state)
+        assert (span.position(), ledger.position(), ledger.is_out()) == (103, 103, is_out)
+        assert ledger.unacked() == 1
+
+
+def test_of_a_run_only_what_is_out_is_acknowledged() -> None:
+    _, (span,) = ledger_of(6)
+    span.put(102, WAITING)
+    span.put(103, GIVEN_UP)
+    span.ack_out(101, 4)
+    assert list(span.states) == [OUT, ACKED, WAITING, GIVEN_UP, ACKED, OUT]
+    assert span.position() == 100
+    assert NEW not in span.states
 
 
 def test_counts_of_refused_records_go_with_them() -> None:
@@ -84,9 +108,9 @@ def test_any_acknowledgements_in_any_order(counts: list[int], acks: list[list[in
     end = 100 + sum(counts)
     model = set(range(100, end))
     for offsets in acks:
-        assert ledger.out_among(offsets_of(np.array(offsets))) == sorted(model & set(offsets))
+        assert out_among(ledger, offsets_of(np.array(offsets))) == sorted(model & set(offsets))
         ledger.ack(offsets_of(np.array(offsets)))
         model -= set(offsets)
         assert ledger.position() == min(model, default=end)
-        assert ledger.unsettled() == len(model)
+        assert ledger.unacked() == len(model)
         assert ledger.is_out() == bool(model)

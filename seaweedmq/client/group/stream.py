@@ -31,8 +31,8 @@ STEADY_S = 1.0
 """A stream that lasted so long was no failure to connect: the next is tried without waiting first."""
 
 
-class MemberOwner(Protocol):
-    """The subscriber, as its membership sees it."""
+class MemberStreamOwner(Protocol):
+    """The membership, as its stream sees it."""
 
     def held(self) -> Mapping[int, int]:
         """Segment -> generation of what it reads, or has not committed for the last time."""
@@ -45,15 +45,18 @@ class MemberOwner(Protocol):
         """The membership is over: Fenced, or the coordinator was out of reach for too long."""
 
 
-class Member:
-    """One membership. ``commits`` says what to commit; :meth:`wake` has it sent."""
+class MemberStream:
+    """Of one membership, however often it has to be opened again."""
 
-    def __init__(self, cluster: Cluster, opening: GroupOpen, owner: MemberOwner, contact: Contact) -> None:
+    def __init__(
+        self, cluster: Cluster, opening: GroupOpen, owner: MemberStreamOwner, commits: CommitQueue, contact: Contact
+    ) -> None:
+        """``commits`` says what to commit; :meth:`wake` has it sent."""
         self._cluster = cluster
         self._contact = contact
         self._opening = opening
         self._owner = owner
-        self.commits = CommitQueue()
+        self._commits = commits
         self._released: dict[int, int] = {}
         self._leaving = False
         self._work = asyncio.Event()
@@ -66,9 +69,9 @@ class Member:
         """``commits`` has something new."""
         self._work.set()
 
-    def release(self, segment: int, generation: int) -> None:
-        """Tell that a segment is not read any more. Its last commit was answered."""
-        self._released[segment] = generation
+    def release(self, segments: Mapping[int, int]) -> None:
+        """Tell that segments (id -> generation) are not read any more. Their last commits were answered."""
+        self._released |= segments
         self._work.set()
 
     async def run(self) -> None:
@@ -89,7 +92,7 @@ class Member:
             if not self._leaving:
                 self.fail(error)
 
-    async def settled(self, timeout_s: float) -> None:
+    async def committed(self, timeout_s: float) -> None:
         """Return when all of ``commits`` was answered.
 
         Raises:
@@ -98,7 +101,7 @@ class Member:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while not self.commits.is_empty:
+                while not self._commits.is_empty:
                     if self._failed is not None:
                         raise fresh(self._failed)
                     self._answered.clear()
@@ -138,7 +141,7 @@ class Member:
             if not (is_retryable(error) and loop.time() > began + STEADY_S):
                 raise
         finally:
-            self.commits.lost()
+            self._commits.lost()
 
     async def _stream(self, address: str) -> None:
         loop = asyncio.get_running_loop()
@@ -159,7 +162,6 @@ class Member:
                             self._contact.opened(opened_at, reply)
                             beating = asyncio.create_task(self._beat(), name=f"contact of {self._opening.member}")
                     else:
-                        self.commits.answered(reply)
                         self._owner.on_committed(reply)
                         self._answered.set()
                         work.set()
@@ -185,21 +187,21 @@ class Member:
 
     def _expect_answer(self) -> None:
         if self._talk is not None:
-            self._talk.expect(self._cluster.config.stall_timeout_s if self.commits.is_under_way else None)
+            self._talk.expect(self._cluster.config.stall_timeout_s if self._commits.is_under_way else None)
 
     async def _requests(self, work: asyncio.Event) -> AsyncIterator[GroupRequest]:
         yield replace(self._opening, held=dict(self._owner.held()))
         while work is self._work:
             await work.wait()
             work.clear()
-            commit = self.commits.next()
+            commit = self._commits.next()
             if commit is not None:
                 yield commit
                 self._expect_answer()
             if self._released:
                 released, self._released = self._released, {}
                 yield GroupReleased(released)
-            if self._leaving and self.commits.is_empty:
+            if self._leaving and self._commits.is_empty:
                 yield GroupLeave()
                 return
 

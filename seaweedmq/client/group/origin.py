@@ -1,0 +1,54 @@
+"""What the messages of one frame share that a member of a group handed out: where they are acknowledged and refused."""
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from seaweedmq.client.subscribe.messages import Arrived, Message, Origin, messages_of
+from seaweedmq.core.member.acks import ACKED, Span
+from seaweedmq.core.member.assigned import Assigned
+
+if TYPE_CHECKING:
+    from seaweedmq.client.group.dispatcher import Dispatcher
+
+AssignedSegment: TypeAlias = Assigned[Arrived, Message]
+
+
+class GroupOrigin(Origin):
+    """A ``Place`` of the core, too. Acknowledging takes no lock: it sets one byte, and looks whether somebody waits for
+    that.
+    """
+
+    __slots__ = ("_dispatcher", "_first", "_states", "assigned", "span")
+
+    def __init__(self, topic: str, assigned: AssignedSegment, span: Span[Arrived], dispatcher: "Dispatcher") -> None:
+        super().__init__(topic, assigned.segment)
+        self.assigned = assigned
+        self.span = span
+        self._first = span.first
+        self._states = span.states
+        self._dispatcher = dispatcher
+
+    def ack(self, offset: int) -> None:
+        self._states[offset - self._first] = ACKED
+        if self.assigned.is_watched:
+            self._dispatcher.on_acked()
+
+    def nack(self, message: Message, delay_s: float) -> None:
+        self._dispatcher.refuse([message], delay_s, "nack")
+
+    def deliveries(self, offset: int) -> int:
+        return self.assigned.ledger.refused.get(offset, 0) + 1
+
+
+def messages_at(rows: Arrived, offsets: list[int]) -> list[Message]:
+    """Some rows of a frame as messages. ``offsets`` ascend and are not empty."""
+    wanted = set(offsets)
+    part = rows.slice(offsets[0] - rows.first_offset, offsets[-1] + 1 - offsets[0])
+    return [message for message in messages_of(part) if message.offset in wanted]
+
+
+def row_of(message: Message) -> Arrived:
+    """A record as it arrived. Requires that it was handed out and is not acknowledged."""
+    rows: Arrived | None = message[0].span.rows
+    if rows is None:
+        raise AssertionError("a record that is not acknowledged has no rows")
+    return rows.slice(message.offset - rows.first_offset, 1)

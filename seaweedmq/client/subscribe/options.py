@@ -1,0 +1,29 @@
+"""What users choose of a subscriber, checked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seaweedmq.client.start import StartAt
+from seaweedmq.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Where a subscriber begins, when it ends, and what its batches hold: see :class:`Subscriber`.
+
+    Raises:
+        InvalidArgument: a value that is not allowed.
+    """
+
+    start: StartAt = "latest"
+    limit: int | None = None
+    stop_at: Literal["latest"] | None = None
+    timeout: float | None = None
+    columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.stop_at not in (None, "latest"):
+            raise InvalidArgument(f'stop_at={self.stop_at!r} is unknown: use "latest" or leave it out')
+        if self.limit is not None and self.limit < 0:
+            raise InvalidArgument(f"limit={self.limit} is negative: give the number of records to read")

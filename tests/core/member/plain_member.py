@@ -1,0 +1,176 @@
+"""A member of a group without threads, streams or Arrow: the least that stands around the machine."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from seaweedmq.core.member.acks import ACKED, Span
+from seaweedmq.core.member.assigned import Assigned
+from seaweedmq.core.member.dispatch import Bounds, Dispatch, GivenUp, NewRows
+from seaweedmq.core.member.holdings import Holdings, Instructions
+from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
+from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+
+BYTES_PER_ROW = 10
+ROWS_AT_ONCE = 4
+Keys: TypeAlias = tuple[bytes | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where the records of one frame are kept."""
+
+    assigned: "Assigned[Keys, Record]"
+    span: Span[Keys]
+
+
+class Record(NamedTuple):
+    """A row as somebody looks at it."""
+
+    place: Origin
+    offset: int
+    key: bytes | None
+
+
+def ownership(
+    segment: int, generation: int, offset: int = 0, deliveries: Mapping[int, int] | None = None, crashes: int = 0
+) -> Ownership:
+    """A segment that is to be read from an offset on; 0: from its begin, wherever that is."""
+    start = Start(StartKind.OFFSET, offset) if offset else EARLIEST
+    return Ownership(segment=segment, generation=generation, start=start, deliveries=deliveries or {}, crashes=crashes)
+
+
+class PlainMember:
+    """Rows arrive by segment, wait in front of the machine until it wants them, and are taken by one user."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.now = 0.0
+        self.dispatch: Dispatch[Keys, Record] = Dispatch(bounds)
+        self.holdings = Holdings(self.dispatch)
+        self.origins: dict[Span[Keys], Origin] = {}
+        self.arriving: deque[tuple[Assigned[Keys, Record], int, Keys]] = deque()
+        """What readers have: first offset and keys."""
+        self.given_up: deque[GivenUp[Record]] = deque()
+        """Letters that are not kept yet."""
+
+    # --- the coordinator --------------------------------------------------------------------------------------------
+
+    def assign(self, *given: Ownership) -> Instructions[Keys, Record]:
+        generation = max((each.generation for each in given), default=0)
+        return self._carried_out(self.holdings.assign(GroupAssignment(generation=generation, owned=given)))
+
+    def look_after(self, is_time: bool = True) -> Instructions[Keys, Record]:
+        return self._carried_out(self.holdings.look_after(is_time))
+
+    def commit(self) -> tuple[int, tuple[Position, ...]]:
+        """Number and positions of what is to be sent now; nothing while an answer is awaited."""
+        commit = self.holdings.commits.next()
+        return (0, ()) if commit is None else (commit.number, commit.positions)
+
+    def answer(self, number: int, refused: Mapping[int, str]) -> Instructions[Keys, Record]:
+        return self._carried_out(self.holdings.answered(GroupCommitted(number, refused)))
+
+    def _carried_out(self, instructions: Instructions[Keys, Record]) -> Instructions[Keys, Record]:
+        self.arriving = deque(each for each in self.arriving if each[0] not in instructions.stop)
+        return instructions
+
+    # --- the broker -------------------------------------------------------------------------------------------------
+
+    def read(self, assigned: Assigned[Keys, Record], first: int, keys: Keys) -> None:
+        """A reader has rows; those of a segment lie behind one another."""
+        self.arriving.append((assigned, first, keys))
+
+    def _let_arrive(self) -> None:
+        while self.arriving and self.dispatch.wants_rows and not self.dispatch.unacked.check():
+            assigned, first, keys = self.arriving.popleft()
+            span = self.dispatch.arrive(assigned, first, len(keys), len(keys) * BYTES_PER_ROW)
+            span.rows = keys
+            self.origins[span] = Origin(assigned, span)
+
+    # --- the user ---------------------------------------------------------------------------------------------------
+
+    def fetch(self) -> bool:
+        """Whether there is anything to take."""
+        if not self.dispatch.has_records:
+            self.dispatch.take_due(self.now)
+            self._let_arrive()
+        return self.dispatch.has_records
+
+    def fill(self) -> None:
+        """Make records of some new rows."""
+        if self.dispatch.ready:
+            return
+        self.dispatch.must_admit()
+        run = self.dispatch.next_run(ROWS_AT_ONCE)
+        if run is not None:
+            self.dispatch.hand_out(run, self._records(run)[::-1])
+
+    def _records(self, run: NewRows[Keys, Record]) -> list[Record]:
+        keys = run.span.rows
+        assert keys is not None
+        origin = self.origins[run.span]
+        return [Record(origin, run.span.first + at, keys[at]) for at in range(run.at, run.at + run.count)]
+
+    def take(self) -> Record | None:
+        """The next record, for a user who takes one by one."""
+        while self.fetch():
+            self.fill()
+            while self.dispatch.ready:
+                record = self.dispatch.ready.pop()
+                if not self.dispatch.is_strict or self._admit(record):
+                    return record
+        return None
+
+    def take_rows(self) -> list[Record]:
+        """The next rows, for a user who takes batches."""
+        while self.fetch():
+            if not self.dispatch.ready and not self.dispatch.must_admit():
+                run = self.dispatch.next_run()
+                if run is not None and self.dispatch.hand_out(run):
+                    return self._records(run)
+            self.fill()
+            taken = self.dispatch.take_neighbours()
+            self._collect()
+            if taken:
+                return taken
+        return []
+
+    def take_for_handler(self) -> Record | None:
+        """The next record whose key is free."""
+        while self.fetch():
+            record = self.dispatch.take_for_handler(self.now)
+            if record is None:
+                self.fill()
+                record = self.dispatch.take_for_handler(self.now)
+            self._collect()
+            if record is not None:
+                return record
+        return None
+
+    def _admit(self, record: Record) -> bool:
+        is_admitted = self.dispatch.admit(record)
+        self._collect()
+        return is_admitted
+
+    def ack(self, record: Record) -> None:
+        """As from any thread, without a lock."""
+        record.place.span.put(record.offset, ACKED)
+
+    def refuse(self, record: Record, delay_s: float, reason: str = "nack") -> None:
+        self.dispatch.refuse(record, self.now + delay_s, reason)
+        self._collect()
+
+    def handler_ended(self, record: Record) -> None:
+        self.dispatch.handler_ended(record)
+        self._collect()
+
+    def _collect(self) -> None:
+        self.given_up += self.dispatch.given_up
+        self.dispatch.given_up.clear()
+
+    def keep_letter(self) -> GivenUp[Record]:
+        """The oldest letter is in its topic."""
+        given_up = self.given_up.popleft()
+        self.dispatch.letter_kept(given_up.record)
+        return given_up
