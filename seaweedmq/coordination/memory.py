@@ -51,19 +51,19 @@ class MemoryMetaServer:
     def stop(self) -> None:
         """As if the process was killed: every call and watch is refused until :meth:`start`. Data is kept."""
         self._running = False
-        self._wake()
+        self.wake()
 
     def start(self) -> None:
         """Begin to serve again. Leases get their whole TTL once more and some, as from a new etcd leader."""
         self._running = True
         for lease in list(self._leases):
             self._renew(lease, ELECTION_TIMEOUT_S)
-        self._wake()
+        self.wake()
 
     def freeze(self) -> None:
         """As SIGSTOP: nothing is answered and no lease is ended until :meth:`thaw`."""
         self._frozen = True
-        self._wake()
+        self.wake()
 
     def thaw(self) -> None:
         """Go on. Leases whose time passed meanwhile end now."""
@@ -72,7 +72,7 @@ class MemoryMetaServer:
         for lease, held in list(self._leases.items()):
             if held.deadline <= now:
                 self._expire(lease)
-        self._wake()
+        self.wake()
 
     def compact(self, revision: int) -> None:
         """Forget history below ``revision``. InvalidArgument: it is in the future or compacted already."""
@@ -82,7 +82,7 @@ class MemoryMetaServer:
             )
         self.compacted_revision = revision
         del self._history[: bisect.bisect_left(self._history, revision, key=lambda changes: changes.revision)]
-        self._wake()
+        self.wake()
 
     def expire_lease(self, lease: int) -> None:
         """End a lease at once, as if its time had passed."""
@@ -217,7 +217,7 @@ class MemoryMetaServer:
         self._history.append(Changes(self.revision, tuple(puts), deleted))
         if len(self._history) > HISTORY_REVISIONS_MAX:
             self.compact(self._history[HISTORY_REVISIONS_MAX // 2].revision)
-        self._wake()
+        self.wake()
         return self.revision
 
     def _keys_below(self, prefix: str) -> Sequence[str]:
@@ -227,7 +227,8 @@ class MemoryMetaServer:
             end += 1
         return self._sorted_keys[at:end]
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Whoever waits looks again."""
         self._pulse.set()
         self._pulse = asyncio.Event()
 
@@ -258,12 +259,12 @@ class MemoryMetaStore:
     def disconnect(self) -> None:
         """Drop every packet between this client and the server until :meth:`reconnect`."""
         self._connected.clear()
-        self._server._wake()
+        self._server.wake()
 
     def reconnect(self) -> None:
         """End a disconnection."""
         self._connected.set()
-        self._server._wake()
+        self._server.wake()
 
     def lose_answers(self, count: int) -> None:
         """Apply the next ``count`` transactions, but answer them with Unavailable."""
@@ -316,7 +317,7 @@ class MemoryMetaStore:
 
     async def close(self) -> None:
         self._closed = True
-        self._server._wake()
+        self._server.wake()
 
     def _is_reachable(self) -> bool:
         return self._server.is_running and not self._server.is_frozen and self._connected.is_set() and not self._closed

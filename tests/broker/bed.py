@@ -169,7 +169,7 @@ class Bed:
         )
 
     def files(self, kind: FileKind, name: TopicName = NAME, segment: int = 0) -> list[SegmentFile]:
-        found = [self.store._described(path, file) for path, file in self.store.files.items()]
+        found = [self.store.described(path, file) for path, file in self.store.files.items()]
         return sorted(
             (f for f in found if f and f.kind is kind and f.topic == name and f.segment == segment),
             key=lambda f: f.base_offset,
@@ -299,10 +299,14 @@ class Streaming:
         bed.streams.append(self)
 
     async def send(self, request: Any) -> None:
+        self.put(request)
+
+    def put(self, request: Any) -> None:
+        """Have it sent."""
         self._requests.put_nowait(request)
 
     async def half_close(self) -> None:
-        self._requests.put_nowait(None)
+        self.put(None)
 
     async def receive(self) -> Any:
         """The next reply. Raises what ended the stream; EOFError if it just ended."""

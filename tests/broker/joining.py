@@ -38,7 +38,7 @@ class Joining:
         self.generation = 0
         self.assignments = 0
         self._stream: Streaming | None = None
-        self._number = 0
+        self.number = 0
         self._answers: list[GroupCommitted] = []
 
     @property
@@ -53,7 +53,7 @@ class Joining:
 
     async def join(self, host: Host, group: str = GROUP) -> "Joining":
         """Open a stream, or another one."""
-        self._number = 0
+        self.number = 0
         self._answers.clear()
         self._stream = Streaming(self.bed, host.api.join_group)
         await self.stream.send(
@@ -99,7 +99,7 @@ class Joining:
         released = {s: self.held.pop(s).generation for s in segments}
         self.let_go += released
         if released:
-            self.stream._requests.put_nowait(GroupReleased(released))
+            self.stream.put(GroupReleased(released))
 
     async def release(self, *segments: int) -> None:
         self._release(segments)
@@ -123,12 +123,12 @@ class Joining:
     async def commit(self, offsets: Mapping[int, int], generation: int | None = None) -> Mapping[int, str]:
         """Commit, and return what was refused."""
         await self.send_commit(offsets, generation)
-        number = self._number
+        number = self.number
         await self.until(lambda: any(a.number == number for a in self._answers))
         return next(a.refused for a in self._answers if a.number == number)
 
     async def send_commit(self, offsets: Mapping[int, int], generation: int | None = None) -> None:
-        self._number += 1
+        self.number += 1
         positions = tuple(
             Position(
                 segment=s,
@@ -138,7 +138,7 @@ class Joining:
             )
             for s, offset in offsets.items()
         )
-        await self.stream.send(GroupCommit(self._number, positions))
+        await self.stream.send(GroupCommit(self.number, positions))
 
     async def leave(self) -> None:
         """Say so, and wait for the end of the stream."""

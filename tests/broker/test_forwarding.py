@@ -89,13 +89,13 @@ async def disagreeing(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[H
     """Two brokers that take each other for the leader. Counts the calls that come to the one and the other."""
     hosts = await bed.cluster(2)
     calls: Counter[str] = Counter()
-    serve = bed.network._serve
+    answer = bed.network.answer
 
     async def counted(stream: Any, host: Any, method: str) -> None:
         calls[method] += 1
-        await serve(stream, host, method)
+        await answer(stream, host, method)
 
-    monkeypatch.setattr(bed.network, "_serve", counted)
+    monkeypatch.setattr(bed.network, "answer", counted)
     for one, other in (hosts, hosts[::-1]):
         one.meta.hears.clear()
         one.inspect.view.leader = other.broker.id

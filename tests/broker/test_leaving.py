@@ -15,7 +15,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.calls import DrainBroker
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Put
-from tests.broker.bed import NAME, TTL_S, Bed, Host, story
+from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, story
 
 DELAYS_S = [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0]
 """After the end of a lease: from the news of it to long after the broker is back."""
@@ -40,11 +40,11 @@ def registered(bed: Bed) -> set[str]:
 
 async def everything_is_served(bed: Bed) -> None:
     """Every open segment is at brokers that live, and they have opened it."""
-    observer = next(h for h in bed.hosts if h.lives).broker
+    observer = next(h for h in bed.hosts if h.lives)
 
     def served() -> bool:
         living = {h.broker.id: h for h in bed.hosts if h.lives}
-        segments = observer._view.segments.get(NAME, {}).values()
+        segments = observer.inspect.view.segments.get(NAME, {}).values()
         open_ = [s for s in segments if s.is_open]
         return bool(open_) and all(
             s.primary in living
@@ -140,7 +140,7 @@ async def test_all_leases_end_and_one_broker_is_stopped_while_they_come_back(bed
 async def test_a_broker_is_stopped_while_it_starts(bed: Bed, at_s: float) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=3)
-    host = Host(bed, hosts[0].broker._config, "broker-9:7777", 9)
+    host = Host(bed, CONFIG, "broker-9:7777", 9)
     bed.hosts.append(host)
     starting = bed.network.spawn(host.owner, host.broker.start())
     await asyncio.sleep(at_s)

@@ -1,11 +1,37 @@
-"""Wrong usage and clusters that are not there: exit status 2 and 1, one clear line, no traceback."""
+"""Wrong usage and clusters that are not there: exit status 2 and 1, one clear line, no traceback.
 
+Most of it needs no process of its own, which costs a second each: a few show that a process says the same.
+"""
+
+import sys
 from pathlib import Path
 
 import pytest
 
+from seaweedmq.cli import main
 from seaweedmq.runtime.free_ports import free_ports
-from tests.support.commands import run
+from tests.support.commands import Done, run
+
+
+class Here:
+    """Runs commands in this process, which must not come so far as to start anything."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        self._monkeypatch = monkeypatch
+        self._captured = capfdbinary
+
+    def run(self, *arguments: str) -> Done:
+        self._monkeypatch.setattr(sys, "argv", ["seaweedmq", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        stdout, stderr = self._captured.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, stdout, stderr.decode())
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Here:
+    return Here(monkeypatch, capfdbinary)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +63,8 @@ from tests.support.commands import run
         ["broker"],
     ],
 )
-def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
-    done = run(*arguments)
+def test_wrong_usage_ends_with_status_2(here: Here, arguments: list[str]) -> None:
+    done = here.run(*arguments)
     assert done.status == 2
     assert done.stdout == b""
     assert "Usage" in done.stderr
@@ -49,15 +75,15 @@ def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
     "name",
     ["", "orders", "shop/", "/orders", "a/b/c", "shop/..", "shop/" + "x" * 300, "shop/a\nb", "shop/größe", "a b/c"],
 )
-def test_a_topic_name_that_is_not_allowed_says_what_is(name: str) -> None:
-    done = run("topic", "describe", name)
+def test_a_topic_name_that_is_not_allowed_says_what_is(here: Here, name: str) -> None:
+    done = here.run("topic", "describe", name)
     assert done.status == 1
     assert done.error.startswith("error: ")
     assert "NAMESPACE/NAME" in done.error or "A-Z a-z 0-9 . _ -" in done.error
 
 
-def test_a_missing_file_is_named() -> None:
-    done = run("publish", "a/b", "--from", "/nowhere/records")
+def test_a_missing_file_is_named(here: Here) -> None:
+    done = here.run("publish", "a/b", "--from", "/nowhere/records")
     assert done.status == 1
     assert done.error == "error: [Errno 2] No such file or directory: '/nowhere/records'"
 
@@ -66,6 +92,21 @@ def test_a_bad_bootstrap_is_named() -> None:
     done = run("--bootstrap", "nowhere", "topic", "list")
     assert done.status == 1
     assert "'nowhere' is not HOST:PORT" in done.error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["topic", "alter", "a/b"], ["topic", "describe", "orders"], ["publish", "a/b", "--from", "/nowhere/r"]],
+)
+def test_a_process_says_and_ends_with_the_same(here: Here, arguments: list[str]) -> None:
+    there, done = run(*arguments), here.run(*arguments)
+    assert (there.status, there.stdout) == (done.status, done.stdout)
+    assert _error(there) == _error(done)
+
+
+def _error(done: Done) -> list[str]:
+    """Without the lines in front of it, which name the program as it was called."""
+    return done.stderr.splitlines()[-3:]
 
 
 def test_help_lists_every_command() -> None:

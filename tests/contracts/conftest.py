@@ -1,19 +1,46 @@
-"""Every adapter that must keep the contract of the metadata store."""
+"""Every adapter that must keep the contract of the metadata store.
 
-from collections.abc import AsyncIterator
+A test's event loop says which: in virtual time, where waiting costs nothing, runs the one in memory, and in real time
+etcd.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.sim.loop import SimLoop
 from tests.support.etcd import running_etcd
 from tests.support.meta import Backend, EtcdBackend, MemoryBackend
 
+LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"memory": SimLoop, "etcd": asyncio.new_event_loop}
 
-@pytest.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.integration)])
-async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Of a test that takes a ``backend``: once for each adapter."""
+    return LOOPS if _asks(item) else {"real": asyncio.new_event_loop}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """Those that start etcd say so, before anybody chooses by that."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _asks(item) and LOOPS["etcd"] in item.callspec.params.values():
+            item.add_marker(pytest.mark.integration)
+
+
+def _asks(item: pytest.Item) -> bool:
+    return "backend" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture
+async def backend(tmp_path: Path) -> AsyncIterator[Backend]:
     """A metadata server of this test's own."""
-    if request.param == "memory":
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, SimLoop):
         yield MemoryBackend()
+        assert not loop.failures()
         return
     async with running_etcd(tmp_path / "etcd") as etcd:
         real = EtcdBackend(etcd)

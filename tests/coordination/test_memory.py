@@ -308,8 +308,8 @@ def _topic(name: str) -> Topic:
 async def test_a_lease_that_nobody_renews_any_more_counts_as_lost(store: MemoryMetaStore) -> None:
     session = Session(store, 1.0)
     await session.open(INFO)
-    assert session._keeping is not None
-    session._keeping.cancel()
+    (keeping,) = (task for task in asyncio.all_tasks() if task.get_name() == f"lease of {INFO.id}")
+    keeping.cancel()
     async with asyncio.timeout(1):
         await session.lost.wait()
     assert not session.alive()

@@ -1,14 +1,17 @@
 """Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-9999``.
 
+``--theme namesakes`` plays only those of a range that have this theme, and ``--themes`` lists the themes.
 ``--find-mutants`` looks for the first seed that catches each broken variant, for CAUGHT_BY of ``test_simulation``.
 """
 
 import argparse
 import signal
 import sys
+from collections.abc import Sequence
 
 from tests.sim.campaign import play_all
 from tests.sim.catching import find_mutants
+from tests.sim.themes import THEMES, theme_of, told_themes
 from tests.sim.workers import temporary_folder
 from tests.sim.world import simulate
 
@@ -23,7 +26,8 @@ def _replay(seed: int, *, only_digest: bool) -> int:
     for violation in report.violations:
         print(f"!! {violation}")
     print(
-        f"seed {report.seed}: {'ok' if report.ok else 'FAILED'}, {report.virtual_s:.1f} virtual s, "
+        f"seed {report.seed}: {'ok' if report.ok else 'FAILED'}, theme {theme_of(seed) or 'none'}, "
+        f"{report.virtual_s:.1f} virtual s, "
         f"{report.steps} steps, {report.acked} records sent, {report.polled} read, digest {report.digest[:16]}"
     )
     return 0 if report.ok else 1
@@ -35,19 +39,30 @@ def main() -> int:
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--seed", type=int, help="replay one seed and print its whole event log")
     chosen.add_argument("--seeds", help="play a range of seeds, such as 0-999")
+    chosen.add_argument("--themes", action="store_true", help="list the themes: what some seeds dwell on")
     chosen.add_argument("--find-mutants", nargs="*", metavar="NAME", help="of these broken variants, or of all")
+    parser.add_argument(
+        "--theme", choices=THEMES, metavar="NAME", help="with --seeds: play the seeds of this theme only"
+    )
     parser.add_argument("--until", type=int, default=500, help="with --find-mutants: try so many seeds")
     parser.add_argument("--processes", type=int, default=1, help="play so many seeds at a time")
     parser.add_argument("--keep-going", action="store_true", help="play on after a seed failed")
     parser.add_argument("--digest", action="store_true", help="print the digest of the event log only")
     args = parser.parse_args()
+    if args.theme is not None and args.seeds is None:
+        parser.error("--theme chooses among --seeds")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end like any other: nothing is left behind
+    if args.themes:
+        print(told_themes())
+        return 0
     if args.find_mutants is not None:
         return find_mutants(args.find_mutants, args.until, args.processes)
     if args.seed is not None:
         return _replay(args.seed, only_digest=args.digest)
     first, _, last = args.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
+    seeds: Sequence[int] = range(int(first), int(last or first) + 1)
+    if args.theme is not None:
+        seeds = [seed for seed in seeds if theme_of(seed) == args.theme]
     return play_all(seeds, args.processes, keep_going=args.keep_going)
 
 

@@ -75,7 +75,7 @@ def _emptied(topic: Topic, segments: Mapping[int, Segment], with_files: Containe
 
 def _with_files(world: "World", name: TopicName) -> set[int]:
     store = world.disk.store
-    described = (store._described(path, file) for path, file in store.files.items())
+    described = (store.described(path, file) for path, file in store.files.items())
     return {file.segment for file in described if file is not None and file.topic == name}
 
 

@@ -401,7 +401,7 @@ class Network:
         stream = Stream(client, host.owner, method, up, down)
         stream.is_passed_on = is_passed_on
         self._streams.append(stream)
-        stream.handler = self.spawn(host.owner, self._serve(stream, host, method), f"serve {method}")
+        stream.handler = self.spawn(host.owner, self.answer(stream, host, method), f"serve {method}")
         return stream
 
     def note_passing_on(self, broker: Owner | None, address: str) -> None:
@@ -423,7 +423,8 @@ class Network:
             share += faults.lost_ack_share
         return share > 0 and self._rng.random() < share
 
-    async def _serve(self, stream: Stream, host: _Host, method: str) -> None:
+    async def answer(self, stream: Stream, host: _Host, method: str) -> None:
+        """Serve a call to its end, as the host's task."""
         _SERVED.set(stream)
         stream.is_served = True
         try:
@@ -515,7 +516,7 @@ def _times_raised(error: BaseException) -> int:
     """How often it came out of a handler. Every raise adds to what the traceback has."""
     trace, times = error.__traceback__, 0
     while trace is not None:
-        times += trace.tb_frame.f_code is Network._serve.__code__
+        times += trace.tb_frame.f_code is Network.answer.__code__
         trace = trace.tb_next
     return times
 

@@ -83,7 +83,7 @@ class Retained:
 
 def listed(store: MemorySegmentStore) -> list[SegmentFile]:
     """All files of segments, whatever the storage does to others just now."""
-    described = [store._described(path, file) for path, file in store.files.items()]
+    described = [store.described(path, file) for path, file in store.files.items()]
     return [f for f in described if f is not None]
 
 

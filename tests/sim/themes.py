@@ -5,8 +5,9 @@ kind of run that has everything in it always goes the same way. A seed has one t
 so that a theme that is added at the end moves no seed but its own.
 """
 
+import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tests.sim import themes_files, themes_memory, themes_metadata, themes_replicas
 from tests.sim.scenario import Scenario
@@ -14,7 +15,9 @@ from tests.sim.scenario import Scenario
 SHARE = 0.04
 """Of the seeds, for each theme."""
 
-THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
+Theme = Callable[[random.Random, Scenario], Scenario]
+
+_IN_TURN: tuple[Theme, ...] = (
     themes_files.power_fails_behind_an_fsync,
     themes_files.clocks_disagree,
     themes_files.sealed_unheard,
@@ -36,11 +39,38 @@ THEMES: tuple[Callable[[random.Random, Scenario], Scenario], ...] = (
 )
 
 
+THEMES: Mapping[str, Theme] = {theme.__name__: theme for theme in _IN_TURN}
+"""By name, in the order in which a seed tries them."""
+
+
 def scenario_of(seed: int) -> Scenario:
     """What the seed plays."""
     scenario = Scenario.of(seed)
-    for theme in THEMES:
-        rng = random.Random(f"theme {theme.__name__} {seed}")
+    drawn = _drawn(seed)
+    if drawn is None:
+        return scenario
+    name, rng = drawn
+    return THEMES[name](rng, scenario)
+
+
+def theme_of(seed: int) -> str | None:
+    """Name of the seed's theme, if it has one."""
+    drawn = _drawn(seed)
+    return drawn and drawn[0]
+
+
+def told_themes() -> str:
+    """Every theme and what it is about, a line each."""
+    width = max(map(len, THEMES))
+    return "\n".join(
+        f"{name:{width}}  {' '.join((inspect.getdoc(theme) or '').split())}" for name, theme in THEMES.items()
+    )
+
+
+def _drawn(seed: int) -> tuple[str, random.Random] | None:
+    """The first theme that the seed's dice choose, and those dice."""
+    for name in THEMES:
+        rng = random.Random(f"theme {name} {seed}")
         if rng.random() < SHARE:
-            return theme(rng, scenario)
-    return scenario
+            return name, rng
+    return None

@@ -53,7 +53,7 @@ class Repairs:
                 self._look_again.clear()
                 for repair in self._due():
                     key = repair.segment.key
-                    task = tasks.create_task(self._carry_out(changes, repair), name=f"replace {repair.segment}")
+                    task = tasks.create_task(self.carry_out(changes, repair), name=f"replace {repair.segment}")
                     self._replacing.add(key)
                     task.add_done_callback(partial(self._ended, key))
                 await asyncio.sleep(LOOK_S)
@@ -78,7 +78,7 @@ class Repairs:
         busy = self._not_before.keys() | self._replacing
         return [repair for repair in found if repair.segment.key not in busy]
 
-    async def _carry_out(self, changes: Changes, repair: Repair) -> None:
+    async def carry_out(self, changes: Changes, repair: Repair) -> None:
         segment = repair.segment
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
         async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):

@@ -164,7 +164,7 @@ class MemorySegmentStore:
             if found is not None and self.files.get(file.path) is found:
                 found.synced_bytes = max(found.synced_bytes, min(covered, len(found.data)))
         for folder in {file.path.rpartition("/")[0] for file in files}:
-            self._sync_names(folder)
+            self.sync_names(folder)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
@@ -175,7 +175,7 @@ class MemorySegmentStore:
         path = fence_path(topic, uid, segment)
         await self.fault(StorageOp.FENCE, path)
         self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
-        self._sync_names(path.rpartition("/")[0])
+        self.sync_names(path.rpartition("/")[0])
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         path = fence_path(topic, uid, segment)
@@ -208,7 +208,7 @@ class MemorySegmentStore:
         if name is not None and name.end_offset is not None:
             refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
-        self._sync_names(path.rpartition("/")[0])
+        self.sync_names(path.rpartition("/")[0])
 
     async def sweep(self, topic: TopicName, uid: int) -> None:
         await self.fault(StorageOp.DELETE, topic_dir(topic))
@@ -249,7 +249,7 @@ class MemorySegmentStore:
             raise NotFound(f"{file.path} is gone: list the segment's files again")
         return found
 
-    def _sync_names(self, folder: str) -> None:
+    def sync_names(self, folder: str) -> None:
         """The folder was fsynced, and with it the names of all that is in it."""
         for path, file in self.files.items():
             if not file.named and path.rpartition("/")[0] == folder:
@@ -259,10 +259,11 @@ class MemorySegmentStore:
         return self._listed(f"{table_dir(topic)}/{table_prefix(segment)}")
 
     def _listed(self, prefix: str) -> list[SegmentFile]:
-        found = [self._described(path, file) for path, file in self.files.items() if path.startswith(prefix)]
+        found = [self.described(path, file) for path, file in self.files.items() if path.startswith(prefix)]
         return [f for f in found if f is not None]
 
-    def _described(self, path: str, file: MemoryFile) -> SegmentFile | None:
+    def described(self, path: str, file: MemoryFile) -> SegmentFile | None:
+        """What a listing says of the file; None: it is none of a segment."""
         name = parse_segment_file(path)
         if name is None:
             return None
@@ -334,7 +335,7 @@ class MemoryLogWriter:
         self._check()
         self._file.synced_bytes = max(self._file.synced_bytes, covered)
         if not self._file.named:
-            self._store._sync_names(self._path.rpartition("/")[0])
+            self._store.sync_names(self._path.rpartition("/")[0])
             self._file.named = True
 
     async def close(self) -> None:

@@ -41,7 +41,8 @@ class ProcessTableConverter:
         self._root = root
         self._row_group_bytes = row_group_bytes
         self._idle_s = idle_s
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """Of one request."""
         self._rng = rng or random.Random()
         self._turn = asyncio.Lock()
         self._child: Process | None = None
@@ -95,14 +96,14 @@ class ProcessTableConverter:
             raise AssertionError("the child was started with pipes")
         answered = False
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 child.stdin.write(request)
                 await child.stdin.drain()
                 line = await child.stdout.readline()
             answered = line.endswith(b"\n")
         except TimeoutError:
             raise DeadlineExceeded(
-                f"the table worker did not answer within {self._timeout_s:.0f} s: the storage may hang; the log files "
+                f"the table worker did not answer within {self.timeout_s:.0f} s: the storage may hang; the log files "
                 "are kept and tried again"
             ) from None
         except OSError as e:

@@ -473,7 +473,7 @@ async def test_unknown_groups_and_bad_names_are_refused(bed: Bed) -> None:
     with pytest.raises(NotFound, match="does not read test/nothing"):
         await api.call(ResetGroup(GROUP, TopicName("test", "nothing"), EARLIEST, False))
     await one.until_owns(0)
-    one._number = -1
+    one.number = -1
     await one.send_commit({0: 1})
     assert isinstance(await one.failure(), ProtocolViolation)
 

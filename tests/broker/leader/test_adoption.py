@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
+from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import AdoptSchema, AlterTopic, MoveSegment, SealSegment
+from seaweedmq.model.calls import AdoptSchema, AlterTopic, DescribeTopic, MoveSegment, SealSegment
 from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.storage.store.memory import StorageOp
@@ -183,20 +184,20 @@ async def test_what_changes_the_topic_in_the_middle_is_no_obstacle(bed: Bed) -> 
 async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_behind(bed: Bed) -> None:
     hosts = await bed.cluster(2)
     await bed.topic(hosts[0], segments=4)
-    adoption = bed.leader().inspect.leader._adoption
-    dial, dialled = adoption._dial, 0
+    leader, dialled = bed.leader(), 0
 
     def second_is_gone(broker: str) -> BrokerApi:
         nonlocal dialled
         dialled += 1
         if dialled == 2:
             raise Unavailable(f"broker {broker} is gone")
-        return dial(broker)
+        return next(host.api for host in hosts if host.broker.id == broker)  # type: ignore[no-any-return]
 
-    adoption._dial = second_is_gone
+    adoption = Adoption(leader.inspect.leader.metadata, second_is_gone)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a coroutine that nobody awaits
-        assert (await hosts[0].api.call(AdoptSchema(NAME, NUMBERS))).topic.schema == NUMBERS
+        await bed.network.spawn(leader.owner, adoption.adopt(NAME, NUMBERS))
+    assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema == NUMBERS
     assert dialled > 2
 
 

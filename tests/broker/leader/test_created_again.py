@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
+from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
@@ -146,14 +147,15 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
             break
         await leader.api.call(DeleteTopic(NAME))
     old = leader.inspect.view.segments[NAME][0]
-    repairs = leader.inspect.leader._repairs
     primary = await bed.primary(leader)
     await leader.api.call(DeleteTopic(NAME))
     primary.kill()
     await bed.until(lambda: old.primary not in leader.inspect.view.brokers)
     await bed.topic(leader)
     late = Repair(segment=old, reason="it was decided before", stays=())
-    await repairs._carry_out(leader.inspect.leader.changes, late)
+    leading = leader.inspect.leader
+    repairs = Repairs(metadata=leading.metadata, placement=leading.placement)
+    await repairs.carry_out(leading.changes, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 
@@ -182,18 +184,14 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
     lagging = next(h for h in hosts if h is not leader)
     await leader.api.call(MoveSegment(NAME, 0, (leader.broker.id,)))  # a deletion waits for primaries
     await bed.until(lambda: NAME in lagging.inspect.view.topics)
-    apply = lagging.inspect.view._apply
-    waiting: list[Any] = []
-    lagging.inspect.view._apply = waiting.append  # type: ignore[method-assign]
+    lagging.meta.hears_metadata.clear()
     await leader.api.call(DeleteTopic(NAME))
     new = (await bed.topic(leader)).topic.uid
     assert (await lagging.api.call(DescribeTopic(NAME))).topic.uid == old
     asking = asyncio.create_task(lagging.api.call(DescribeTopic(NAME, ALL, new)))
     await asyncio.sleep(1.0)
     assert not asking.done()
-    lagging.inspect.view._apply = apply  # type: ignore[method-assign]
-    for changes in waiting:
-        apply(changes)
+    lagging.meta.hears_metadata.set()
     assert (await asking).topic.uid == new
     with pytest.raises(NotFound, match=AGAIN):
         await lagging.api.call(DescribeTopic(NAME, ALL, old))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader import pruning
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
@@ -40,7 +41,7 @@ def topic(host: Host) -> Topic:
 
 
 def stored(bed: Bed, prefix: str) -> list[str]:
-    return sorted(key for key in bed.etcd.server._entries if key.startswith(prefix))
+    return sorted(entry.key for entry in bed.etcd.server.list(prefix).entries)
 
 
 def offsets(bed: Bed) -> set[tuple[str, int]]:
@@ -76,7 +77,8 @@ async def test_descriptions_and_documents_have_no_sequences_and_etcd_gives_them_
     assert known(host)[0].sequences, "not before its time"
     await bed.until(lambda: not known(host)[0].sequences)
     assert not known(host)[0].sequences_complete, "that a producer is missing says nothing any more"
-    (entry,) = [e for k, e in bed.etcd.server._entries.items() if k == keys.segment_key(NAME, 0)]
+    entry = bed.etcd.server.get(keys.segment_key(NAME, 0))
+    assert entry is not None
     assert json.loads(entry.value)["sequences"] == []
 
 
@@ -86,8 +88,7 @@ async def test_a_wall_clock_that_jumps_lets_go_of_nothing_before_its_time(bed: B
     await bed.topic(host)
     await (await host.publisher()).store(3)
     await host.api.call(SealSegment(NAME, 0))
-    jumped = host.inspect.leader.pruning
-    jumped._wall_us = lambda: bed.wall_us() + 10**15
+    host.ahead_s = 1e9
     await asyncio.sleep(SMALL.producer_retention_s - 3)
     assert known(host)[0].sequences
 
@@ -270,20 +271,24 @@ async def test_documents_of_a_change_are_written_though_its_caller_goes_away(bed
 
 
 @story
-async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(bed: Bed) -> None:
+async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (host,) = await bed.cluster(1, SMALL)
-    kept = host.inspect.leader.pruning
     first, second = TopicName("test", "a"), TopicName("test", "b")
     forgotten: list[TopicName] = []
     failing = {first}
 
-    async def forget(name: TopicName) -> None:
+    async def forget(_: Groups, name: TopicName) -> None:
         if name in failing:
             raise Unavailable("not now")
         forgotten.append(name)
 
-    kept._forget_offsets = forget
-    kept._offsets_due |= {first, second}
+    monkeypatch.setattr(Groups, "forget_pruned", forget)
+    for name in (first, second):
+        await bed.topic(host, name, retention_s=5.0)
+        await host.api.call(SealSegment(name, 0))
+    await bed.until(lambda: all(host.inspect.view.topics[name].pruned for name in (first, second)))
     await asyncio.sleep(5 * SMALL.maintenance_interval_s)
     assert forgotten == [second]
     failing.clear()
@@ -291,17 +296,23 @@ async def test_a_topic_whose_offsets_can_not_be_forgotten_keeps_no_other_waiting
 
 
 @story
-async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(bed: Bed) -> None:
+async def test_what_is_pruned_while_offsets_are_forgotten_is_not_overlooked(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (host,) = await bed.cluster(1, SMALL)
-    kept = host.inspect.leader.pruning
-    calls: list[TopicName] = []
+    calls: list[IdRanges] = []
 
-    async def forget(name: TopicName) -> None:
-        calls.append(name)
+    async def forget(_: Groups, name: TopicName) -> None:
+        calls.append(topic(host).pruned)
         if len(calls) == 1:
-            kept._offsets_due.add(name)  # as a report does that comes in meanwhile
+            await seals(host, 1)
+            await bed.until(lambda: topic(host).pruned != calls[0])
 
-    kept._forget_offsets = forget
-    kept._offsets_due.add(NAME)
+    monkeypatch.setattr(Groups, "forget_pruned", forget)
+    await bed.topic(host, retention_s=5.0)
+    await seals(host, 1)
+    await bed.until(lambda: calls)
+    await bed.until(lambda: len(calls) > 1)
+    assert calls == [IdRanges(((0, 1),)), IdRanges(((0, 2),))]
     await asyncio.sleep(5 * SMALL.maintenance_interval_s)
-    assert calls == [NAME, NAME]
+    assert len(calls) == 2, "once is enough"

@@ -55,8 +55,13 @@ async def test_few_records_are_kept(answering: SealedProducers, monkeypatch: pyt
     segments = [sealed(n, n) for n in range(40)]
     for segment in segments:
         assert await ask(answering, segment) == [segment.id] * 10
-    for n in range(40, 140):
-        await ask(answering, sealed(n, 0, producers=0))
-    assert len(answering._recorded._known) == 25
-    assert answering._recorded._weight == 25
+    empty = [sealed(n, 0, producers=0) for n in range(40, 140)]
+    for segment in empty:
+        await ask(answering, segment)
+    Sequences.passes = 0
+    for segment in empty[-25:]:
+        await ask(answering, segment)
+    assert Sequences.passes == 0, "the last are kept"
+    await ask(answering, empty[-26])
+    assert Sequences.passes == 1, "and nothing else"
     assert await ask(answering, segments[0]) == [0] * 10

@@ -128,7 +128,7 @@ async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentSt
     child = converter.pid
     assert child is not None
     os.kill(child, signal.SIGSTOP)
-    converter._timeout_s = 0.1
+    converter.timeout_s = 0.1
     with pytest.raises(DeadlineExceeded):
         await converter.convert(make_topic(), [log], None)
     assert not psutil.pid_exists(child)
