@@ -2,7 +2,7 @@
 
 from seaweedmq.cli.fields import group_fields, start_text
 from seaweedmq.cli.options import start_of
-from seaweedmq.client.subscribe.subscriber import start_of as client_start_of
+from seaweedmq.client.start import start_of as client_start_of
 from seaweedmq.model.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.model.topic import TopicName
