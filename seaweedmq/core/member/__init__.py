@@ -1,1 +1,3 @@
-"""What a member of a group has dealt with, what comes again, and what it commits. Imports no other room of the core."""
+"""What a member of a group holds, hands out, gets again and commits: ``dispatch`` and ``holdings``, made of the others.
+Imports no other room of the core.
+"""

@@ -61,6 +61,6 @@ class CommitQueue:
         return segment in self._wanted or segment in self._under_way
 
     def forget(self, segment: int) -> None:
-        """The segment is not owned any more."""
+        """The segment is not held any more."""
         for positions in (self._wanted, self._under_way, self._kept):
             positions.pop(segment, None)

@@ -12,6 +12,7 @@ import pytest
 from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters
 from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
@@ -234,6 +235,30 @@ async def test_dead_letters(client: Client, cluster: FakeCluster) -> None:
     }
 
 
+async def test_a_record_on_its_way_to_the_dead_letter_topic_is_not_acknowledged_by_what_comes_next(
+    client: Client, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 3)
+    may_keep = asyncio.Event()
+    keep = DeadLetters.keep
+
+    async def keep_later(letters: DeadLetters, letter: DeadLetter) -> None:
+        await may_keep.wait()
+        await keep(letters, letter)
+
+    monkeypatch.setattr(DeadLetters, "keep", keep_later)
+    async with member(client, auto_ack=True, max_deliveries=1) as subscriber:
+        reading = aiter(subscriber)
+        (await anext(reading)).nack()
+        await anext(reading)
+        await anext(reading)
+        await subscriber.commit()
+        assert cluster.coordinator(GROUP, TOPIC).committed == {0: 0}
+        may_keep.set()
+        await until(lambda: cluster.coordinator(GROUP, TOPIC).committed == {0: 2})
+
+
 async def test_dead_letters_keep_the_columns_of_a_schema(client: Client) -> None:
     table = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
     await client.admin.create_topic(TOPIC, schema=table.schema)
@@ -447,6 +472,39 @@ async def test_handlers_run_at_the_same_time_but_keys_one_after_the_other(client
     assert sorted(n for numbers in done.values() for n in numbers) == list(range(200))
     assert all(numbers == sorted(numbers) for numbers in done.values())
     assert most == 4
+
+
+async def test_a_handler_that_acknowledges_and_then_raises_holds_nothing_up(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 5, keys=1)
+    handled = []
+
+    async def handler(message: Message) -> None:
+        message.ack()
+        handled.append(message.offset)
+        if message.offset == 0:
+            raise ValueError("too late")
+
+    async with member(client, stop_at="latest") as subscriber, asyncio.timeout(10):
+        await subscriber.handle(handler, concurrency=2)
+    assert handled == [0, 1, 2, 3, 4]
+
+
+async def test_a_record_that_its_handler_refuses_by_itself_waits_for_it(client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    await publish(client, 0, 2, keys=1)
+    told: list[str] = []
+
+    async def handler(message: Message) -> None:
+        told.append(f"begin {message.offset}")
+        if message.offset == 0 and message.deliveries == 1:
+            message.nack()
+            await asyncio.sleep(0.05)  # long enough for another handler to begin
+        told.append(f"end {message.offset}")
+
+    async with member(client, stop_at="latest") as subscriber, asyncio.timeout(10):
+        await subscriber.handle(handler, concurrency=2)
+    assert told == ["begin 0", "end 0", "begin 0", "end 0", "begin 1", "end 1"]
 
 
 async def test_a_handler_may_end_it(client: Client, cluster: FakeCluster) -> None:

@@ -284,6 +284,7 @@ def test_what_was_not_with_the_user_is_not_waited_for() -> None:
     assert tale.left == 6
     tale.is_assigned()
     assert tale.left == 9
+    assert tale.takes() == "nothing"
     assert tale.looks_after() == "nothing"
     tale.acks("a0")
     tale.looks_after()
