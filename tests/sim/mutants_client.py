@@ -12,10 +12,13 @@ from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.client.group.contact import Contact
 from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish.outgoing import Left
 from seaweedmq.client.publish.rows import Rows
+from seaweedmq.client.publish.window import Window
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.core.member.redelivery import KeyOrder
+from seaweedmq.model.publish import PublishSealed
 from seaweedmq.model.topic import TopicName
 from tests.sim.mutants import Break
 
@@ -61,6 +64,16 @@ def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(outbox.Outbox, "_again", again)
 
 
+def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
+    """What a sealed segment did not keep goes to its successors in the wrong order."""
+    sealed = Window.sealed
+
+    def reversed_by_frame(window: Window, answer: PublishSealed) -> list[Left]:
+        return sealed(window, answer)[::-1]
+
+    patch.setattr(Window, "sealed", reversed_by_frame)
+
+
 def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
     """A member that was frozen goes on with what it had been assigned."""
     patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None), raising=False)
@@ -87,6 +100,7 @@ BROKEN: tuple[Break, ...] = (
     adopt_by_what_is_committed,
     take_plain_frames_while_a_schema_is_adopted,
     read_waiting_frames_by_the_new_schema,
+    send_again_the_newest_first,
     deliver_after_standing_still,
     hold_back_what_comes_first,
 )

@@ -79,6 +79,7 @@ CAUGHT_BY = {
     "let_small_takers_pass": 129,
     "take_plain_frames_while_a_schema_is_adopted": 84,
     "read_waiting_frames_by_the_new_schema": 93,
+    "send_again_the_newest_first": 0,
     "forget_nothing": 19,
     "keep_what_groups_committed": 98,
     "forget_segments_that_have_records": 19,

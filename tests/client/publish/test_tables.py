@@ -212,3 +212,18 @@ async def test_plain_records_that_wait_while_the_topic_gets_a_schema_are_refused
             with pytest.raises(InvalidArgument, match="has a schema"):
                 await asyncio.wait_for(sent, 5)
     assert (await read_back(client)).num_rows == 3
+
+
+async def test_a_row_that_fits_no_frame_is_named_by_its_number_in_the_table(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    cluster.frame_bytes_max = 100_000
+    values = [bytes(10)] * 50 + [bytes(200_000)] + [bytes(10)] * 50
+    table = pa.concat_tables([pa.table({"_value": values[:20]}), pa.table({"_value": values[20:]})])
+    async with client.publisher(TOPIC, batch_bytes=1_000) as publisher:
+        await (await publisher.send(b"the broker says its limit"))
+        with pytest.raises(InvalidArgument, match=r"row 50: .* over the limit of 100000 bytes"):
+            await (await publisher.send_table(table))
+        with pytest.raises(InvalidArgument):
+            await publisher.flush()
