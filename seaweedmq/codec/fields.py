@@ -41,7 +41,7 @@ class Fields:
     def of(cls, what: str, values: object) -> "Fields":
         """Of JSON that was parsed already."""
         fields = cls.__new__(cls)
-        fields._take(what, values)
+        fields._take(what, values)  # noqa: SLF001 - its own
         return fields
 
     def _take(self, what: str, values: object) -> None:

@@ -65,7 +65,7 @@ class Election:
                 self._campaign.handle(event, loop.time())
                 self._set_held(self._campaign.revision)
         finally:
-            self._set_held(None)
+            self.step_down()
 
     async def wait_leading(self) -> int:
         """Return the lock's revision once this broker leads. No deadline."""
@@ -97,9 +97,13 @@ class Election:
             lock = await self._store.get(LEADER)
             if lock is None or lock.create_revision != revision:
                 if self._held == revision:
-                    self._set_held(None)
+                    self.step_down()
                 raise Deposed(f"broker {self.broker_id} was deposed as leader: ask the new one")
         return done
+
+    def step_down(self) -> None:
+        """Lead no more from this moment on; whoever waits for that hears of it."""
+        self._set_held(None)
 
     def _set_held(self, revision: int | None) -> None:
         if revision == self._held:

@@ -142,6 +142,10 @@ class MemoryMetaServer:
         at = bisect.bisect_left(self._history, revision, key=lambda changes: changes.revision)
         return self._history[at:]
 
+    def has_lease(self, lease: int) -> bool:
+        """Whether it was granted and has not ended."""
+        return lease in self._leases
+
     def grant(self, ttl_s: float) -> int:
         if not 0 < ttl_s < math.inf:
             raise InvalidArgument(f"a lease of {ttl_s} s was asked for: use a positive time")

@@ -126,7 +126,7 @@ async def _send(call: Any, requests: AsyncIterator[Q], encode: Callable[[Q], byt
     ``call.write`` would replace the peer's status by an INTERNAL of its own when it meets a call that the peer has just
     ended, so that refusals are lost at random (grpcio 1.85); the layer below only raises.
     """
-    wire_call = call._cython_call
+    wire_call = call._cython_call  # noqa: SLF001 - as said above
     try:
         async for request in requests:
             data = encode(request)

@@ -23,9 +23,9 @@ class Signal:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         signals = (self, *others)
         for signal in signals:
-            signal._waiters.add(waiter)
+            signal._waiters.add(waiter)  # noqa: SLF001 - another of its own kind
         try:
             await waiter
         finally:
             for signal in signals:
-                signal._waiters.discard(waiter)
+                signal._waiters.discard(waiter)  # noqa: SLF001

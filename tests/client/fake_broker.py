@@ -108,9 +108,9 @@ class FakeCluster:
         self.segments: dict[TopicName, dict[int, StoredSegment]] = {}
         self.dead: set[str] = set()
         self.holds_acks = False
+        """Keep what comes and say nothing."""
         self.silent: set[int] = set()
         """Segments whose publish streams say nothing, not even that they are sealed."""
-        """Keep what comes and say nothing."""
         self.lose_acks = 0
         """So many acknowledgements are not sent; the stream breaks instead."""
         self.refuse: SeaweedMQError | None = None
@@ -127,6 +127,8 @@ class FakeCluster:
         self.credit_given: dict[int, int] = {}
         self.frames_sent: dict[int, int] = {}
         self.streams: set[Stream] = set()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where they are served."""
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
         self.asked: list[Which] = []
         """What descriptions were asked for."""
@@ -167,7 +169,13 @@ class FakeCluster:
         self.holds_acks = False
         self.wake()
 
+    def release_acks_from_a_thread(self) -> None:
+        """For those whose client has a loop of its own."""
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self.release_acks)
+
     def open_stream(self) -> Stream:
+        self.loop = asyncio.get_running_loop()
         stream = Stream()
         self.streams.add(stream)
         return stream
@@ -557,7 +565,7 @@ class FakeBroker:
         stored = cluster.find(opening.topic, opening.segment)
         if stored.meta.is_open and stored.meta.primary != self.id:
             raise StaleMetadata(f"{self.id} is not the primary of {stored.meta}")
-        position = self._start(stored, opening)
+        position = self.start_of(stored, opening)
         credit = [opening.credit_bytes]
         number = opening.segment
         cluster.credit_given[number] = opening.credit_bytes
@@ -595,7 +603,7 @@ class FakeBroker:
             reading.cancel()
             await asyncio.wait({reading})
 
-    def _start(self, stored: StoredSegment, opening: SubscribeOpen) -> int:
+    def start_of(self, stored: StoredSegment, opening: SubscribeOpen) -> int:
         first = stored.headers[0].base_offset if stored.headers else stored.end
         kind, value = opening.start.kind, opening.start.value
         if kind is StartKind.EARLIEST:

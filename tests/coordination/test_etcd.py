@@ -133,8 +133,8 @@ async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation
         call = asyncio.create_task(store.get("/k") if repeatable else store.transact([], [Put("/k", b"")]))
         await asyncio.sleep(0.05)
         for _ in range(3):
-            if store._current is not None:
-                connection, store._current = store._current, None
+            if store._current is not None:  # noqa: SLF001 - gRPC has no other way to close it under a call
+                connection, store._current = store._current, None  # noqa: SLF001
                 await connection.channel.close(None)
                 await asyncio.sleep(0.3)
         with pytest.raises(Unavailable, match="closed under a call"):

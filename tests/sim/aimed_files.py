@@ -179,7 +179,7 @@ class AimedAtFiles:
     def _is_fsynced_once(self, segment: Segment) -> bool:
         broker = self._aimed.running(segment)[0].broker
         owned = None if broker is None else broker.inspect.segments.get(segment.key)
-        active = None if owned is None else owned.files._active
+        active = None if owned is None else owned.files.active
         return active is not None and active.is_durable
 
     def _unsynced_bytes(self, segment: Segment) -> int:

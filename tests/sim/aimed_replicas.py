@@ -110,7 +110,7 @@ class AimedAtReplicas:
         process = next(p for p in world.processes if p.owner is stream.server)
         if process.broker is None:
             return
-        latest = process.broker.inspect.publish._latest
+        latest = process.broker.inspect.publish.latest
         before = dict(latest)
         assert stream.client is not None
         world.note("nemesis", f"holds up what {stream.client.name} sends to {process.owner.name}")

@@ -57,8 +57,8 @@ def leftovers(world: "World") -> Iterator[str]:
     yield from (
         f"group {group} of {name}, which was deleted" for name, group in state.groups if name not in state.topics
     )
-    entries = world.etcd.server._entries
-    yield from (f"{key}, though nothing else goes on" for key in entries if key.startswith(keys.DELETIONS))
+    left = world.etcd.server.list(keys.DELETIONS).entries
+    yield from (f"{entry.key}, though nothing else goes on" for entry in left)
 
 
 def _emptied(topic: Topic, segments: Mapping[int, Segment], with_files: Container[int]) -> Iterator[str]:

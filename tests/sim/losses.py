@@ -97,4 +97,4 @@ class Losses:
             return False
         is_follower = broker.id in segment.replicas[1:] and broker.inspect.term.session.alive()
         found = broker.inspect.view.topics.get(segment.topic)
-        return is_follower and found is not None and (found.uid, segment.id) in broker.inspect.followers._replicas
+        return is_follower and found is not None and (found.uid, segment.id) in broker.inspect.followers.replicas

@@ -52,7 +52,7 @@ class SimEtcd:
 
     def has_lease(self, lease: int) -> bool:
         """Whether the lease has not ended, whatever its holder has heard."""
-        return lease in self.server._leases
+        return self.server.has_lease(lease)
 
     def lose_leases(self) -> None:
         """All end now, and until they would have ended by their holders' clocks, these do not know."""

@@ -35,7 +35,7 @@ def accept_old_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "check_epoch", lambda replica, epoch: None)
 
     async def write_out(service: Any, ref: Any, end_offset: int) -> Any:
-        replica = service._replicas.get((ref.topic_uid, ref.segment))
+        replica = service.replicas.get((ref.topic_uid, ref.segment))
         if replica is None:
             return await written_out(service, ref, end_offset)
         epoch, replica.epoch, replica.fenced = replica.epoch, ref.epoch, True

@@ -78,7 +78,7 @@ def know_replicas_by_name(patch: pytest.MonkeyPatch) -> None:
 
     def begin(service: Any, topic: Any, segment: Any, *, epoch: int) -> Any:
         replica = new_replica(service, topic, segment, epoch=epoch)
-        for known in (service._replicas, service._write_outs):
+        for known in (service.replicas, service._write_outs):
             known[by_name(topic.name, segment.id)] = known.pop((topic.uid, segment.id))
         return replica
 

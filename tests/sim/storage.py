@@ -84,20 +84,20 @@ class SimStore:
     """A ``ports.SegmentStore``: the shared one, where answers take their time too."""
 
     def __init__(self, disk: SimDisk) -> None:
-        self._disk = disk
+        self.disk = disk
         self._inner = disk.store
-        self._appending: dict[str, bytes] = {}
+        self.appending: dict[str, bytes] = {}
         """Under way, by path: what a kill may tear."""
 
     def kill(self) -> int:
         """The process died: of each append under way a random part is in the file. Returns how many were torn."""
         torn = 0
-        for path, data in self._appending.items():
+        for path, data in self.appending.items():
             file = self._inner.files.get(path)
             if file is not None and not file.crashed:
-                file.data += data[: self._disk.rng.randint(0, len(data))]
+                file.data += data[: self.disk.rng.randint(0, len(data))]
                 torn += 1
-        self._appending.clear()
+        self.appending.clear()
         return torn
 
     async def check(self) -> None:
@@ -110,17 +110,17 @@ class SimStore:
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
     ) -> "SimLogWriter":
         inner = await self._inner.create_log(topic, segment, base_offset, writer, preamble)
-        await self._disk.pause(StorageOp.CREATE)
+        await self.disk.pause(StorageOp.CREATE)
         return SimLogWriter(self, inner)
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         files = await self._inner.list_files(topic, segment)
-        await self._disk.pause(StorageOp.LIST)
+        await self.disk.pause(StorageOp.LIST)
         return files
 
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
         files = await self._inner.list_topic_files(topic)
-        await self._disk.pause(StorageOp.LIST)
+        await self.disk.pause(StorageOp.LIST)
         return files
 
     async def open(self, file: SegmentFile) -> MemoryLogReader:
@@ -131,22 +131,22 @@ class SimStore:
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         await self._inner.sync_files(files)
-        await self._disk.pause(StorageOp.SYNC)
+        await self.disk.pause(StorageOp.SYNC)
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
             content = self._inner.files.get(file.path)
             await self._inner.delete([file])
             if content is not None:
-                self._disk.on_delete(file, content)
+                self.disk.on_delete(file, content)
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         await self._inner.fence(topic, uid, segment)
-        await self._disk.pause(StorageOp.FENCE)
+        await self.disk.pause(StorageOp.FENCE)
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         fenced = await self._inner.is_fenced(topic, uid, segment)
-        await self._disk.pause(StorageOp.LOOK)
+        await self.disk.pause(StorageOp.LOOK)
         return fenced
 
     async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
@@ -182,16 +182,16 @@ class SimLogWriter:
 
     async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
         data = b"".join(chunks)
-        self._store._appending[self.path] = data
+        self._store.appending[self.path] = data
         try:
             await self._inner.append([data])
         finally:
-            self._store._appending.pop(self.path, None)
-        await self._store._disk.pause(StorageOp.APPEND)
+            self._store.appending.pop(self.path, None)
+        await self._store.disk.pause(StorageOp.APPEND)
 
     async def sync(self) -> None:
         await self._inner.sync()
-        await self._store._disk.pause(StorageOp.SYNC)
+        await self._store.disk.pause(StorageOp.SYNC)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -38,7 +38,7 @@ class InsideWatch:
         self._seen: dict[Key, dict[OpenSegment, None]] = {}
         """Primaries of a segment, also those that ended: they may have committed something after the last sample."""
         self._told: dict[tuple[str, str], None] = {}
-        self._next: dict[MemoryBudget, tuple[asyncio.Future[None], int]] = {}
+        self._next: dict[MemoryBudget, tuple[object, int]] = {}
         """Who waits longest for memory, and how much was used when that was seen."""
         self._ends: dict[tuple[TopicName, int, int], int] = {}
         """Topic, its uid and segment -> where it was sealed, also of what was pruned since."""
@@ -107,7 +107,7 @@ class InsideWatch:
     def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
         for broker in brokers:
             if broker.inspect.term is not None:
-                for key, replica in broker.inspect.followers._replicas.items():
+                for key, replica in broker.inspect.followers.replicas.items():
                     yield key, broker.id, replica
 
     def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
@@ -155,7 +155,7 @@ class InsideWatch:
             self._judge_turns(broker, budget)
         held = 0
         if broker.inspect.term is not None:
-            held = sum(replica.held_bytes for replica in broker.inspect.followers._replicas.values())
+            held = sum(replica.held_bytes for replica in broker.inspect.followers.replicas.values())
         if held > broker.inspect.memory.replicas.limit:
             self._tell(
                 "memory", f"{broker.id} follows with {held} bytes, its budget is {broker.inspect.memory.replicas.limit}"
@@ -163,7 +163,7 @@ class InsideWatch:
 
     def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
         """While somebody waits, nobody else is given memory: who needs much would wait for ever."""
-        waiting = next((turn for _, turn in budget._queue if not turn.done()), None)
+        waiting = budget.longest_waiting
         longest, used = self._next.pop(budget, (None, 0))
         if waiting is None:
             return
@@ -174,7 +174,7 @@ class InsideWatch:
     def _judge_messages(self, owner: Owner, broker: Broker) -> None:
         """What is held beside frames is accounted for: large messages on their way, and what was read ahead."""
         memory, network = broker.inspect.memory, self._world.network
-        sending = memory.sending.used + broker.inspect.subscribe._sending._stalled_bytes
+        sending = memory.sending.used + broker.inspect.subscribe.sending.stalled_bytes
         for what, budget, accounted, sizes in (
             ("to subscribers", memory.sending, sending, network.large_to_subscribers(owner)),
             ("to followers", memory.relaying, memory.relaying.used, network.large_to_followers(owner)),
@@ -183,8 +183,8 @@ class InsideWatch:
             if sum(min(COPIES * size, budget.limit) for size in sizes) > accounted:
                 told = f"of {len(sizes)} messages {what}, {sum(sizes)} bytes, and {accounted} are set aside for it"
                 self._tell("memory", f"{broker.id} holds two copies {told}")
-        paused = [turn for turn in memory.reading._caches if isinstance(turn, FileTurn)]
-        ahead = sum(len(turn._rest.data) for turn in paused)
+        paused = [turn for turn in memory.reading.caches if isinstance(turn, FileTurn)]
+        ahead = sum(turn.ahead_bytes for turn in paused)
         if ahead > memory.reading.used:
             self._tell("memory", f"{broker.id} has read {ahead} bytes ahead, and {memory.reading.used} are set aside")
 

@@ -53,7 +53,8 @@ class Leader:
         self._is_leaving = is_leaving
         self.metadata = metadata
         self._view = view = metadata.view
-        self._election = election = metadata.election
+        self.election = election = metadata.election
+        """Its candidacy."""
         self.placement = Placement(
             view, env.rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
         )
@@ -94,12 +95,12 @@ class Leader:
     @property
     def broker_id(self) -> str:
         """Of the broker whose candidacy this is."""
-        return self._election.broker_id
+        return self.election.broker_id
 
     @property
     def groups(self) -> Groups:
         """Raises NoLeader while this broker does not surely lead, and for a moment after it began to."""
-        if self._groups is None or self._election.revision is None:
+        if self._groups is None or self.election.revision is None:
             raise NoLeader("the leader was elected a moment ago and does not coordinate groups yet: try again")
         return self._groups
 
@@ -111,10 +112,10 @@ class Leader:
     async def run(self) -> None:
         """Lead whenever elected, until cancelled."""
         while True:
-            await self._election.wait_leading()
+            await self.election.wait_leading()
             log.info("leading")
             duties = asyncio.create_task(self._lead(), name="lead")
-            deposed = asyncio.create_task(self._election.wait_not_leading(), name="deposed")
+            deposed = asyncio.create_task(self.election.wait_not_leading(), name="deposed")
             try:
                 await asyncio.wait({duties, deposed}, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -35,6 +35,16 @@ class MemoryBudget:
     def waiting(self) -> int:
         """How many wait for memory."""
         return sum(not turn.cancelled() for _, turn in self._queue)
+
+    @property
+    def longest_waiting(self) -> object:
+        """Who waits for memory the longest, to be told from others only; None if nobody does."""
+        return next((turn for _, turn in self._queue if not turn.done()), None)
+
+    @property
+    def caches(self) -> Collection[Evictable]:
+        """What may be evicted, the longest untouched first."""
+        return self._caches.keys()
 
     async def take(self, size_bytes: int) -> None:
         """Wait until ``size_bytes`` fit, and count them as used.

@@ -68,6 +68,11 @@ class FileTurn:
         self._given_bytes += len(fitting.data)
         return fitting
 
+    @property
+    def ahead_bytes(self) -> int:
+        """Read, and not sent yet."""
+        return len(self._rest.data)
+
     def next_bytes(self, size_bytes: int) -> int:
         """What ``take`` would give."""
         return len(_fitting(self._rest, size_bytes).data)

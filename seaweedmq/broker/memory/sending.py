@@ -24,7 +24,8 @@ class Sending:
     def __init__(self, budget: MemoryBudget, logs: MemoryBudget) -> None:
         self._budget = budget
         self._logs = logs
-        self._stalled_bytes = 0
+        self.stalled_bytes = 0
+        """Charged to the caches: of messages that peers do not take."""
 
     def take_now(self, message_bytes: int) -> int | None:
         """Bytes for ``writing``; None if there is no memory at the moment."""
@@ -47,7 +48,7 @@ class Sending:
                 await self._budget.take(size)
         except TimeoutError:
             raise ResourceExhausted(
-                f"{self._budget.used + self._stalled_bytes} bytes are on their way to subscribers that do not read "
+                f"{self._budget.used + self.stalled_bytes} bytes are on their way to subscribers that do not read "
                 f"what they gave credit for, and {message_bytes} more do not fit: have them read, or give less "
                 "credit, or raise memory_bytes_max"
             ) from None
@@ -66,7 +67,7 @@ class Sending:
         finally:
             held.timer.cancel()
             if held.stalled:
-                self._stalled_bytes -= size_bytes
+                self.stalled_bytes -= size_bytes
                 self._logs.give(size_bytes)
             else:
                 self._budget.give(size_bytes)
@@ -75,10 +76,10 @@ class Sending:
         held.timer = asyncio.get_running_loop().call_later(STALL_S, self._stall, held)
 
     def _stall(self, held: "_Held") -> None:
-        room = self._logs.limit // STALLED_PART - self._stalled_bytes
+        room = self._logs.limit // STALLED_PART - self.stalled_bytes
         if held.size_bytes <= room and self._logs.take_now(held.size_bytes):
             held.stalled = True
-            self._stalled_bytes += held.size_bytes
+            self.stalled_bytes += held.size_bytes
             self._budget.give(held.size_bytes)
         else:  # the logs may have room later
             self._watch(held)

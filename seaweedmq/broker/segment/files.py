@@ -101,9 +101,9 @@ class SegmentFiles:
         self._env = env
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
-        self._files: list[OpenFile] = []
+        self.open_files: list[OpenFile] = []
         """Every file not closed yet, in the order they were begun."""
-        self._active: OpenFile | None = None
+        self.active: OpenFile | None = None
         """The one that takes the next write; the others wait for their fsync."""
         self._begun: dict[int, int] = {}
         """Base offset -> how many files were begun there, of the offsets where another one may have to begin."""
@@ -134,7 +134,7 @@ class SegmentFiles:
             file.appending = False
         file.written = end
         self.unsynced_bytes += size_bytes
-        return file is not self._active
+        return file is not self.active
 
     async def probe(self) -> None:
         """After a failure, see whether anything can be written at all, before another file is begun.
@@ -155,22 +155,22 @@ class SegmentFiles:
         """Close every file as it is; one whose storage hangs is left open."""
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S), self._lock:
-                for file in list(self._files):
+                for file in list(self.open_files):
                     await self._close_quietly(file)
         except TimeoutError:
-            log.error("%s: the storage hangs, %d files are left open", self._segment, len(self._files))
+            log.error("%s: the storage hangs, %d files are left open", self._segment, len(self.open_files))
 
     async def _file_for(self, base: int) -> OpenFile:
         """The file that takes what begins at ``base``."""
-        if self._active and self._active.writer.size_bytes >= self._roll_bytes:
-            if self._active.is_durable:
+        if self.active and self.active.writer.size_bytes >= self._roll_bytes:
+            if self.active.is_durable:
                 self.retire()
             else:
                 self._ask_sync()  # it grows on meanwhile, within the bound on what is not fsynced
-        if self._active is None:
+        if self.active is None:
             await self._make_durable()
-            self._active = await self._create_file(base)
-        return self._active
+            self.active = await self._create_file(base)
+        return self.active
 
     async def _make_durable(self) -> None:
         """Wait, if an append failed before the file's first fsync, until every file is there to stay.
@@ -178,7 +178,7 @@ class SegmentFiles:
         Raises:
             StorageFailed: they can not be fsynced, nor written again.
         """
-        while not all(file.is_durable for file in self._files):
+        while not all(file.is_durable for file in self.open_files):
             await self.sync()
             if self.failure:
                 raise StorageFailed(str(self.failure))
@@ -204,18 +204,18 @@ class SegmentFiles:
             except AlreadyExists:
                 continue  # this broker served an earlier topic of the name, and wrote this when its files were gone
         file = OpenFile(writer, writer_id, base, base, base, self._loop.time())
-        self._files.append(file)
+        self.open_files.append(file)
         return file
 
     def retire(self) -> None:
         """Let the newest file be complete: the next write begins another one, and this one is fsynced and closed."""
-        if self._active is not None:
-            self._active = None
+        if self.active is not None:
+            self.active = None
             self._ask_sync()
 
     def retire_if_older(self, age_s: float) -> None:
         """Seal the newest file if it was opened longer ago than ``age_s`` seconds, once it is there to stay."""
-        file = self._active
+        file = self.active
         if file and file.is_durable and file.written > file.base and self._loop.time() - file.opened_at >= age_s:
             self.retire()
 
@@ -223,8 +223,8 @@ class SegmentFiles:
         """Fsync what is written, close files that are complete."""
         async with self._lock:
             self.unsynced_bytes = 0
-            for file in list(self._files):
-                if file not in self._files:
+            for file in list(self.open_files):
+                if file not in self.open_files:
                     continue  # given up meanwhile
                 end = file.written
                 if file.synced < end:
@@ -236,13 +236,13 @@ class SegmentFiles:
                     file.synced = end
                     file.is_durable = True
                     self.flushed = max(self.flushed, end)
-                if file is not self._active and not file.appending and file.synced == file.written:
+                if file is not self.active and not file.appending and file.synced == file.written:
                     await self._seal(file)
             await self._delete_leftovers()
 
     async def _seal(self, file: OpenFile) -> None:
         await file.writer.close()
-        self._files.remove(file)
+        self.open_files.remove(file)
         if file.written > file.base:
             self.sealed.append(self._described(file))
 
@@ -263,8 +263,8 @@ class SegmentFiles:
         """After a failed fsync the kernel may have dropped pages while a second fsync succeeds ("fsyncgate"): give the
         file up and write what it held to another one, from memory."""
         failed.is_given_up = True
-        if self._active is failed:
-            self._active = None
+        if self.active is failed:
+            self.active = None
         if self.failure is None:
             log.error("%s: fsync failed, writing %s again elsewhere: %s", self._segment, failed.writer.path, error)
         base = max(self.flushed, self._log.cache_start)
@@ -278,7 +278,7 @@ class SegmentFiles:
                 # What was fsynced before, or is in memory no longer, is in no other file. In one step with its copy,
                 # so that they are converted together: only the copy makes good what the disk lost of this one.
                 self.sealed.append(self._described(failed))
-            self._files.remove(failed)
+            self.open_files.remove(failed)
             if not failed.appending:  # else the write under way finds it given up, and closes it
                 await self._close_quietly(failed)
             self.failure = None
@@ -306,9 +306,9 @@ class SegmentFiles:
     async def _give_up(self, file: OpenFile, end: int) -> None:
         """After a failed append of what ends at ``end``: what was written before it is still to be fsynced, nothing
         is added."""
-        if self._active is file:
-            self._active = None
-        if file not in self._files:
+        if self.active is file:
+            self.active = None
+        if file not in self.open_files:
             await self._close_quietly(file)
         elif file.written == file.base:
             await self._leave(file, end)
@@ -330,8 +330,8 @@ class SegmentFiles:
             log.warning("%s: %d files of failed writes stay: %s", self._segment, len(useless), error)
 
     async def _close_quietly(self, file: OpenFile) -> None:
-        if file in self._files:
-            self._files.remove(file)
+        if file in self.open_files:
+            self.open_files.remove(file)
         try:
             await file.writer.close()
         except StorageFailed as error:

@@ -70,7 +70,8 @@ class FollowerService:
         self._intake = memory.intake
         self._broker_id = broker_id
         self._suspect = suspect
-        self._replicas: dict[Key, Replica] = {}
+        self.replicas: dict[Key, Replica] = {}
+        """What is followed."""
         self._write_outs: dict[Key, WriteOut] = {}
         """Of each replica, by the same keys."""
         self._closed = False
@@ -103,14 +104,14 @@ class FollowerService:
     async def progress(self, progress: Progress) -> None:
         """Forget what the primary has flushed; see ``ports.BrokerApi``."""
         ref = progress.ref
-        replica = self._replicas.get(_key(ref))
+        replica = self.replicas.get(_key(ref))
         if replica is None:
             raise NotFound(f"{ref}: this broker holds no replica of it")
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
         """Take nothing of an epoch below ``ref.epoch`` any more; see ``ports.BrokerApi``."""
-        replica = self._replicas.get(_key(ref))
+        replica = self.replicas.get(_key(ref))
         if replica is None:
             # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
             # back as somebody else at the same address, may have dropped what was acknowledged.
@@ -124,7 +125,7 @@ class FollowerService:
     async def write_out(self, ref: SegmentRef, end_offset: int) -> SealedLog:
         """Write what the fenced replica holds to a log file of this broker and fsync it. Again is no error, and neither
         is asking while it is being written."""
-        replica, writing = self._replicas.get(_key(ref)), self._write_outs.get(_key(ref))
+        replica, writing = self.replicas.get(_key(ref)), self._write_outs.get(_key(ref))
         if replica is None or writing is None:
             raise NotFound(f"{ref}: this broker holds no replica of it")
         if not replica.fenced or replica.epoch != ref.epoch:
@@ -158,7 +159,7 @@ class FollowerService:
         forgetting = asyncio.create_task(self._forget_on_change(), name="forget what is sealed")
         saving = [
             asyncio.create_task(self._save(replica, self._write_outs[key], limit), name=f"save {replica.name}")
-            for key, replica in self._replicas.items()
+            for key, replica in self.replicas.items()
         ]
         try:
             if saving:
@@ -170,7 +171,7 @@ class FollowerService:
             await asyncio.wait({forgetting, *saving})
         unsaved = [
             replica.name
-            for key, replica in self._replicas.items()
+            for key, replica in self.replicas.items()
             if replica.unflushed() and not self._write_outs[key].is_done
         ]
         if unsaved:
@@ -181,12 +182,12 @@ class FollowerService:
                 ", ".join(unsaved),
                 within_s,
             )
-        for key in list(self._replicas):
+        for key in list(self.replicas):
             self._drop(key)
 
     def _drop(self, key: Key) -> None:
         self._write_outs.pop(key).drop()
-        self._budget.give(self._replicas.pop(key).release_all())
+        self._budget.give(self.replicas.pop(key).release_all())
 
     async def _forget_on_change(self) -> None:
         while True:
@@ -226,7 +227,7 @@ class FollowerService:
         return topic, segment
 
     def _begin(self, topic: Topic, segment: Segment, ref: SegmentRef) -> Replica:
-        known = self._replicas.get(_key(ref))
+        known = self.replicas.get(_key(ref))
         if known is not None:
             known.check_epoch(ref.epoch)
             raise ProtocolViolation(f"{known.name}: the primary has a replicate stream already, and never resumes one")
@@ -235,7 +236,7 @@ class FollowerService:
         return self._new_replica(topic, segment, epoch=ref.epoch)
 
     def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
-        replica = self._replicas[topic.uid, segment.id] = Replica(
+        replica = self.replicas[topic.uid, segment.id] = Replica(
             name=str(segment),
             start_offset=segment.start_offset,
             epoch=epoch,

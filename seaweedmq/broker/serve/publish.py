@@ -36,7 +36,7 @@ class PublishService:
         self._intake = intake
         self._lookup = lookup
         self._sealed_producers = SealedProducers(store)
-        self._latest: dict[tuple[OpenSegment, int], _Stream] = {}
+        self.latest: dict[tuple[OpenSegment, int], _Stream] = {}
         """The stream that appends for a producer to a segment: the newest. Bounded by the streams there are."""
 
     async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
@@ -92,18 +92,18 @@ class PublishService:
         next_sequence = segment.log.producers.open(
             opening.producer_id, opening.producer_epoch, opening.first_sequence, asyncio.get_running_loop().time()
         )
-        older = self._latest.get((segment, opening.producer_id))
+        older = self.latest.get((segment, opening.producer_id))
         if older is not None:
             older.supersede()
         appender = Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max)
         stream = _Stream(opening, appender, intake, next_sequence, self._config.stream_in_flight_frames_max)
-        self._latest[segment, opening.producer_id] = stream
+        self.latest[segment, opening.producer_id] = stream
         return stream
 
     def _close(self, stream: "_Stream") -> None:
         key = stream.segment, stream.opening.producer_id
-        if self._latest.get(key) is stream:
-            del self._latest[key]
+        if self.latest.get(key) is stream:
+            del self.latest[key]
         stream.segment.log.producers.close(stream.opening.producer_id, asyncio.get_running_loop().time())
 
     async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen, first: int) -> PublishSealed:

@@ -45,7 +45,8 @@ class SubscribeService:
         self._lookup = lookup
         self._store = store
         self._reading = memory.reading
-        self._sending = Sending(memory.sending, memory.logs)
+        self.sending = Sending(memory.sending, memory.logs)
+        """Memory of what is on its way to subscribers."""
 
     async def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         """See ``ports.BrokerApi.subscribe``."""
@@ -79,7 +80,7 @@ class SubscribeService:
                     tail.keep()
                 elif await tail.ready():
                     size, held = await self._memory_for(tail, credit)
-                    with self._sending.writing(held), _passing_on(tail):
+                    with self.sending.writing(held), _passing_on(tail):
                         if (message := _message(tail.take(size))) is not None:
                             credit.spend(len(message.data))
                             yield message
@@ -92,10 +93,10 @@ class SubscribeService:
         """Bytes of the next message, and what is held for it: at once as large as credit allows; else small ones go at
         any time, and a large frame when there is memory."""
         size = tail.next_bytes(credit.bytes)
-        held = self._sending.take_now(size)
+        held = self.sending.take_now(size)
         if held is None:
             size = tail.next_bytes(min(SMALL_MESSAGE_BYTES, credit.bytes))
-            held = await self._sending.take(size)
+            held = await self.sending.take(size)
         return size, held
 
     async def _resolve(self, found: Found, start: Start) -> int:

@@ -112,7 +112,7 @@ def spark_means(storage: str, topic: str) -> dict[str, Any]:
         java = psutil.Process().children(recursive=True)
         spark.stop()
         # The gateway's Java process ends when its stdin does, which otherwise happens after we have ended.
-        spark.sparkContext._gateway.proc.stdin.close()
+        spark.sparkContext._gateway.proc.stdin.close()  # noqa: SLF001 - PySpark shows no other way
         for process in psutil.wait_procs(java, timeout=STOP_TIMEOUT_S)[1]:
             process.kill()
     return {"records": sum(row["all"] for row in rows), "rows": rows, "elapsed_s": elapsed_s}

@@ -252,7 +252,7 @@ class Client(_Context):
 
     def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
         self._background = Background(self.close, self._on_fork)
-        self._publishers: list[Publisher] = []
+        self._publishers: list[aio_client.Publisher] = []
         try:
             self._core = self._background.run(
                 aio_client.Client.connect(bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe)
@@ -280,9 +280,9 @@ class Client(_Context):
             buffer_bytes_max=buffer_bytes_max,
             delivery_timeout_s=delivery_timeout_s,
         )
-        publisher = Publisher(self._background.run(_opened(opening)), self._background)
-        self._publishers = [p for p in self._publishers if not p._core.is_closed] + [publisher]
-        return publisher
+        core = self._background.run(_opened(opening))
+        self._publishers = [known for known in self._publishers if not known.is_closed] + [core]
+        return Publisher(core, self._background)
 
     @overload
     def subscriber(
@@ -374,7 +374,7 @@ class Client(_Context):
     def _on_fork(self, error: Closed) -> None:
         self._closed = True
         for publisher in self._publishers:
-            publisher._core.buffer.after_fork(error)
+            publisher.buffer.after_fork(error)
 
 
 async def _opened(opening: aio_client.Opening[Any]) -> Any:

@@ -138,8 +138,8 @@ class RecordBuffer:
                     batch.put_extras(index, None, None)
         if fits:
             sent = _new_sent(Sent)
-            sent._promise = batch.promise
-            sent._position = index
+            sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
+            sent._position = index  # noqa: SLF001
             return sent
         return self._append_first(value, key, None, None, size, timeout)
 

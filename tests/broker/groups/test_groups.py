@@ -298,7 +298,7 @@ def test_members_hear_of_the_end_when_writing_fails_in_the_moment_the_leader_is_
         fails.set()
         for _ in range(turns):
             await asyncio.sleep(0)
-        host.inspect.leader._election._set_held(None)
+        host.inspect.leader.election.step_down()
         error = await member.failure()
         assert error is not None
         assert error.retryable

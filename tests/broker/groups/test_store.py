@@ -32,7 +32,7 @@ def at(offset: int, **deliveries: int) -> Committed:
 
 
 def store_of(host: Host) -> GroupStore:
-    return GroupStore(host.meta, host.inspect.leader._election, GROUP, random.Random(1))
+    return GroupStore(host.meta, host.inspect.leader.election, GROUP, random.Random(1))
 
 
 async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:

@@ -157,18 +157,22 @@ async def test_memory_of_a_frame_that_is_refused_after_waiting_is_given_back(bed
     await publisher.store()
     (segment,) = host.inspect.segments.values()
     budget = host.inspect.memory.logs
+    write = bed.faults.hold(StorageOp.APPEND)
+    await publisher.send()
+    await bed.until(lambda: segment.log.unwritten_bytes)
     before, limit = budget.used, budget.limit
     budget.limit = before
     segment.log.evict = lambda wanted: 0  # type: ignore[method-assign]
     waiting = asyncio.create_task(segment.admit(100))
-    await asyncio.sleep(0.1)
-    segment._write_failure = StorageFailed("no space left on device")
+    await bed.until(lambda: budget.waiting)
+    bed.faults.failing[StorageOp.APPEND] = "no space left on device"
+    write.set()
+    await bed.until(lambda: segment.failure)
     budget.limit = limit
     budget.give(0)
     with pytest.raises(StorageFailed):
         await waiting
     assert budget.used == before
-    segment._write_failure = None
 
 
 def test_frames_of_one_record_take_no_more_memory_than_they_are_counted_with() -> None:

@@ -141,7 +141,7 @@ def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is
         monkeypatch.setattr(Sealer, "seal", stuck)
         leader, asking = host.inspect.leader, asyncio.create_task(host.api.call(SealSegment(NAME, 0)))
         await bed.until(lambda: bool(leader.changes.under_way))
-        leader._election._set_held(None)
+        leader.election.step_down()
         for _ in range(turns):
             await asyncio.sleep(0)
         ending = asyncio.create_task(host.inspect.term.end())

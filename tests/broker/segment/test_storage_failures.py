@@ -285,7 +285,7 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
         assert last.next >= 2
         assert publisher
     assert not host.has_failed
-    await bed.until(lambda: all(len(s.files._files) <= 1 for s in host.inspect.segments.values()))
+    await bed.until(lambda: all(len(s.files.open_files) <= 1 for s in host.inspect.segments.values()))
 
 
 @story

@@ -97,14 +97,14 @@ async def test_what_retention_removed_does_not_count(
     """A broker refuses an offset that is no longer kept; the age is that of the oldest record that is."""
     await client.admin.create_topic(TOPIC)
     await publish(client)
-    begin = FakeBroker._start
+    begin = FakeBroker.start_of
 
     def start(self: FakeBroker, stored: StoredSegment, opening: SubscribeOpen) -> int:
         if opening.start.kind is StartKind.OFFSET:
             raise OutOfRange("retention removed it")
         return begin(self, stored, opening)
 
-    monkeypatch.setattr(FakeBroker, "_start", start)
+    monkeypatch.setattr(FakeBroker, "start_of", start)
     assert await lag_seconds(asking, group(lag(2))) == {TOPIC: {0: 60.0}}
 
 

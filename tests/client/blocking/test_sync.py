@@ -5,6 +5,7 @@ import inspect
 import os
 import signal
 import threading
+import time
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import wait
@@ -30,7 +31,9 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[seaweedmq.Client]:
-    with seaweedmq.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+    with seaweedmq.connect(
+        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
+    ) as client:
         yield client
 
 
@@ -99,7 +102,7 @@ def test_send_blocks_at_the_bound_and_gives_up_in_time(client: seaweedmq.Client,
 
         with pytest.raises(DeadlineExceeded, match=r"no room to send within 0\.1 s"):
             fill()
-        client._background.loop.call_soon_threadsafe(cluster.release_acks)
+        cluster.release_acks_from_a_thread()
         assert publisher.send(b"again", timeout=10).result(10).segment == 0
 
 
@@ -253,7 +256,9 @@ def test_a_wrong_call_names_what_was_called(client: seaweedmq.Client) -> None:
 
 def test_closing_repeats_no_failure_that_was_told(cluster: FakeCluster) -> None:
     cluster.frame_bytes_max = 100_000
-    with seaweedmq.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+    with seaweedmq.connect(
+        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
+    ) as client:
         client.admin.create_topic(TOPIC)
         for ask in (_raised_any, lambda sent: sent.exception(10)):
             publisher = client.publisher(TOPIC)

@@ -28,7 +28,9 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[seaweedmq.Client]:
-    with seaweedmq.connect("fake:9000", dialer=cluster.dialer(), env=environment(), config=QUICK) as client:
+    with seaweedmq.connect(
+        "fake:9000", dialer=cluster.dialer(), env=environment(boot_s=time.monotonic), config=QUICK
+    ) as client:
         yield client
 
 

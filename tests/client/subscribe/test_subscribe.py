@@ -110,7 +110,7 @@ async def test_order_through_splits_merges_and_broken_streams_while_reading(
         for round_ in range(20):
             await publish(client, round_ * 50, 50)
             opened = sorted(
-                (s.meta for s in cluster.segments[subscriber._topic].values() if s.meta.is_open),
+                (s.meta for s in cluster.segments[TopicName.parse(TOPIC)].values() if s.meta.is_open),
                 key=lambda s: s.slots,
             )
             at = rng.randrange(len(opened))
