@@ -108,19 +108,13 @@ class Assigned(Generic[R, M]):
 
     # --- records that wait ------------------------------------------------------------------------------------------
 
-    def offer(self, record: M) -> bool:
-        """Whether a record that is out may stay so. If not, it waits for others of its key."""
-        if self.order.offer(record.key, record.offset):
-            return True
-        self._keep(record)
-        return False
-
     def bring_back(self, record: M, due_s: float) -> None:
         """A record is to go out again at ``due_s``; later ones of its key wait for it."""
-        self._keep(record)
+        self.keep(record)
         self.order.refuse(record.key, record.offset, due_s)
 
-    def _keep(self, record: M) -> None:
+    def keep(self, record: M) -> None:
+        """A record waits in ``order``."""
         record[0].span.put(record.offset, WAITING)
         self._waiting[record.offset] = record
 

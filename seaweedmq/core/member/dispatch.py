@@ -224,17 +224,19 @@ class Dispatch(Generic[R, M]):
         if assigned.is_revoked:
             self._take_back(record)
             return False
-        if not assigned.offer(record):
+        if not assigned.order.offer(record.key, record.offset):
+            assigned.keep(record)
             self._hold_back(assigned)
             self._use(-1)
             return False
         if self.one_at_a_time:
             self._hold_back(assigned)
-        refused = assigned.ledger.refused.get(record.offset, 0)
-        if self._deliveries_max is not None and refused >= self._deliveries_max:
-            self._use(-1)
-            self._give_up(assigned, record, f"delivered {refused} times and not acknowledged")
-            return False
+        if self._deliveries_max is not None:
+            refused = assigned.ledger.refused.get(record.offset, 0)
+            if refused >= self._deliveries_max:
+                self._use(-1)
+                self._give_up(assigned, record, f"delivered {refused} times and not acknowledged")
+                return False
         return True
 
     def take_neighbours(self) -> list[M]:
@@ -298,9 +300,10 @@ class Dispatch(Generic[R, M]):
         """A record's handler is done: with the record, too, unless it was refused."""
         place = record[0]
         refusal = self._with_handlers.pop((place.assigned, record.offset))
-        if place.span.state(record.offset) == OUT:
+        state = place.span.state(record.offset)
+        if state == OUT:
             place.span.put(record.offset, ACKED)
-        if place.span.state(record.offset) == ACKED:
+        if state in (OUT, ACKED):
             place.assigned.order.settle(record.key)
         elif refusal is not None:
             self._bring_back(record, refusal)

@@ -94,6 +94,18 @@ def test_refused_rows_come_again_before_the_rest() -> None:
     assert tale.takes_rows() == "a4 b5"
 
 
+def test_what_is_refused_after_the_member_was_closed_goes_to_the_next() -> None:
+    tale = Tale()
+    tale.arrives("a b")
+    assert tale.takes() == "a0 b1"
+    tale.member.dispatch.is_closed = True
+    tale.acks("a0")
+    tale.nacks("b1")
+    tale.looks_after()
+    assert tale.commits() == "0@1 to 1 seen 1x1"
+    assert tale.takes() == "nothing"
+
+
 # --- records that are given up ----------------------------------------------------------------------------------------
 
 
@@ -137,9 +149,10 @@ def test_what_is_given_up_is_committed_only_once_its_letter_is_kept() -> None:
 
 
 def test_a_record_that_killed_its_owners_is_given_up_before_it_is_handed_out() -> None:
-    tale = Tale(ownership(0, 5, offset=7, crashes=3), deliveries_max=3)
+    tale = Tale(ownership(0, 5, offset=7, crashes=3), deliveries_max=3, limit=10)
     tale.arrives("a a b")
     assert tale.takes() == "b9"
+    assert tale.left == 9, "it was not handed out"
     assert tale.gives_up() == "a7 after 3: delivered 3 times and not acknowledged"
     tale.letter_is_kept()
     assert tale.takes() == "a8"
@@ -238,6 +251,21 @@ def test_a_limit_counts_every_delivery() -> None:
     tale.nacks("a0 a1")
     assert tale.takes() == "a0", "what was to come next gave its place to what comes again"
     assert tale.left == 0
+
+
+def test_what_the_limit_has_no_room_for_waits_on() -> None:
+    tale = Tale(ownership(0, 1), ownership(3, 1), limit=8)
+    tale.arrives("x x x x", segment=3)
+    assert tale.takes(1) == "3/x0"
+    tale.arrives("- - -")
+    assert tale.takes() == "3/x1 3/x2 3/x3 -0 -1 -2"
+    tale.nacks("-0 -1 -2")
+    assert tale.takes() == "-0"
+    assert tale.member.dispatch.holds_back
+    tale.nacks("-0")
+    tale.acks("3/x0 3/x1 3/x2 3/x3")
+    tale.looks_after()
+    assert tale.commits() == "0@1 to 0 seen 0x2 seen 1x1 seen 2x1, 3@1 to 4"
 
 
 def test_delivery_waits_for_acknowledgements() -> None:
