@@ -3,7 +3,6 @@
 The code under test is only read. A frozen broker counts: it wakes up with what it has.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 

@@ -252,7 +252,7 @@ class Client(_Context):
 
     def __init__(self, bootstrap: str | Sequence[str], dialer: Dialer, env: Environment, config: ClientConfig) -> None:
         self._background = Background(self.close, self._on_fork)
-        self._publishers: list[aio_client.Publisher] = []
+        self._publishers: list[aio_publisher.Publisher] = []
         try:
             self._core = self._background.run(
                 aio_client.Client.connect(bootstrap, dialer, env, config, self._background.loop.call_soon_threadsafe)
