@@ -54,7 +54,7 @@ class Writer:
             self.sequences[producer] += count
         entries = self.log.take_unwritten(1 << 20)
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
-        for _ in range(20):
+        for _ in range(200):  # up to two of three fail: 20 in a row happen now and then
             try:
                 await self.files.append([part for e in entries for part in (e.header, e.payload)], size, end)
             except StorageFailed:
