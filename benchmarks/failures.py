@@ -14,9 +14,9 @@ from typing import Any
 from benchmarks.cluster import scratch
 from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.scale import Scale
-from tests.faults.cluster import Cluster
 from tests.faults.episode import Outcome, play, stage
-from tests.faults.workload import REPLICATED, SINGLE, STORED, TopicPlan
+from tests.faults.machines.cluster import Cluster
+from tests.faults.users.workload import REPLICATED, SINGLE, STORED, TopicPlan
 
 LEASE_TTL_S = 2.0
 RECORDS_PER_S = 2_000.0

@@ -1,6 +1,6 @@
 """Claims: a flood is spread over all brokers in 15 s, stalls no publisher for 0.5 s; 60 s after it one segment is left.
 
-The play is that of the fault tests (``tests/faults/flood.py``): two publishers at full speed with keys by Zipf's law, a
+The play is that of the fault tests (``tests/faults/users/flood.py``): two publishers at full speed with keys by Zipf's law, a
 topic of one segment with a low target on three brokers, and a group of four, two of which are killed and replaced.
 """
 
@@ -12,7 +12,7 @@ from benchmarks.measure import Measure, compared, yardstick
 from benchmarks.scale import Scale
 from seaweedmq.model.config import BrokerConfig
 from tests.faults.episode import stage
-from tests.faults.flood import SETTINGS, FloodOutcome, flood
+from tests.faults.users.flood import SETTINGS, FloodOutcome, flood
 
 GROWN_S_MAX = 15.0
 STALL_S_MAX = 0.5

@@ -39,10 +39,10 @@ from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
-from tests.sim.determinism import WALL_START_US, deterministic
-from tests.sim.loop import Owner, OwnerState, SimLoop
-from tests.sim.meta import SimEtcd
-from tests.sim.network import Network
+from tests.sim.machines.determinism import WALL_START_US, deterministic
+from tests.sim.machines.loop import Owner, OwnerState, SimLoop
+from tests.sim.machines.meta import SimEtcd
+from tests.sim.machines.network import Network
 
 NAME = TopicName("test", "topic")
 TTL_S = 2.0

@@ -11,7 +11,7 @@ from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.ports import Environment, loop_s
 from tests.client.fake_broker import FakeCluster
-from tests.sim.loop import SimLoop
+from tests.sim.machines.loop import SimLoop
 
 NOW_US = 1_700_000_000_000_000
 QUICK = ClientConfig(backoff_s_min=0.001, backoff_s_max=0.01, connect_timeout_s=0.3, admin_timeout_s=0.5)

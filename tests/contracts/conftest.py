@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.machines.loop import SimLoop
 from tests.support.etcd import running_etcd
 from tests.support.meta import Backend, EtcdBackend, MemoryBackend
 

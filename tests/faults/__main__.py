@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.faults.episode import Outcome, play, possible, stage
 from tests.faults.faults import ALONE, FAULTS
-from tests.faults.network import Unsupported
-from tests.faults.workload import RECORDS_PER_S
+from tests.faults.machines.network import Unsupported
+from tests.faults.users.workload import RECORDS_PER_S
 
 EPISODES_PER_CLUSTER = 8
 MEMBERS = 3

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tests.faults.cluster import Cluster, Node
-from tests.faults.group import Group
+from tests.faults.machines.cluster import Cluster, Node
+from tests.faults.users.group import Group
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Arena
-from tests.faults.cluster import Cluster
 from tests.faults.faults import ALONE, FAULTS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_PAIRS, restore
-from tests.faults.network import Loopback, Network, Unsupported, best_network
-from tests.faults.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Loopback, Network, Unsupported, best_network
+from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
 from tests.support.history import Violation
 
 CALM_S = 1.5

@@ -13,8 +13,8 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
-from tests.faults.cluster import Cluster, Node
-from tests.faults.quota_broker import FILLER
+from tests.faults.machines.cluster import Cluster, Node
+from tests.faults.machines.quota_broker import FILLER
 from tests.faults.recreate import recreate
 
 BEYOND_LEASE_S = 1.5

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seaweedmq import aio
-from tests.faults.cluster import ROOT, Cluster
-from tests.faults.crowd import value
 from tests.faults.episode import stage
-from tests.faults.workload import CLIENT
+from tests.faults.machines.cluster import ROOT, Cluster
+from tests.faults.users.crowd import value
+from tests.faults.users.workload import CLIENT
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -49,7 +49,7 @@ class Crowd:
 
 @contextlib.asynccontextmanager
 async def crowd(cluster: Cluster) -> AsyncIterator[Crowd]:
-    command = [sys.executable, "-m", "tests.faults.crowd", cluster.bootstrap, TOPIC, str(PUBLISHERS)]
+    command = [sys.executable, "-m", "tests.faults.users.crowd", cluster.bootstrap, TOPIC, str(PUBLISHERS)]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )

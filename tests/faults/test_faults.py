@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.faults.cluster import Cluster
 from tests.faults.episode import Outcome, play, stage
-from tests.faults.network import Unsupported
-from tests.faults.workload import REPLICATED, SINGLE, STORED
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Unsupported
+from tests.faults.users.workload import REPLICATED, SINGLE, STORED
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

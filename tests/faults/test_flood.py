@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.episode import stage
-from tests.faults.flood import SEGMENTS_MIN, SETTINGS, flood
+from tests.faults.users.flood import SEGMENTS_MIN, SETTINGS, flood
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(480)]
 

@@ -19,8 +19,8 @@ import pytest_asyncio
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Corrupt, SeaweedMQError
-from tests.faults.cluster import Cluster, Node
-from tests.faults.network import Loopback
+from tests.faults.machines.cluster import Cluster, Node
+from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

@@ -15,8 +15,8 @@ import pytest_asyncio
 from seaweedmq import aio
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.model.groups import GroupTopic
-from tests.faults.cluster import ROOT, Cluster
-from tests.faults.network import Loopback
+from tests.faults.machines.cluster import ROOT, Cluster
+from tests.faults.machines.network import Loopback
 from tests.integration.group_member import GROUP
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]

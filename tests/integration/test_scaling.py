@@ -1,6 +1,6 @@
 """Segments of a topic on real brokers are split, merged, sealed and moved while records come in and are read.
 
-Topics that do so by themselves: ``tests/faults/flood.py``.
+Topics that do so by themselves: ``tests/faults/users/flood.py``.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ import pytest_asyncio
 from seaweedmq import aio
 from seaweedmq.model.ring import WHOLE_RING, is_partition
 from seaweedmq.model.segment import Segment
-from tests.faults.cluster import Cluster
-from tests.faults.network import Loopback
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

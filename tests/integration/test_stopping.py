@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.codec import keys
-from tests.faults.cluster import Cluster
-from tests.faults.network import Loopback
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tests.sim.campaign import play_all
 from tests.sim.catching import find_mutants
-from tests.sim.themes import THEMES, theme_of, told_themes
+from tests.sim.themes.every import THEMES, theme_of, told_themes
 from tests.sim.workers import temporary_folder
 from tests.sim.world import simulate
 

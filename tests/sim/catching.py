@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-import tests.sim
-from tests.sim.mutants import DATA_RULES, MUTANTS, Break
+from tests.sim import broken
+from tests.sim.broken.mutants import DATA_RULES, MUTANTS, Break
 from tests.sim.watchdog import PATIENCE, TooSlow, watched
 from tests.sim.workers import Died, play_in_processes
 from tests.sim.world import simulate
@@ -19,10 +19,12 @@ BLOCK = 10
 
 
 def every_mutant() -> dict[str, Break]:
-    """By name: those of ``mutants`` and of every ``mutants_*`` beside it."""
+    """By name: those of ``broken.mutants`` and of every module beside it."""
     found = dict(MUTANTS)
-    for module in sorted(m.name for m in pkgutil.iter_modules(tests.sim.__path__) if m.name.startswith("mutants_")):
-        found |= {broken.__name__: broken for broken in importlib.import_module(f"tests.sim.{module}").BROKEN}
+    for module in sorted(m.name for m in pkgutil.iter_modules(broken.__path__) if m.name != "mutants"):
+        found |= {
+            variant.__name__: variant for variant in importlib.import_module(f"{broken.__name__}.{module}").BROKEN
+        }
     return found
 
 
@@ -50,18 +52,18 @@ def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
     """Print the table of CAUGHT_BY; 0 if every variant is caught."""
     missing = list(names) or list(every_mutant())
     caught: dict[str, int] = {}
-    broken: dict[str, str] = {}
+    not_tried: dict[str, str] = {}
     began = time.monotonic()
     for first in range(0, seeds_max, BLOCK):
         blocks = [(name, first) for name in missing]
         with closing(play_in_processes(_first_of_block, blocks, processes, kill_s=BLOCK * PATIENCE.kill_s)) as found:
             for (name, _), seed in found:
                 if isinstance(seed, Died):  # most likely the variant patches what is there no more
-                    broken[name] = seed.reason
+                    not_tried[name] = seed.reason
                 elif seed is not None:
                     caught[name] = seed
                     print(f"    {name!r}: {seed},  # after {time.monotonic() - began:.0f} s", flush=True)
-        missing = [name for name in missing if name not in caught and name not in broken]
+        missing = [name for name in missing if name not in caught and name not in not_tried]
         if not missing:
             break
     print("\nCAUGHT_BY = {")
@@ -71,6 +73,6 @@ def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
     print("}")
     for name in missing:
         print(f"!! {name} went unnoticed in {seeds_max} seeds")
-    for name, reason in broken.items():
+    for name, reason in not_tried.items():
         print(f"!! {name} could not be tried: {reason}")
-    return 1 if missing or broken else 0
+    return 1 if missing or not_tried else 0

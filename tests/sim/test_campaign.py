@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.sim.campaign import play_all
-from tests.sim.loop import SimLoop
+from tests.sim.machines.loop import SimLoop
 from tests.sim.watchdog import Patience
 from tests.sim.world import Report, simulate
 

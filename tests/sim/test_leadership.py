@@ -9,10 +9,10 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
-from tests.sim.determinism import deterministic
-from tests.sim.loop import Owner, OwnerState, SimLoop
-from tests.sim.meta import SimEtcd
-from tests.sim.network import Network
+from tests.sim.machines.determinism import deterministic
+from tests.sim.machines.loop import Owner, OwnerState, SimLoop
+from tests.sim.machines.meta import SimEtcd
+from tests.sim.machines.network import Network
 
 TTL_S = 2.0
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from tests.sim.determinism import deterministic
-from tests.sim.loop import OWNER, Deadlock, LimitReached, Owner, OwnerState, SimLoop
-from tests.sim.network import Network
+from tests.sim.machines.determinism import deterministic
+from tests.sim.machines.loop import OWNER, Deadlock, LimitReached, Owner, OwnerState, SimLoop
+from tests.sim.machines.network import Network
 
 
 def test_an_hour_passes_at_once() -> None:

@@ -12,9 +12,9 @@ from seaweedmq.errors import InvalidArgument, Unavailable, fresh
 from seaweedmq.model.calls import Call, ListTopics
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 from seaweedmq.model.publish import PublishFrames
-from tests.sim.determinism import deterministic
-from tests.sim.loop import Owner, OwnerState, SimLoop
-from tests.sim.network import Network
+from tests.sim.machines.determinism import deterministic
+from tests.sim.machines.loop import Owner, OwnerState, SimLoop
+from tests.sim.machines.network import Network
 
 
 class EchoBroker:

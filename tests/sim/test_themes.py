@@ -7,7 +7,7 @@ import pytest
 
 from tests.sim.__main__ import main
 from tests.sim.scenario import Scenario
-from tests.sim.themes import SHARE, THEMES, scenario_of, theme_of
+from tests.sim.themes.every import SHARE, THEMES, scenario_of, theme_of
 
 SEEDS = range(2000)
 

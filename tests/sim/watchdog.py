@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from tests.sim.loop import SimLoop
+from tests.sim.machines.loop import SimLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,27 +15,27 @@ from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
-from tests.sim.adoption import Adoption
-from tests.sim.checkers import ClusterHistory, content_fits_lineage, skipped
-from tests.sim.clocks import Clocks
-from tests.sim.determinism import deterministic, void
-from tests.sim.files import Record, TopicFiles, unconverted
-from tests.sim.group import Group
-from tests.sim.leftovers import let_go
-from tests.sim.lives import Lives
-from tests.sim.loop import OWNER, Owner, SimError, SimLoop, place_of
-from tests.sim.meta import REQUEST_TIMEOUT_S, SimEtcd
-from tests.sim.nemesis import Nemesis
-from tests.sim.network import Network
-from tests.sim.process import BrokerProcess
-from tests.sim.retention import Retained, without
+from tests.sim.machines.clocks import Clocks
+from tests.sim.machines.determinism import deterministic, void
+from tests.sim.machines.loop import OWNER, Owner, SimError, SimLoop, place_of
+from tests.sim.machines.meta import REQUEST_TIMEOUT_S, SimEtcd
+from tests.sim.machines.network import Network
+from tests.sim.machines.process import BrokerProcess
+from tests.sim.machines.storage import SimDisk, SimStore
+from tests.sim.rules.checkers import ClusterHistory, content_fits_lineage, skipped
+from tests.sim.rules.files import Record, TopicFiles, unconverted
+from tests.sim.rules.leftovers import let_go
+from tests.sim.rules.retention import Retained, without
+from tests.sim.rules.served import SERVED_S_MAX, unserved
+from tests.sim.rules.watch import SAMPLE_S, InsideWatch
 from tests.sim.scenario import RUN_S_MAX, Scenario, TopicPlan
-from tests.sim.served import SERVED_S_MAX, unserved
-from tests.sim.sleepers import Sleeper
-from tests.sim.storage import SimDisk, SimStore
-from tests.sim.themes import scenario_of
-from tests.sim.watch import SAMPLE_S, InsideWatch
-from tests.sim.workload import Dawdler, Publisher, Subscriber, connect
+from tests.sim.themes.every import scenario_of
+from tests.sim.trouble.nemesis import Nemesis
+from tests.sim.users.adoption import Adoption
+from tests.sim.users.group import Group
+from tests.sim.users.lives import Lives
+from tests.sim.users.sleepers import Sleeper
+from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
 SETTLE_S_MAX = 150.0

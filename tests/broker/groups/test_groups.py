@@ -38,8 +38,8 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 from tests.broker.joining import GROUP, Joining, settled
-from tests.sim.loop import Owner, OwnerState
-from tests.sim.network import KEEPALIVE_TIMEOUT_S
+from tests.sim.machines.loop import Owner, OwnerState
+from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 
 
 async def filled(bed: Bed, brokers: int, segments: int, records: int = 10) -> list[Host]:

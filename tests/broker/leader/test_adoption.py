@@ -18,7 +18,7 @@ from seaweedmq.model.topic import TopicChange, TopicName
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import NAME, TTL_S, Bed, Host, story
-from tests.sim.loop import Owner
+from tests.sim.machines.loop import Owner
 
 NUMBERS = schema_to_bytes(pa.schema([("number", pa.int64())]))
 WORDS = schema_to_bytes(pa.schema([("word", pa.string())]))

@@ -35,8 +35,8 @@ from seaweedmq.model.topic import Durability, TopicChange, TopicName
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Streaming, frame, story, values
-from tests.sim.loop import Owner
-from tests.sim.network import machine_of
+from tests.sim.machines.loop import Owner
+from tests.sim.machines.network import machine_of
 
 OTHER = TopicName("test", "other")
 AGAIN = "topic test/topic was deleted, and created again: open a new publisher or subscriber"

@@ -22,7 +22,7 @@ from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.ports import Environment
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, Streaming, frame, story, values
-from tests.sim.loop import Owner
+from tests.sim.machines.loop import Owner
 
 SMALL = replace(CONFIG, producers_per_segment_max=3)
 IDLE_S = 20.0

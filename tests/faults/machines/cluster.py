@@ -1,0 +1,243 @@
+"""A cluster of real processes that can be hurt: etcd, brokers, and a proxy between each broker and etcd."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from seaweedmq import aio
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import broker_from_json, segment_from_json
+from seaweedmq.coordination.etcd import EtcdMetaStore
+from seaweedmq.coordination.local import LocalEtcd
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from tests.faults.machines.network import Network
+from tests.faults.machines.proxy import Proxy
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 60.0
+"""Longer than a broker waits for anything on its way out, one thing after another."""
+LOOK_S = 0.05
+SETTINGS = {
+    "log_roll_age_s": 4.0,
+    "maintenance_interval_s": 1.0,
+    "log_grace_s": 5.0,
+}
+"""Files are rolled, made into tables and deleted while the faults go on."""
+
+
+class Node:
+    """One place of a broker: an address, a way to etcd, and one process after another."""
+
+    def __init__(self, index: int, etcd: Proxy) -> None:
+        self.index = index
+        self.etcd = etcd
+        self.process: asyncio.subprocess.Process | None = None
+        self.starting = asyncio.Lock()
+        """Faults that strike together start what they ended, and may mean the same place: one process runs there."""
+        self.is_frozen = False
+        self.log_position = 0
+        """What ``Cluster.tracebacks`` has looked at."""
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return self.process.pid if self.process is not None and self.process.returncode is None else None
+
+    def __str__(self) -> str:
+        return f"broker {self.index}"
+
+
+class Cluster:
+    """Use as an async context manager; ``directory`` gets the storage, etcd's data and a log of each broker."""
+
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        *,
+        brokers: int,
+        lease_ttl_s: float,
+        storage: Path | None = None,
+        quota: bool = False,
+        settings: Mapping[str, float] | None = None,
+    ) -> None:
+        """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``. ``settings``: of
+        ``BrokerConfig``, beyond ``SETTINGS``.
+        """
+        self.directory = directory
+        self.storage = storage or directory / "storage"
+        self.own_storage = storage is not None
+        self.quota = quota
+        self.network = network
+        self.lease_ttl_s = lease_ttl_s
+        self.etcd = LocalEtcd(directory / "etcd", fsync=False)
+        self.etcd_turn = asyncio.Lock()
+        """Whoever ends or stops etcd mends it before the next one may: there is one etcd, and what does not run can not
+        be stopped."""
+        self.nodes: list[Node] = []
+        self._brokers = brokers
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._meta: EtcdMetaStore | None = None
+
+    async def __aenter__(self) -> "Cluster":
+        await asyncio.to_thread(self.storage.mkdir, parents=True, exist_ok=True)
+        config = "".join(f"{name} = {value}\n" for name, value in self._settings.items())
+        await asyncio.to_thread((self.directory / "broker.toml").write_text, config)
+        await self.etcd.start()
+        host, port = self.etcd.endpoint.rsplit(":", 1)
+        self._meta = EtcdMetaStore(self.etcd.endpoint, timeout_s=1.0)
+        try:
+            for index in range(self._brokers):
+                proxy = Proxy((host, int(port)))
+                await proxy.start(self.network.host)
+                self.nodes.append(Node(index, proxy))
+            for node in self.nodes:
+                await self.start(node)
+            await self.until_ready()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in self.nodes:
+            await self.kill(node)
+            await node.etcd.close()
+        if self._meta is not None:
+            await self._meta.close()
+        await self.etcd.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.network.advertise(node.index) for node in self.nodes)
+
+    async def connect(self) -> aio.Client:
+        """A client of the cluster."""
+        return await aio.connect(self.bootstrap)
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def start(self, node: Node) -> None:
+        """Start a broker on this place, if none runs there."""
+        async with node.starting:
+            if node.pid is None:
+                await self._spawn(node)
+
+    async def _spawn(self, node: Node) -> None:
+        program = "tests.faults.machines.quota_broker" if self.quota else "seaweedmq.cli.main"
+        command = [*self.network.command(node.index), sys.executable, "-m", program, "broker"]
+        command += ["--etcd", node.etcd.address, "--storage", str(self.storage)]
+        command += ["--listen", self.network.listen(node.index), "--advertise", self.network.advertise(node.index)]
+        command += ["--lease-ttl", str(self.lease_ttl_s), "--config", str(self.directory / "broker.toml")]
+        command += ["--parent-pid", str(os.getpid())]
+        log = await asyncio.to_thread(self.log_path(node).open, "ab")
+        with log:
+            node.process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, process_group=0, cwd=ROOT
+            )
+        node.is_frozen = False
+
+    def log_path(self, node: Node) -> Path:
+        """What its processes wrote to stderr, one after another."""
+        return self.directory / f"broker-{node.index}.log"
+
+    async def kill(self, node: Node) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if node.process is not None:
+            self.signal(node, signal.SIGKILL)
+            await node.process.wait()
+
+    async def terminate(self, node: Node) -> int:
+        """SIGTERM; the exit status. TimeoutError if it does not end."""
+        assert node.process is not None
+        self.signal(node, signal.SIGTERM)
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            return await node.process.wait()
+
+    def signal(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal, unless it is gone."""
+        if node.process is not None and node.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                node.process.send_signal(number)
+            node.is_frozen = number == signal.SIGSTOP
+
+    # --- the cluster as etcd has it -----------------------------------------------------------------------------------
+
+    @property
+    def meta(self) -> EtcdMetaStore:
+        assert self._meta is not None
+        return self._meta
+
+    async def members(self) -> dict[str, Node]:
+        """Registered broker ids and where their processes run, without those of processes that are gone."""
+        found = await self.meta.list(keys.BROKERS)
+        by_pid = {node.pid: node for node in self.nodes if node.pid is not None}
+        infos = [broker_from_json(entry.value) for entry in found.entries]
+        return {info.id: by_pid[info.pid] for info in infos if info.pid in by_pid}
+
+    async def ghosts(self) -> list[str]:
+        """Registered brokers that no lease will ever end: nobody would look after their segments."""
+        found = await self.meta.list(keys.BROKERS)
+        return [entry.key for entry in found.entries if not entry.lease]
+
+    async def leader(self) -> Node | None:
+        """Who holds the lock."""
+        lock = await self.meta.get(keys.LEADER)
+        return None if lock is None else (await self.members()).get(lock.value.decode())
+
+    async def open_segments(self, topic: str) -> list[Segment]:
+        """Of one topic."""
+        found = await self.meta.list(keys.segments_prefix(TopicName.parse(topic)))
+        return [s for s in (segment_from_json(entry.value) for entry in found.entries) if s.is_open]
+
+    async def replicas(self, topic: str, place: int) -> list[Node]:
+        """Who has a role (0 primary, 1 follower) for some open segment of the topic, the most segments first."""
+        members = await self.members()
+        counts: dict[int, int] = {}
+        for segment in await self.open_segments(topic):
+            if place < len(segment.replicas) and segment.replicas[place] in members:
+                index = members[segment.replicas[place]].index
+                counts[index] = counts.get(index, 0) + 1
+        return [self.nodes[i] for i in sorted(counts, key=lambda i: (-counts[i], i))]
+
+    async def until_ready(self) -> None:
+        """Every place has a registered broker, and one leads. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not await self._is_ready():
+                    for node in self.nodes:
+                        if node.process is not None and node.process.returncode is not None:
+                            raise Unavailable(f"{node} ended with {node.process.returncode}: {self.log_end(node)}")
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            logs = "\n".join(self.log_end(node) for node in self.nodes)
+            raise Unavailable(f"the cluster is not ready after {START_TIMEOUT_S:g} s:\n{logs}") from None
+
+    async def _is_ready(self) -> bool:
+        try:
+            members = await self.members()
+            return len(set(members.values())) == len(self.nodes) and await self.leader() is not None
+        except SeaweedMQError:
+            return False
+
+    def log_end(self, node: Node, lines: int = 15) -> str:
+        """The last lines of a broker's log."""
+        with self.log_path(node).open(errors="replace") as log:
+            return "".join(log.readlines()[-lines:])
+
+    def tracebacks(self) -> list[str]:
+        """Lines of the brokers' logs with errors that nobody foresaw, since the last call."""
+        found = []
+        for node in self.nodes:
+            with self.log_path(node).open(errors="replace") as log:
+                log.seek(node.log_position)
+                found += [f"{node}: {line.rstrip()}" for line in log.readlines() if "Traceback" in line]
+                node.log_position = log.tell()
+        return found

@@ -1,0 +1,189 @@
+"""Where brokers live and how they reach each other: behind proxies on 127.0.0.1, or each in a network of its own.
+
+``Loopback`` works everywhere and can cut a broker off from everybody. ``Namespaces`` needs root and can also cut the
+packets from one broker to another, one way, without anybody being told: the neighbour's hardware address is replaced
+by one that nobody has, so packets go nowhere, as on a cable that is broken in one direction.
+"""
+
+import asyncio
+import os
+import secrets
+from typing import Protocol
+
+from seaweedmq.runtime.free_ports import free_ports
+from tests.faults.machines.proxy import Proxy
+
+NOBODY = "02:00:00:00:00:01"
+"""A hardware address that no interface has."""
+BROKER_PORT = 17777
+
+
+class Unsupported(Exception):
+    """This machine does not allow it; the message says why."""
+
+
+class Network(Protocol):
+    """What ``Cluster`` needs. Brokers are counted from 0."""
+
+    host: str
+    """Where the test process, its clients and proxies are."""
+    can_cut_pairs: bool
+
+    async def start(self, brokers: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def command(self, broker: int) -> list[str]:
+        """What to put in front of a broker's command line."""
+
+    def listen(self, broker: int) -> str: ...
+
+    def advertise(self, broker: int) -> str: ...
+
+    async def cut_off(self, broker: int) -> None:
+        """Nobody reaches the broker; it may still dial others and etcd."""
+
+    async def cut_pair(self, source: int, target: int) -> None:
+        """Packets from ``source`` to ``target`` are lost, those the other way arrive. Needs ``can_cut_pairs``."""
+
+    async def heal(self) -> None: ...
+
+
+class Loopback:
+    """Everybody on 127.0.0.1; whoever dials a broker's advertised address goes through its proxy."""
+
+    host = "127.0.0.1"
+    can_cut_pairs = False
+
+    def __init__(self) -> None:
+        self._ports: list[int] = []
+        self._fronts: list[Proxy] = []
+
+    async def start(self, brokers: int) -> None:
+        first = free_ports(brokers)
+        for port in range(first, first + brokers):
+            front = Proxy((self.host, port))
+            await front.start()
+            self._ports.append(port)
+            self._fronts.append(front)
+
+    async def close(self) -> None:
+        for front in self._fronts:
+            await front.close()
+
+    def command(self, broker: int) -> list[str]:
+        return []
+
+    def listen(self, broker: int) -> str:
+        return f"{self.host}:{self._ports[broker]}"
+
+    def advertise(self, broker: int) -> str:
+        return self._fronts[broker].address
+
+    async def cut_off(self, broker: int) -> None:
+        self._fronts[broker].cut()
+
+    async def cut_pair(self, source: int, target: int) -> None:
+        raise Unsupported("one process sees no difference between packets of two others on 127.0.0.1")
+
+    async def heal(self) -> None:
+        for front in self._fronts:
+            front.heal()
+
+
+class Namespaces:
+    """A network namespace for each broker, joined by a bridge to the test process."""
+
+    can_cut_pairs = True
+
+    def __init__(self) -> None:
+        self._tag = f"{os.getpid() % 0xFFFF:04x}{secrets.token_hex(1)}"
+        self._subnet = f"10.{secrets.randbelow(100) + 100}.{secrets.randbelow(254) + 1}"
+        self.host = f"{self._subnet}.1"
+        self._brokers = 0
+        self._cuts: list[tuple[int, str]] = []
+
+    async def start(self, brokers: int) -> None:
+        """Raises Unsupported: not root, or the machine has no network namespaces."""
+        if os.geteuid() != 0:
+            raise Unsupported("network namespaces need root")
+        bridge = f"smqb{self._tag}"
+        try:
+            await _ip("link", "add", bridge, "type", "bridge")
+            await _ip("addr", "add", f"{self.host}/24", "dev", bridge)
+            await _ip("link", "set", bridge, "up")
+            for broker in range(brokers):
+                self._brokers = broker + 1
+                name, link = self._name(broker), f"smqv{self._tag}{broker}"
+                await _ip("netns", "add", name)
+                await _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+                await _ip("link", "set", link, "master", bridge, "up")
+                await _ip("-n", name, "addr", "add", f"{self._address(broker)}/24", "dev", "eth0")
+                await _ip("-n", name, "link", "set", "eth0", "up")
+                await _ip("-n", name, "link", "set", "lo", "up")
+        except Unsupported:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for broker in range(self._brokers):
+            await _ip("netns", "del", self._name(broker), check=False)
+        await _ip("link", "del", f"smqb{self._tag}", check=False)
+
+    def command(self, broker: int) -> list[str]:
+        return ["ip", "netns", "exec", self._name(broker)]
+
+    def listen(self, broker: int) -> str:
+        return f"{self._address(broker)}:{BROKER_PORT}"
+
+    def advertise(self, broker: int) -> str:
+        return self.listen(broker)
+
+    async def cut_off(self, broker: int) -> None:
+        for other in range(self._brokers):
+            if other != broker:
+                await self.cut_pair(broker, other)
+                await self.cut_pair(other, broker)
+
+    async def cut_pair(self, source: int, target: int) -> None:
+        place = self._address(target)
+        await _ip(
+            *("-n", self._name(source), "neigh", "replace", place, "lladdr", NOBODY),
+            *("dev", "eth0", "nud", "permanent"),
+        )
+        self._cuts.append((source, place))
+
+    async def heal(self) -> None:
+        cuts, self._cuts = self._cuts, []
+        for source, place in cuts:
+            await _ip("-n", self._name(source), "neigh", "del", place, "dev", "eth0", check=False)
+
+    def _name(self, broker: int) -> str:
+        return f"smqn{self._tag}{broker}"
+
+    def _address(self, broker: int) -> str:
+        return f"{self._subnet}.{broker + 10}"
+
+
+async def _ip(*arguments: str, check: bool = True) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "ip", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+    except FileNotFoundError:
+        raise Unsupported("there is no `ip` command: install iproute2") from None
+    _, complaint = await process.communicate()
+    if check and process.returncode != 0:
+        raise Unsupported(f"`ip {' '.join(arguments)}` is refused: {complaint.decode().strip()}")
+
+
+async def best_network(brokers: int) -> tuple[Network, str]:
+    """A started network, with namespaces if the machine allows, and why not if it does not."""
+    namespaces = Namespaces()
+    try:
+        await namespaces.start(brokers)
+    except Unsupported as why:
+        loopback = Loopback()
+        await loopback.start(brokers)
+        return loopback, str(why)
+    return namespaces, ""

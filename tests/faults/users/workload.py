@@ -1,0 +1,286 @@
+"""The users: publishers of keyed records with unique values, and subscribers, that note everything they see."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publish.sent import Sent as Sending
+from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
+from tests.faults.users.group import Group, acknowledged, briefly
+from tests.faults.users.member import PADDING
+from tests.support.history import History, Outcome, Polled, Sent, Violation, check
+
+KEYS = 24
+SEGMENTS = 3
+RECORDS_PER_S = 1_000.0
+"""Of each topic, on average."""
+PAUSE_S = 0.02
+"""Between two bursts of one publisher, on average."""
+SETTLE_TIMEOUT_S = 60.0
+LAG_STEP_S = 0.02
+UNCLEAR = (Closed, DeadlineExceeded, Unavailable)
+"""After these a record may be kept or not; after any other error it is not."""
+CLIENT = ClientConfig(delivery_timeout_s=90.0, close_timeout_s=SETTLE_TIMEOUT_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """What kind of topic."""
+
+    label: str
+    replicas: int
+    durability: str
+
+
+REPLICATED = TopicPlan(label="replicated2", replicas=2, durability="replicated")
+STORED = TopicPlan(label="stored2", replicas=2, durability="stored")
+SINGLE = TopicPlan(label="stored1", replicas=1, durability="stored")
+ALL_PLANS = (REPLICATED, STORED, SINGLE)
+
+
+@dataclass(slots=True)
+class Waits:
+    """How long users waited for acknowledgements, seconds."""
+
+    gap_s: float = 0.0
+    """Longest time in which some key had records under way and none of them was acknowledged."""
+    slowest_s: float = 0.0
+    """Longest time from a send to its acknowledgement."""
+    _since: dict[bytes, float] = field(default_factory=dict)
+    _under_way: dict[bytes, int] = field(default_factory=dict)
+
+    def on_send(self, key: bytes, now: float) -> None:
+        """A record of the key goes out."""
+        if not self._under_way.get(key):
+            self._since[key] = now
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+
+    def on_outcome(self, key: bytes, sent_at: float, now: float) -> None:
+        """One of its records has its outcome."""
+        self.gap_s = max(self.gap_s, now - self._since[key])
+        self.slowest_s = max(self.slowest_s, now - sent_at)
+        self._since[key] = now
+        self._under_way[key] -= 1
+
+
+class TopicUsers:
+    """One topic with a publisher and a subscriber."""
+
+    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
+        self.name = name
+        self.plan = plan
+        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
+        self.history = History()
+        self.waits = Waits()
+        self.errors: list[str] = []
+        """What users got in the form of exceptions."""
+        self._rng = random.Random(f"{seed} {name}")
+        self._stop = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._open = 0
+        self._readers = 0
+
+    # --- publishing ---------------------------------------------------------------------------------------------------
+
+    async def publish(self, client: aio.Client) -> None:
+        """Send until stopped, then wait until every record has its outcome."""
+        loop = asyncio.get_running_loop()
+        number = 0
+        async with client.publisher(self.name) as publisher:
+            while not self._stop.is_set():
+                for _ in range(self._rng.randint(1, self._burst_max)):
+                    key = b"key-%d" % self._rng.randrange(KEYS)
+                    value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
+                    self.waits.on_send(key, loop.time())
+                    self._note(await publisher.send(value, key=key), number, key, value, loop.time())
+                    number += 1
+                await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
+            async with asyncio.timeout(SETTLE_TIMEOUT_S):
+                while self._open:
+                    self._settled.clear()
+                    await self._settled.wait()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._stop.set()
+
+    @property
+    def acked(self) -> int:
+        """Records acknowledged so far."""
+        return len(self.history.sent)
+
+    def _note(self, sent: Sending, number: int, key: bytes, value: bytes, at: float) -> None:
+        self._open += 1
+
+        def on_outcome(done: "Future[aio.Receipt]") -> None:
+            self._open -= 1
+            self._settled.set()
+            self.waits.on_outcome(key, at, asyncio.get_running_loop().time())
+            error = done.exception()
+            outcome, segment, offset = Outcome.ACKED, None, None
+            if error is None:
+                segment, offset = done.result()
+            else:
+                outcome = Outcome.UNKNOWN if isinstance(error, UNCLEAR) else Outcome.REFUSED
+                self.errors.append(f"record {number} of {self.name}: {error!r}")
+            self.history.sent.append(
+                Sent(
+                    producer=self.name,
+                    key=key,
+                    sequence=number,
+                    value=value,
+                    outcome=outcome,
+                    segment=segment,
+                    offset=offset,
+                )
+            )
+
+        sent.add_done_callback(on_outcome)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def follow(self, client: aio.Client, lives_s: tuple[float, float]) -> None:
+        """Read from the earliest record on, until cancelled; every now and then begin again as somebody else."""
+        while True:
+            try:
+                async with asyncio.timeout(self._rng.uniform(*lives_s)):
+                    await self._read(client, None)
+            except TimeoutError:
+                continue
+            except SeaweedMQError as error:
+                self.errors.append(f"subscriber of {self.name}: {error!r}")
+
+    async def read_all(self, client: aio.Client) -> str:
+        """Read everything there is; the reader's name."""
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            return await self._read(client, "latest")
+
+    async def _read(self, client: aio.Client, stop_at: Literal["latest"] | None) -> str:
+        self._readers += 1
+        reader = f"{self.name} reader {self._readers}"
+        async with client.subscriber(self.name, start="earliest", stop_at=stop_at) as subscriber:
+            async for message in subscriber:
+                self.history.polled.append(
+                    Polled(
+                        reader=reader,
+                        segment=message.segment,
+                        offset=message.offset,
+                        key=message.key or b"",
+                        value=message.value,
+                    )
+                )
+        return reader
+
+
+class Workload:
+    """Users of several topics; an async context manager that connects them."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        plans: Sequence[TopicPlan],
+        *,
+        seed: str,
+        directory: Path,
+        records_per_s: float = RECORDS_PER_S,
+        members: int = 0,
+        reader_lives_s: tuple[float, float] = (3, 30),
+    ) -> None:
+        """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
+        self._bootstrap = bootstrap
+        self._reader_lives_s = reader_lives_s
+        self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans]
+        self.group = Group(bootstrap, directory, f"faults-{seed}", [topic.name for topic in self.topics])
+        self._members = members
+        self.loop_lag_s = 0.0
+        """Longest time for which this process itself did not get to run: the noise in all its times."""
+        self._publishing: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Workload":
+        self._client = await aio.connect(self._bootstrap, config=CLIENT)
+        try:
+            for topic in self.topics:
+                await self._client.admin.create_topic(
+                    topic.name, segments=SEGMENTS, replicas=topic.plan.replicas, durability=topic.plan.durability
+                )
+        except BaseException:
+            await self._client.close()
+            raise
+        self._background = [asyncio.create_task(self._watch_lag(), name="loop lag")]
+        for topic in self.topics:
+            self._publishing.append(asyncio.create_task(topic.publish(self._client), name=f"publish {topic.name}"))
+            self._background.append(
+                asyncio.create_task(topic.follow(self._client, self._reader_lives_s), name=f"follow {topic.name}")
+            )
+        await self.group.__aenter__()
+        await self.group.add(self._members)
+        await self.group.until_joined()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in (*self._publishing, *self._background):
+            task.cancel()
+        await asyncio.gather(*self._publishing, *self._background, return_exceptions=True)
+        await self.group.__aexit__()
+        async with asyncio.timeout(5):
+            await self._client.close()
+
+    async def until_flowing(self, more: int = 20) -> None:
+        """Until every topic had some more records acknowledged. TimeoutError if that does not come."""
+        goals = [topic.acked + more for topic in self.topics]
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
+                for task in (*self._publishing, *self._background):
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(0.02)
+
+    def forget_waits(self) -> None:
+        """Measure from now on: opening the first streams is not what a fault does."""
+        for topic in self.topics:
+            topic.waits.gap_s = topic.waits.slowest_s = 0.0
+        self.loop_lag_s = 0.0
+
+    async def finish(self) -> list[Violation]:
+        """End publishing, read everything once more, and judge."""
+        for topic in self.topics:
+            topic.stop()
+        await asyncio.gather(*self._publishing)
+        violations = []
+        for topic in self.topics:
+            reader = await topic.read_all(self._client)
+            violations += await asyncio.to_thread(check, topic.history, complete=[reader])
+            violations += [Violation("error", error) for error in topic.errors]
+        if self._members:
+            violations += await self._finish_group()
+        return violations
+
+    async def _finish_group(self) -> list[Violation]:
+        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
+        wanted = {name: acknowledged(records) for name, records in sent.items()}
+        with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        violations = await self.group.stop()
+        for name, records in sent.items():
+            violations += await asyncio.to_thread(self.group.check, name, records)
+        return violations
+
+    async def forget(self) -> None:
+        """Delete the topics."""
+        for topic in self.topics:
+            await self._client.admin.delete_topic(topic.name)
+
+    async def _watch_lag(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(LAG_STEP_S)
+            self.loop_lag_s = max(self.loop_lag_s, loop.time() - before - LAG_STEP_S)

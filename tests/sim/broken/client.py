@@ -1,0 +1,106 @@
+"""Deliberately broken variants of what clients are promised, and of the schema's adoption."""
+
+import sys
+from bisect import insort
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq import errors
+from seaweedmq.broker.leader.adoption import Adoption
+from seaweedmq.broker.serve.appender import Appender
+from seaweedmq.client.group.contact import Contact
+from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish.outgoing import Left
+from seaweedmq.client.publish.rows import Rows
+from seaweedmq.client.publish.window import Window
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.core.member.redelivery import KeyOrder
+from seaweedmq.model.publish import PublishSealed
+from seaweedmq.model.topic import TopicName
+from tests.sim.broken.mutants import Break
+
+
+def raise_kept_errors_again(patch: pytest.MonkeyPatch) -> None:
+    """A kept error is raised itself, every time: its traceback grows, and keeps what was refused in memory."""
+    fresh = errors.fresh
+    for module in [m for name, m in sys.modules.items() if name.startswith("seaweedmq.")]:
+        if getattr(module, "fresh", None) is fresh:
+            patch.setattr(module, "fresh", lambda error: error)
+
+
+def adopt_by_what_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """A topic gets its schema if nothing of it is committed, whatever is on its way."""
+
+    async def adopt(adoption: Any, name: TopicName, schema: bytes) -> Any:
+        topic = adoption._metadata.topic(name)
+        if topic.schema is not None:
+            return adoption._metadata.view.revision
+        return await adoption._write(replace(topic, schema=schema))
+
+    patch.setattr(Adoption, "adopt", adopt)
+
+
+def take_plain_frames_while_a_schema_is_adopted(patch: pytest.MonkeyPatch) -> None:
+    """A primary says where its segments end, and goes on."""
+
+    async def decided(appender: Any, version: int) -> None:
+        return None
+
+    patch.setattr(Appender, "_schema_decided", decided)
+
+
+def read_waiting_frames_by_the_new_schema(patch: pytest.MonkeyPatch) -> None:
+    """A plain frame that is to be routed again is taken for one of the schema that the topic got meanwhile."""
+
+    def again(box: Any, frame: Any) -> Any:
+        stored = next(split_frames(frame.data, verify=False))
+        columns = decode_frame(stored, box.schema)
+        header = stored.header
+        return box._queue(Rows(columns, header.flags, header.timestamp_min, frame.positions, frame.promise))
+
+    patch.setattr(outbox.Outbox, "_again", again)
+
+
+def send_again_the_newest_first(patch: pytest.MonkeyPatch) -> None:
+    """What a sealed segment did not keep goes to its successors in the wrong order."""
+    sealed = Window.sealed
+
+    def reversed_by_frame(window: Window, answer: PublishSealed) -> list[Left]:
+        return sealed(window, answer)[::-1]
+
+    patch.setattr(Window, "sealed", reversed_by_frame)
+
+
+def deliver_after_standing_still(patch: pytest.MonkeyPatch) -> None:
+    """A member that was frozen goes on with what it had been assigned."""
+    patch.setattr(Contact, "until", property(lambda contact: float("inf"), lambda contact, until: None), raising=False)
+
+
+def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
+    """A record waits while any other of its key does, also a later one."""
+    offer = KeyOrder.offer
+
+    def offer_behind_all(order: KeyOrder, key: bytes | None, offset: int) -> bool:
+        line = None if key is None else order._lines.get(key)
+        if line is None:
+            return offer(order, key, offset)
+        insort(line.offsets, offset)
+        if line.offsets[0] == offset:
+            order._push(key, line)
+        return False
+
+    patch.setattr(KeyOrder, "offer", offer_behind_all)
+
+
+BROKEN: tuple[Break, ...] = (
+    raise_kept_errors_again,
+    adopt_by_what_is_committed,
+    take_plain_frames_while_a_schema_is_adopted,
+    read_waiting_frames_by_the_new_schema,
+    send_again_the_newest_first,
+    deliver_after_standing_still,
+    hold_back_what_comes_first,
+)

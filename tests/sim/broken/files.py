@@ -1,0 +1,127 @@
+"""Broken variants about what files keep, as ``mutants`` has them."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.leader import sealer
+from seaweedmq.broker.segment.files import SegmentFiles
+from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.core.files import retention
+from seaweedmq.storage.logs.lost_blocks import LostBlocks
+from seaweedmq.storage.read import recovery
+from seaweedmq.storage.store.memory import MemorySegmentStore
+from tests.sim.broken.mutants import Break
+
+
+def believe_every_preamble(patch: pytest.MonkeyPatch) -> None:
+    """A log file proves all that lies below it, though the end of the one before it may never have been fsynced."""
+    preamble_of = recovery._preamble_of
+
+    async def believed(store: Any, topic: Any, log: Any) -> Any:
+        preamble = await preamble_of(store, topic, log)
+        return preamble and replace(preamble, flushed=preamble.base_offset)
+
+    patch.setattr(recovery, "_preamble_of", believed)
+
+
+def begin_files_behind_one_that_may_vanish(patch: pytest.MonkeyPatch) -> None:
+    """A log file begins before the one it follows was fsynced once."""
+    create = SegmentFiles._create_file
+
+    async def create_at_once(files: Any, base: int) -> Any:
+        file = await create(files, base)
+        file.is_durable = True
+        return file
+
+    patch.setattr(SegmentFiles, "_create_file", create_at_once)
+
+
+def take_a_lost_block_for_damage(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is followed by a sound frame is damage, and the segment can not be sealed."""
+    patch.setattr(LostBlocks, "found_in", lambda *args, **options: False)
+
+
+def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
+    """Retention takes whatever a clock dated long ago, also from the middle of a segment."""
+
+    def old_files(segments: Any, policy: Any, now_us: int) -> list[Any]:
+        files = [f for _, files in segments for f in files]
+        logs = [f for f in expire(segments, replace(policy, retention_us=None), now_us) if f.kind == "log"]
+        if policy.retention_us is None:
+            return logs
+        due_us = now_us - policy.retention_us - policy.log_grace_us
+        return logs + [f for f in files if f.kind == "table" and f.modified_us <= due_us]
+
+    expire = maintenance.expired_files
+    patch.setattr(maintenance, "expired_files", old_files)
+
+
+def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
+    """A broker whose clock is ahead deletes what the storage dated just now."""
+
+    async def far_ahead(store: Any) -> int:
+        return 1 << 62
+
+    patch.setattr(MemorySegmentStore, "now_us", far_ahead)
+
+
+def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """A clock that is set back keeps maintenance from looking at files until it is there again."""
+    look_after = maintenance.Maintenance._look_after
+
+    async def wait_for_the_clock(keeper: Any, name: Any) -> None:
+        now_us = keeper._wall_us()
+        latest_us = keeper.__dict__.setdefault("latest_us", now_us)
+        if now_us >= latest_us:
+            keeper.latest_us = now_us
+            await look_after(keeper, name)
+
+    patch.setattr(maintenance.Maintenance, "_look_after", wait_for_the_clock)
+
+
+def believe_files_before_they_are_fsynced(patch: pytest.MonkeyPatch) -> None:
+    """The seal counts what a dead writer left in the cache of its machine, which is lost before the fsync."""
+
+    synced: set[str] = set()
+
+    async def second_only(sealing: Any, topic: Any, segment: Any) -> None:
+        key = f"{topic.uid}/{segment.id}"
+        if key in synced:
+            await sync_logs(sealing, topic, segment)
+        synced.add(key)
+
+    sync_logs = sealer.Sealer._sync_logs
+    patch.setattr(sealer.Sealer, "_sync_logs", second_only)
+
+
+def let_a_torso_stand_for_the_last_log(patch: pytest.MonkeyPatch) -> None:
+    """All logs but the newest may go, even if that one has not begun yet and knows nothing of producers."""
+    patch.setattr(retention, "_last_proven_base", lambda files: math.inf)
+
+
+def take_a_log_to_end_where_the_next_begins(patch: pytest.MonkeyPatch) -> None:
+    """What a log has beyond, where the next one did not get, is taken for left over: readers begin behind it."""
+    bound_of, end_of = recovery.log_end_bound, recovery._log_end
+
+    async def log_end(store: Any, topic: Any, segment: Any, log: Any) -> float:
+        files = await store.list_files(topic.name, segment.id)
+        bound = bound_of(log, [f for f in files if f.base_offset < (segment.end_offset or math.inf)])
+        return await end_of(store, topic, segment, log) if bound is None else bound
+
+    patch.setattr(recovery, "_log_end", log_end)
+
+
+BROKEN: tuple[Break, ...] = (
+    believe_every_preamble,
+    begin_files_behind_one_that_may_vanish,
+    take_a_lost_block_for_damage,
+    expire_by_modification_time,
+    trust_the_clock_of_the_broker,
+    look_again_by_the_wall_clock,
+    believe_files_before_they_are_fsynced,
+    let_a_torso_stand_for_the_last_log,
+    take_a_log_to_end_where_the_next_begins,
+)

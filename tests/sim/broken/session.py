@@ -1,0 +1,138 @@
+"""Broken variants of membership: leases, registration, placement and passing calls on. See ``mutants``."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker import api, forward
+from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.groups import registry
+from seaweedmq.broker.groups.coordinator import Coordinator
+from seaweedmq.broker.groups.seat import Seat
+from seaweedmq.broker.membership import Membership
+from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.codec.keys import broker_key
+from seaweedmq.codec.metadata import broker_to_json
+from seaweedmq.coordination import limits, session, view
+from seaweedmq.coordination.session import Session
+from seaweedmq.core.group.events import Limits
+from seaweedmq.errors import StaleMetadata
+from seaweedmq.ports import Put, loop_s
+from tests.sim.broken.mutants import Break
+
+
+def register_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """A broker that is stopped or drained says so under its old id, also when its lease has ended; nobody notices that
+    such a registration has no lease."""
+
+    async def update(session: Any, info: Any) -> None:
+        await session._store.transact([], [Put(broker_key(info.id), broker_to_json(info), session.lease)])
+
+    async def announce_draining(membership: Any) -> None:
+        membership.draining = True
+        if membership.term is not None:
+            await membership.term.announce_draining()
+
+    believed = view._read
+
+    def read(entry: Any) -> Any:
+        return believed(entry if entry.lease else _leased(entry))
+
+    patch.setattr(Session, "update", update)
+    patch.setattr(Membership, "announce_draining", announce_draining)
+    patch.setattr(limits, "LEASED", ())
+    patch.setattr(view, "_read", read)
+
+
+def _leased(entry: Any) -> Any:
+    return type(entry)(entry.key, entry.value, entry.create_revision, entry.mod_revision, 1)
+
+
+def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:
+    """The time for which a machine is suspended does not count."""
+    made: Callable[..., None] = Session.__init__
+
+    def init(session: Any, *args: Any, **more: Any) -> None:
+        made(session, *args, **more)
+        session._clock_s = loop_s
+
+    patch.setattr(Session, "__init__", init)
+
+
+def leave_a_surplus_segment_unserved(patch: pytest.MonkeyPatch) -> None:
+    """A broker at its limit does not open what it is assigned."""
+    own = Ownership._own
+
+    def within_the_limit(ownership: Any, topic: Any, segment: Any, term: Any) -> None:
+        if len(ownership.segments) < ownership._context(term).config.open_segments_max:
+            own(ownership, topic, segment, term)
+
+    patch.setattr(Ownership, "_own", within_the_limit)
+
+
+def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:
+    """Who was taken for the leader passes the call on to whom it takes for the leader."""
+    made: Callable[..., None] = Forwarding.__init__
+    patch.setattr(Forwarding, "__init__", lambda forwarding, *args, **_: made(forwarding, *args))
+
+
+def give_an_address_up_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """Who comes back waits for its address no longer than a lease lives that etcd counts through."""
+    patch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.5)
+
+
+def end_a_group_after_its_writer(patch: pytest.MonkeyPatch) -> None:
+    """Members hear of a coordinator's end once its tasks have ended: if it is cancelled meanwhile, they never do."""
+    end: Callable[..., None] = Coordinator._end
+
+    async def run(coordinator: Any) -> None:
+        tasks = [asyncio.create_task(coordinator._keep_time()), asyncio.create_task(coordinator._write_on())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            coordinator.over = True
+            end(coordinator, StaleMetadata("the leader changed"))
+
+    patch.setattr(Coordinator, "run", run)
+
+
+def wait_for_what_was_never_told(patch: pytest.MonkeyPatch) -> None:
+    """A member that was given a segment in an assignment which was never sent is waited for until it lets go of it."""
+    say: Callable[..., Any] = Seat.say
+
+    def say_and_forget(seat: Any, message: Any) -> dict[int, int]:
+        say(seat, message)
+        return {}
+
+    patch.setattr(Seat, "say", say_and_forget)
+
+
+def give_members_up_before_they_know(patch: pytest.MonkeyPatch) -> None:
+    """A member is out of its group after its session, though it may not have seen yet that its stream is gone."""
+    patch.setattr(Limits, "away_s", property(lambda limits: limits.session_timeout_s))
+    patch.setattr(Limits, "revoking_s", property(lambda limits: limits.revoke_timeout_s))
+
+
+def leave_passed_on_calls_to_the_collector(patch: pytest.MonkeyPatch) -> None:
+    """A call that was passed on ends when the garbage is collected, if its caller goes away as a reply comes."""
+    for module in (api, forward, registry):
+        patch.setattr(module, "closing", nullcontext)
+
+
+BROKEN: tuple[Break, ...] = (
+    register_without_a_lease,
+    count_leases_by_a_clock_that_stops,
+    leave_a_surplus_segment_unserved,
+    pass_calls_to_and_fro,
+    give_an_address_up_too_soon,
+    end_a_group_after_its_writer,
+    wait_for_what_was_never_told,
+    give_members_up_before_they_know,
+    leave_passed_on_calls_to_the_collector,
+)

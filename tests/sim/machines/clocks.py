@@ -1,0 +1,59 @@
+"""Wall clocks of machines: each wrong in its own way, some set forward and back while everything runs.
+
+They stamp files, unless the storage has a clock of its own, and tell a broker the time of day; nothing that must be
+right may rest on them.
+"""
+
+import random
+
+from tests.sim.machines.determinism import WALL_START_US
+from tests.sim.machines.loop import OWNER, SimLoop
+from tests.sim.machines.network import machine_of
+
+US_PER_S = 1_000_000
+QUIET_ERROR_S = 0.2
+WILD_ERROR_S = 20.0
+STORAGE = "storage"
+"""The machine of the storage's own clock, which nobody sets."""
+
+
+class Clocks:
+    """One a machine; whoever is on none has the right time."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random, *, wild: bool, of_storage: bool = False) -> None:
+        self.is_wild = wild
+        self.has_storage = of_storage
+        self._loop = loop
+        self._rng = rng
+        self._errors_us: dict[str, int] = {}
+        self._worst_us = 0
+        if of_storage:
+            self.set_wrong(STORAGE)
+
+    def wall_us(self, machine: str) -> int:
+        """What the clock of that machine shows."""
+        return self._true_us() + self._errors_us.get(machine, 0)
+
+    def here_us(self) -> int:
+        """What it shows on the machine of whoever is running."""
+        return self.wall_us(machine_of(OWNER.get()))
+
+    def of_files_us(self) -> int:
+        """The time that files get."""
+        return self.wall_us(STORAGE) if self.has_storage else self.here_us()
+
+    def latest_us(self) -> int:
+        """No clock that dates files shows a later time now, nor would have, had it not been set back."""
+        return self.wall_us(STORAGE) if self.has_storage else self._true_us() + self._worst_us
+
+    def set_wrong(self, machine: str, error_s: float | None = None) -> float:
+        """Give a machine's clock another error, a random one if none is given; returns it in seconds."""
+        most_s = WILD_ERROR_S if self.is_wild else QUIET_ERROR_S
+        if error_s is None:
+            error_s = self._rng.uniform(-most_s, most_s)
+        self._errors_us[machine] = int(error_s * US_PER_S)
+        self._worst_us = max(self._worst_us, self._errors_us[machine])
+        return error_s
+
+    def _true_us(self) -> int:
+        return WALL_START_US + int(self._loop.time() * US_PER_S)

@@ -1,0 +1,181 @@
+"""etcd as simulated processes see it: over a slow network, sometimes away, and guarded by a watchful test.
+
+The real in-memory server runs as nobody's process, so that the timers of its leases outlive the brokers that asked
+for them. A request may be lost before it is done, or its answer after.
+"""
+
+import asyncio
+import contextvars
+import math
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from seaweedmq.codec import keys
+from seaweedmq.coordination.memory import MemoryMetaServer
+from seaweedmq.errors import Unavailable
+from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
+from tests.sim.machines.loop import Owner, SimLoop
+
+REQUEST_TIMEOUT_S = 2.0
+
+
+class SimEtcd:
+    """The server, and what the nemesis does to it."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.server = MemoryMetaServer()
+        self.latency_s_max = 0.003
+        self.lost_share = 0.0
+        """Requests that are lost on the way there or back."""
+        self.lost_s_max = 0.0
+        """So long it takes at most to notice that one was: then leases end meanwhile."""
+        self.leases_lost_s = -math.inf
+        """When it last lost them all."""
+        self.unguarded: list[str] = []
+        """Writes of metadata that did not compare the leader's lock: a deposed leader could have made them."""
+        self._context = contextvars.Context()
+
+    def client(self, owner: Owner) -> "SimMetaStore":
+        return SimMetaStore(self, owner)
+
+    def run(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Do ``call`` as the server: the timers it starts belong to nobody."""
+        return self._context.run(call, *args)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it answers every request."""
+        return self.server.is_running and not self.server.is_frozen and not self.lost_share
+
+    def has_lease(self, lease: int) -> bool:
+        """Whether the lease has not ended, whatever its holder has heard."""
+        return self.server.has_lease(lease)
+
+    def lose_leases(self) -> None:
+        """All end now, and until they would have ended by their holders' clocks, these do not know."""
+        self.leases_lost_s = self.loop.time()
+        self.run(self.server.lose_leases)
+
+    def latency_s(self) -> float:
+        return self.rng.uniform(0.0001, self.latency_s_max)
+
+    def note_transaction(self, owner: Owner, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> None:
+        """Section 4: every write of the leader compares the creation revision of its lock."""
+        guarded = any(c.key == keys.LEADER and c.create_revision for c in compares)
+        touched = [w.key for w in then if w.key.startswith((keys.TOPICS, keys.SEGMENTS, keys.GROUPS_ROOT))]
+        if touched and not guarded:
+            self.unguarded.append(f"{owner.name} wrote {touched[0]} without comparing {keys.LEADER}")
+
+
+class SimMetaStore:
+    """A ``ports.MetaStore`` of one process."""
+
+    def __init__(self, etcd: SimEtcd, owner: Owner) -> None:
+        self._etcd = etcd
+        self._server = etcd.server
+        self._owner = owner
+        self.is_cut_off = False
+        """The nemesis dropped every packet between this process and etcd."""
+        self.hears = asyncio.Event()
+        """Cleared by the nemesis: requests are answered, the lease lives on, but the watch is silent, and the process
+        acts on what it knew."""
+        self.hears.set()
+        self.hears_metadata = asyncio.Event()
+        """The same of the one watch that tells the process of all metadata; that of the leader's lock is another."""
+        self.hears_metadata.set()
+
+    async def get(self, key: str) -> Entry | None:
+        found: Entry | None = await self._call(self._server.get, key)
+        return found
+
+    async def list(self, prefix: str) -> Snapshot:
+        found: Snapshot = await self._call(self._server.list, prefix)
+        return found
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        self._etcd.note_transaction(self._owner, compares, then)
+        revision: int | None = await self._call(self._server.transact, compares, then)
+        return revision
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        lease: int = await self._call(self._server.grant, ttl_s)
+        return lease
+
+    async def renew_lease(self, lease: int) -> float:
+        ttl_s: float = await self._call(self._server.renew, lease)
+        return ttl_s
+
+    async def revoke_lease(self, lease: int) -> None:
+        await self._call(self._server.revoke, lease)
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        await self._request()
+        next_revision = from_revision
+        while True:
+            pulse = self._server.pulse
+            if not self._is_answering():
+                await self._wait_until_answering()
+                continue
+            for changes in self._server.changes_since(next_revision):
+                next_revision = changes.revision + 1
+                below = _below(prefix, changes)
+                if below is not None:
+                    await self._news_arrive(prefix)
+                    yield below
+            await pulse.wait()
+
+    async def close(self) -> None:
+        """Connections are made by call; there is nothing to close."""
+
+    def _is_answering(self) -> bool:
+        return self._server.is_running and not self._server.is_frozen and not self.is_cut_off
+
+    async def _news_arrive(self, prefix: str) -> None:
+        await asyncio.sleep(self._etcd.latency_s())
+        await self.hears.wait()
+        if prefix == keys.ROOT:
+            await self.hears_metadata.wait()
+
+    async def _request(self) -> None:
+        """Travel to the server. Unavailable at once if it refuses, at the deadline if nothing answers."""
+        await asyncio.sleep(self._etcd.latency_s())
+        if not self._is_answering():
+            await self._wait_until_answering()
+
+    async def _wait_until_answering(self) -> None:
+        deadline_s = self._etcd.loop.time() + REQUEST_TIMEOUT_S
+        while not self._is_answering():
+            if not self._server.is_running and not self.is_cut_off:
+                raise Unavailable("etcd refused the connection")
+            if self._etcd.loop.time() >= deadline_s:
+                raise Unavailable(f"etcd did not answer within {REQUEST_TIMEOUT_S} s")
+            await asyncio.sleep(0.05)
+
+    async def _in_vain(self) -> None:
+        """The connection breaks, or nothing is heard until the deadline."""
+        if self._etcd.lost_s_max and self._etcd.rng.random() < 0.5:
+            await asyncio.sleep(self._etcd.rng.uniform(0, self._etcd.lost_s_max))
+
+    async def _call(self, method: Callable[..., Any], *args: Any) -> Any:
+        await self._request()
+        lost = self._etcd.rng.random()
+        if lost < self._etcd.lost_share / 2:
+            await self._in_vain()
+            raise Unavailable("the request to etcd was lost")
+        answer = self._etcd.run(method, *args)
+        if lost < self._etcd.lost_share:
+            await self._in_vain()
+            raise Unavailable("the answer of etcd was lost: it may have happened")
+        await asyncio.sleep(self._etcd.latency_s())
+        if not self._is_answering():
+            raise Unavailable("the connection to etcd was lost: it may have happened")
+        return answer
+
+
+def _below(prefix: str, changes: Changes) -> Changes | None:
+    puts = tuple(entry for entry in changes.puts if entry.key.startswith(prefix))
+    deletes = tuple(key for key in changes.deletes if key.startswith(prefix))
+    return Changes(changes.revision, puts, deletes) if puts or deletes else None

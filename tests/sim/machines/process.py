@@ -1,0 +1,177 @@
+"""A broker process that can be killed, frozen and started again: a broker, its tasks, and its view of the world."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seaweedmq.broker.broker import Broker
+from seaweedmq.errors import AlreadyExists, SeaweedMQError
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import Environment
+from tests.sim.machines.loop import Owner, OwnerState, SimLoop
+from tests.support.history import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+STOP_S_MAX = 60.0
+START_AGAIN_S = 0.5
+"""A supervisor starts a process that ended by itself again after this time."""
+
+RESIDENT_BYTES = 100 * 1024 * 1024
+"""What a process takes, whatever the machine that simulates says."""
+
+
+def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environment:
+    """Clocks and randomness of one process."""
+    return Environment(
+        wall_us,
+        random.Random(seed),
+        lambda: loop.boot_s,
+        resident_bytes=lambda: RESIDENT_BYTES,
+        cpu_share=lambda: 0.1,
+    )
+
+
+class BrokerProcess:
+    """One machine with one broker on it. ``life`` counts its starts; each has an ``Owner`` of its own."""
+
+    def __init__(self, world: "World", name: str, config: BrokerConfig) -> None:
+        self.world = world
+        self.name = name
+        self.address = f"{name}:7777"
+        self.config = config
+        self.life = 0
+        self.owner = Owner(f"{name}.0")
+        self.owner.state = OwnerState.DEAD
+        self.broker: Broker | None = None
+        world.clocks.set_wrong(name)
+
+    @property
+    def is_running(self) -> bool:
+        return self.owner.state is not OwnerState.DEAD
+
+    @property
+    def is_frozen(self) -> bool:
+        return self.owner.state is OwnerState.FROZEN
+
+    @property
+    def is_well(self) -> bool:
+        """Runs, is not about to stop, and reaches etcd."""
+        return self.owner.state is OwnerState.RUNNING and not self._stop_requested.is_set() and not self.meta.is_cut_off
+
+    def runs_as(self, broker_id: str) -> bool:
+        """Whether the broker of this id is on that machine now, frozen or not."""
+        broker = self.broker
+        return broker is not None and broker.id == broker_id and self.owner.state is not OwnerState.DEAD
+
+    @property
+    def leaves_well(self) -> bool:
+        """Was asked to stop, and reaches all it needs for that."""
+        is_asked = self.owner.state is OwnerState.RUNNING and self._stop_requested.is_set()
+        return is_asked and not self.meta.is_cut_off and self.world.disk.is_calm
+
+    def start(self) -> None:
+        """Start the next life."""
+        assert not self.is_running, f"{self.name} runs already"
+        world = self.world
+        self.life += 1
+        self.owner = Owner(f"{self.name}.{self.life}")
+        self.store = world.disk.mounted()
+        self.meta = world.etcd.client(self.owner)
+        self.broker = None
+        self._stop_requested, self._ended = asyncio.Event(), asyncio.Event()
+        world.note(self.owner.name, "starts")
+        world.network.spawn(self.owner, self._run(self.owner), self.owner.name)
+
+    async def _run(self, owner: Owner) -> None:
+        world = self.world
+        env = environment(world.loop, lambda: world.clocks.wall_us(self.name), f"{world.seed} {owner.name}")
+        broker = self.broker = world.broker_class(
+            config=self.config,
+            env=env,
+            store=self.store,
+            meta=self.meta,
+            dialer=world.network.dialer(owner),
+            converter=world.converter(self.store),
+            address=self.address,
+        )
+        memory, scenario = broker.inspect.memory, world.scenario
+        memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
+        for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
+            budget.limit = scenario.passage_bytes
+        world.network.serve(self.address, owner, broker.api)
+        try:
+            await broker.start()
+            world.note(owner.name, f"runs as {broker.id}")
+            stop = asyncio.create_task(self._stop_requested.wait())
+            endings: list[asyncio.Future[Any]] = [stop, broker.failed]
+            await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+            if broker.failed.done():
+                world.violations.append(Violation("gave up", f"{owner.name}: {broker.failed.exception()!r}"))
+                broker.failed.result()
+            await broker.stop()
+            world.note(owner.name, "stopped as asked")
+        except AlreadyExists as error:  # every address has one process, and no life before this one goes on
+            world.violations.append(Violation("own address", f"{owner.name}: {error!r}"))
+        except SeaweedMQError as error:
+            world.note(owner.name, f"gave up: {error}")
+        self._end(owner)
+        world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
+
+    def _end(self, owner: Owner) -> None:
+        owner.state = OwnerState.DEAD
+        self.world.network.break_owner(owner, silently=False)
+        self._ended.set()
+
+    def _start_again(self, owner: Owner) -> None:
+        if self.owner is owner and not self.world.is_over:
+            self.start()
+
+    def request_stop(self) -> None:
+        """SIGTERM."""
+        self.world.note(self.owner.name, "is asked to stop")
+        self._stop_requested.set()
+
+    async def wait_stopping(self) -> None:
+        """If it was asked to stop, wait until it has, so that healing does not leave it in between."""
+        if self.is_running and self._stop_requested.is_set():
+            async with asyncio.timeout(STOP_S_MAX):
+                await self._ended.wait()
+
+    def freeze(self) -> Owner:
+        """SIGSTOP. Returns who was frozen."""
+        self.world.note(self.owner.name, "is frozen")
+        self.owner.state = OwnerState.FROZEN
+        return self.owner
+
+    def suspend(self) -> Owner:
+        """The machine sleeps: as frozen, and its monotonic clock stands still. Returns who sleeps."""
+        self.world.note(self.owner.name, "is suspended")
+        self.world.loop.suspend(self.owner)
+        return self.owner
+
+    def thaw(self, owner: Owner) -> None:
+        """SIGCONT, or the machine wakes up; unless that life is over, or runs already."""
+        if owner.state is not OwnerState.FROZEN:
+            return
+        self.world.note(owner.name, "is thawed")
+        if owner.suspended_at is None:
+            self.world.loop.thaw(owner)
+        else:
+            self.world.loop.resume(owner)
+
+    def kill(self, *, machine: bool) -> None:
+        """SIGKILL; with ``machine`` the power goes, and with it what was not fsynced."""
+        assert self.is_running, f"{self.name} is dead already"
+        world = self.world
+        world.watch.sample()
+        owner = self.owner
+        owner.state = OwnerState.DEAD
+        world.network.break_owner(owner, silently=machine)
+        self._ended.set()
+        torn = self.store.kill()
+        if machine:
+            world.disk.lose_power(world.cluster.state.brokers_at(self.address))
+        world.note(owner.name, f"{'loses power' if machine else 'is killed'}, {torn} torn writes")

@@ -1,0 +1,197 @@
+"""Shared storage as simulated processes see it: slow, sometimes failing, and torn by a kill in the middle of a write.
+
+All processes share one real ``MemorySegmentStore``. Each sees it through its own ``SimStore``, so that what was under
+way when the process died is known.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+from seaweedmq.core.files.retention import broker_of
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.topic import TopicName
+from seaweedmq.ports import BlockingInput
+from seaweedmq.storage.store.memory import MemoryFile, MemoryLogReader, MemoryLogWriter, MemorySegmentStore, StorageOp
+from tests.sim.machines.loop import OWNER
+from tests.sim.machines.network import machine_of
+from tests.sim.machines.storage_faults import Trouble
+
+
+@dataclass(slots=True, kw_only=True)
+class StorageFaults:
+    """What the nemesis turns."""
+
+    latency_s_max: float = 0.001
+    sync_s_max: float = 0.01
+    slow_s_max: float = 0.0
+    """Added to every operation while the storage is slow."""
+    failing_share: float = 0.0
+    """Operations refused, or done in part."""
+
+    def calm(self) -> None:
+        self.slow_s_max = self.failing_share = 0.0
+
+
+class SimDisk:
+    """The shared store, and its faults."""
+
+    def __init__(self, store: MemorySegmentStore, rng: random.Random) -> None:
+        self.store = store
+        self.rng = rng
+        self.faults = StorageFaults()
+        self.failures = 0
+        self.troubles: list[Trouble] = []
+        self.on_delete: Callable[[SegmentFile, MemoryFile], None] = lambda file, content: None
+        store.fault = self._before
+        store.tear = rng
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it takes what it is given, soon."""
+        return not self.faults.slow_s_max and not self.faults.failing_share and not self.troubles
+
+    def mounted(self) -> "SimStore":
+        """The store as one process sees it."""
+        return SimStore(self)
+
+    def lose_power(self, broker_ids: Container[str] | None) -> None:
+        """What these brokers wrote and did not fsync is gone, or a part of it is. None: whoever wrote."""
+        writers = {f.writer for f in self.store.files.values()}
+        if broker_ids is not None:
+            writers = {writer for writer in writers if broker_of(writer) in broker_ids}
+        for writer in sorted(writers):
+            self.store.crash(writer=writer, rng=self.rng if self.rng.random() < 0.5 else None)
+
+    async def pause(self, op: StorageOp) -> None:
+        """How long one half of an operation takes."""
+        faults = self.faults
+        longest_s = faults.sync_s_max if op is StorageOp.SYNC else faults.latency_s_max
+        await asyncio.sleep(self.rng.uniform(0, longest_s + faults.slow_s_max))
+
+    async def _before(self, op: StorageOp, path: str) -> None:
+        await self.pause(op)
+        if self.faults.failing_share and self.rng.random() < self.faults.failing_share:
+            self.failures += 1
+            raise StorageFailed(f"the nemesis refused to {op.value} {path}")
+        for trouble in self.troubles[:]:
+            await trouble.befall(op, path, machine_of(OWNER.get()), self.rng)
+
+
+class SimStore:
+    """A ``ports.SegmentStore``: the shared one, where answers take their time too."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self._inner = disk.store
+        self.appending: dict[str, bytes] = {}
+        """Under way, by path: what a kill may tear."""
+
+    def kill(self) -> int:
+        """The process died: of each append under way a random part is in the file. Returns how many were torn."""
+        torn = 0
+        for path, data in self.appending.items():
+            file = self._inner.files.get(path)
+            if file is not None and not file.crashed:
+                file.data += data[: self.disk.rng.randint(0, len(data))]
+                torn += 1
+        self.appending.clear()
+        return torn
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def now_us(self) -> int:
+        return await self._inner.now_us()
+
+    async def create_log(
+        self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
+    ) -> "SimLogWriter":
+        inner = await self._inner.create_log(topic, segment, base_offset, writer, preamble)
+        await self.disk.pause(StorageOp.CREATE)
+        return SimLogWriter(self, inner)
+
+    async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
+        files = await self._inner.list_files(topic, segment)
+        await self.disk.pause(StorageOp.LIST)
+        return files
+
+    async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
+        files = await self._inner.list_topic_files(topic)
+        await self.disk.pause(StorageOp.LIST)
+        return files
+
+    async def open(self, file: SegmentFile) -> MemoryLogReader:
+        return await self._inner.open(file)
+
+    async def open_input(self, file: SegmentFile) -> BlockingInput:
+        return await self._inner.open_input(file)
+
+    async def sync_files(self, files: Sequence[SegmentFile]) -> None:
+        await self._inner.sync_files(files)
+        await self.disk.pause(StorageOp.SYNC)
+
+    async def delete(self, files: Sequence[SegmentFile]) -> None:
+        for file in files:
+            content = self._inner.files.get(file.path)
+            await self._inner.delete([file])
+            if content is not None:
+                self.disk.on_delete(file, content)
+
+    async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
+        await self._inner.fence(topic, uid, segment)
+        await self.disk.pause(StorageOp.FENCE)
+
+    async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
+        fenced = await self._inner.is_fenced(topic, uid, segment)
+        await self.disk.pause(StorageOp.LOOK)
+        return fenced
+
+    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
+        await self._inner.put_document(topic, name, content)
+
+    async def put_file(self, path: str, content: bytes) -> None:
+        await self._inner.put_file(path, content)
+
+    async def sweep(self, topic: TopicName, uid: int) -> None:
+        await self._inner.sweep(topic, uid)
+
+    async def delete_topic(self, topic: TopicName, uid: int) -> None:
+        await self._inner.delete_topic(topic, uid)
+
+    async def close(self) -> None:
+        """The shared store goes on."""
+
+
+class SimLogWriter:
+    """A ``ports.LogWriter`` whose append may be torn by a kill, or done before the writer hears of it."""
+
+    def __init__(self, store: SimStore, inner: MemoryLogWriter) -> None:
+        self._store = store
+        self._inner = inner
+
+    @property
+    def path(self) -> str:
+        return self._inner.path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._inner.size_bytes
+
+    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+        data = b"".join(chunks)
+        self._store.appending[self.path] = data
+        try:
+            await self._inner.append([data])
+        finally:
+            self._store.appending.pop(self.path, None)
+        await self._store.disk.pause(StorageOp.APPEND)
+
+    async def sync(self) -> None:
+        await self._inner.sync()
+        await self._store.disk.pause(StorageOp.SYNC)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,193 @@
+"""Invariants inside the brokers, looked at from outside: sampled now and then, and before whoever is killed is gone.
+
+The code under test is only read. A frozen broker counts: it wakes up with what it has.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seaweedmq.broker.broker import Broker
+from seaweedmq.broker.memory.budget import MemoryBudget
+from seaweedmq.broker.memory.file_turn import FileTurn
+from seaweedmq.broker.memory.shares import COPIES
+from seaweedmq.broker.segment.follower import Key as FollowedKey
+from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.core.segment.fate import Stage
+from seaweedmq.core.segment.replica import Replica
+from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import TopicName
+from tests.sim.machines.loop import Owner
+from tests.support.history import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+SAMPLE_S = 0.1
+
+Key = SegmentId
+
+
+class InsideWatch:
+    """Collects a sentence for whatever must never be seen, once each."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._committed: dict[Key, int] = {}
+        """The highest offset below which a primary said that all is committed."""
+        self._seen: dict[Key, dict[OpenSegment, None]] = {}
+        """Primaries of a segment, also those that ended: they may have committed something after the last sample."""
+        self._told: dict[tuple[str, str], None] = {}
+        self._next: dict[MemoryBudget, tuple[object, int]] = {}
+        """Who waits longest for memory, and how much was used when that was seen."""
+        self._ends: dict[tuple[TopicName, int, int], int] = {}
+        """Topic, its uid and segment -> where it was sealed, also of what was pruned since."""
+
+    @property
+    def violations(self) -> list[Violation]:
+        return [Violation(rule, detail) for rule, detail in self._told]
+
+    def sample(self) -> None:
+        """Look at every broker that is not dead."""
+        running = [(p.owner, p.broker) for p in self._world.processes if p.is_running and p.broker is not None]
+        brokers = [broker for _, broker in running]
+        primaries = [(broker, key, owned) for broker in brokers for key, owned in broker.inspect.segments.items()]
+        for _, key, owned in primaries:
+            self._judge_primary(key, owned)
+        for key, seen in self._seen.items():
+            for owned in seen:
+                self._judge_end(key, owned)
+        for owner, broker in running:
+            self._judge_memory(broker)
+            self._judge_messages(owner, broker)
+        for key, follower, replica in self._replicas(brokers):
+            self._judge_replica(follower, replica)
+            for primary, _, owned in primaries:
+                if (owned.topic.uid, owned.segment.id) == key and follower in owned.segment.replicas:
+                    self._judge_pair(primary, owned, follower, replica)
+        leaders = [broker.id for broker in brokers if broker.inspect.term is not None and broker.inspect.leads]
+        world = self._world
+        are_known = world.loop.time() > world.etcd.leases_lost_s + world.scenario.broker.lease_ttl_s
+        if len(leaders) > 1 and are_known:  # who has not heard that its lease is lost is kept from harm by its lock
+            self._tell("one leader", f"{leaders} lead at the same time, each by its lock")
+
+    def is_committed(self, topic: TopicName, segment: int, offset: int) -> bool:
+        """Whether a primary, or the seal, ever said so."""
+        known = self._sealed_end(topic, segment)
+        if known is not None and offset < known:
+            return True
+        if offset >= self._committed.get((topic, segment), 0):
+            self.sample()
+        ended = (owned.log.committed for owned in self._seen.get((topic, segment), ()))
+        return offset < max(self._committed.get((topic, segment), 0), *ended, 0)
+
+    def on_sealed(self, segment: Segment, epoch_before: int) -> None:
+        """The metadata has just recorded the end: with its old epoch, its primary said so, or is gone."""
+        assert segment.end_offset is not None
+        self._ends[segment.topic, self._uid(segment.topic), segment.id] = segment.end_offset
+        self.sample()
+        if segment.epoch != epoch_before:
+            return
+        for process in self._world.processes:
+            broker = process.broker
+            if not process.is_running or broker is None or broker.inspect.term is None or broker.id != segment.primary:
+                continue
+            owned = broker.inspect.segments.get(segment.key)
+            if owned is not None and owned.stage is not Stage.SEALED and broker.inspect.term.session.alive():
+                self._tell("sealed behind its back", f"{segment} was sealed while its primary {broker.id} goes on")
+
+    def _sealed_end(self, topic: TopicName, segment: int) -> int | None:
+        return self._ends.get((topic, self._uid(topic), segment))
+
+    def _uid(self, topic: TopicName) -> int:
+        """0: there is no such topic now."""
+        found = self._world.cluster.state.topics.get(topic)
+        return 0 if found is None else found.uid
+
+    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
+        for broker in brokers:
+            if broker.inspect.term is not None:
+                for key, replica in broker.inspect.followers.replicas.items():
+                    yield key, broker.id, replica
+
+    def _judge_primary(self, key: Key, owned: OpenSegment) -> None:
+        log = owned.log
+        self._seen.setdefault(key, {})[owned] = None
+        self._committed[key] = max(self._committed.get(key, 0), log.committed)
+        if not self._is_of_today(owned):
+            return
+        order = (log.committed, log.written, log.replicated, log.end)
+        if list(order) != sorted(order) or log.flushed > log.written:
+            self._tell("order", f"{owned.segment}: committed, written, replicated, end: {order}, flushed {log.flushed}")
+
+    def _judge_end(self, key: Key, owned: OpenSegment) -> None:
+        """Also of a primary that has ended: what it committed last may be above the end that was recorded."""
+        end, committed = self._sealed_end(*key), owned.log.committed
+        if end is not None and committed > end and self._is_of_today(owned):
+            self._tell("one primary", f"{owned.segment} committed {committed} above its sealed end {end}")
+
+    def _is_of_today(self, owned: OpenSegment) -> bool:
+        """Or else its topic was deleted, perhaps created again: what it had is nobody's any more."""
+        topic = self._world.cluster.state.topics.get(owned.topic.name)
+        return topic is not None and topic.uid == owned.topic.uid
+
+    def _judge_replica(self, follower: str, replica: Replica) -> None:
+        order = (replica.flushed, replica.committed, replica.end)
+        if list(order) != sorted(order):
+            self._tell("order", f"{replica.name} at {follower}: flushed, committed, end are {order}")
+
+    def _judge_pair(self, primary: Broker, owned: OpenSegment, follower: str, replica: Replica) -> None:
+        """Invariant 8, across the two: each holds what the primary acknowledged, and nothing the primary has not."""
+        if not owned.log.committed <= replica.end <= owned.log.end and not owned.is_closed:
+            self._tell(
+                "replica",
+                f"{owned.segment}: {primary.id} has committed {owned.log.committed} of {owned.log.end}, "
+                f"its follower {follower} holds up to {replica.end}",
+            )
+        if replica.fenced and replica.epoch <= owned.segment.epoch:
+            self._tell("replica", f"{owned.segment}: fenced with epoch {replica.epoch}, which is not a newer one")
+
+    def _judge_memory(self, broker: Broker) -> None:
+        for budget in broker.inspect.memory.budgets:
+            if budget.used < 0 or max(budget.used, budget.peak) > budget.limit:
+                used = f"{budget.used}, at most {budget.peak} bytes for {budget.purpose}"
+                self._tell("memory", f"{broker.id} holds {used}, the budget is {budget.limit}")
+            self._judge_turns(broker, budget)
+        held = 0
+        if broker.inspect.term is not None:
+            held = sum(replica.held_bytes for replica in broker.inspect.followers.replicas.values())
+        if held > broker.inspect.memory.replicas.limit:
+            self._tell(
+                "memory", f"{broker.id} follows with {held} bytes, its budget is {broker.inspect.memory.replicas.limit}"
+            )
+
+    def _judge_turns(self, broker: Broker, budget: MemoryBudget) -> None:
+        """While somebody waits, nobody else is given memory: who needs much would wait for ever."""
+        waiting = budget.longest_waiting
+        longest, used = self._next.pop(budget, (None, 0))
+        if waiting is None:
+            return
+        if waiting is longest and budget.used > used:
+            self._tell("memory", f"{broker.id} has given memory for {budget.purpose} away while somebody waited for it")
+        self._next[budget] = waiting, budget.used
+
+    def _judge_messages(self, owner: Owner, broker: Broker) -> None:
+        """What is held beside frames is accounted for: large messages on their way, and what was read ahead."""
+        memory, network = broker.inspect.memory, self._world.network
+        sending = memory.sending.used + broker.inspect.subscribe.sending.stalled_bytes
+        for what, budget, accounted, sizes in (
+            ("to subscribers", memory.sending, sending, network.large_to_subscribers(owner)),
+            ("to followers", memory.relaying, memory.relaying.used, network.large_to_followers(owner)),
+            ("unannounced", memory.intake, memory.intake.used, network.large_unannounced(owner)),
+        ):
+            if sum(min(COPIES * size, budget.limit) for size in sizes) > accounted:
+                told = f"of {len(sizes)} messages {what}, {sum(sizes)} bytes, and {accounted} are set aside for it"
+                self._tell("memory", f"{broker.id} holds two copies {told}")
+        paused = [turn for turn in memory.reading.caches if isinstance(turn, FileTurn)]
+        ahead = sum(turn.ahead_bytes for turn in paused)
+        if ahead > memory.reading.used:
+            self._tell("memory", f"{broker.id} has read {ahead} bytes ahead, and {memory.reading.used} are set aside")
+
+    def _tell(self, rule: str, detail: str) -> None:
+        if (rule, detail) not in self._told:
+            self._told[rule, detail] = None
+            self._world.note("watch", f"{rule}: {detail}")

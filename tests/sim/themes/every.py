@@ -1,0 +1,79 @@
+"""Themes: some seeds dwell on one part of the world, since everything at once seldom gets to the rare corners.
+
+After "swarm testing" (Groce et al., ISSTA 2012): of many runs that leave most things out, some go deep, where one
+kind of run that has everything in it always goes the same way. A seed has one theme at most, and its own dice for each,
+so that a theme that is added at the end moves no seed but its own.
+"""
+
+import inspect
+import random
+from collections.abc import Callable, Mapping
+
+from tests.sim.scenario import Scenario
+from tests.sim.themes import files as themes_files
+from tests.sim.themes import memory as themes_memory
+from tests.sim.themes import metadata as themes_metadata
+from tests.sim.themes import replicas as themes_replicas
+
+SHARE = 0.04
+"""Of the seeds, for each theme."""
+
+Theme = Callable[[random.Random, Scenario], Scenario]
+
+_IN_TURN: tuple[Theme, ...] = (
+    themes_files.power_fails_behind_an_fsync,
+    themes_files.clocks_disagree,
+    themes_files.sealed_unheard,
+    themes_replicas.few_replicas,
+    themes_replicas.repeats,
+    themes_replicas.namesakes,
+    themes_replicas.sleepers,
+    themes_metadata.much_is_forgotten,
+    themes_metadata.some_know_less,
+    themes_metadata.nobody_has_been_there,
+    themes_metadata.brokers_are_full,
+    themes_memory.large_records,
+    themes_memory.first_data,
+    themes_files.files_begin_in_vain,
+    themes_metadata.a_leader_stumbles,
+    themes_metadata.members_come_back_unheard,
+    themes_metadata.members_refuse,
+    themes_files.written_again,
+)
+
+
+THEMES: Mapping[str, Theme] = {theme.__name__: theme for theme in _IN_TURN}
+"""By name, in the order in which a seed tries them."""
+
+
+def scenario_of(seed: int) -> Scenario:
+    """What the seed plays."""
+    scenario = Scenario.of(seed)
+    drawn = _drawn(seed)
+    if drawn is None:
+        return scenario
+    name, rng = drawn
+    return THEMES[name](rng, scenario)
+
+
+def theme_of(seed: int) -> str | None:
+    """Name of the seed's theme, if it has one."""
+    drawn = _drawn(seed)
+    return drawn and drawn[0]
+
+
+def told_themes() -> str:
+    """Every theme and what it is about, a line each."""
+    width = max(map(len, THEMES))
+    return "\n".join(
+        f"{name:{width}}  {' '.join((inspect.getdoc(theme) or '').split())}" for name, theme in THEMES.items()
+    )
+
+
+def _drawn(seed: int) -> tuple[str, random.Random] | None:
+    """The first theme that the seed's dice choose, and those dice."""
+    for name in THEMES:
+        rng = random.Random(f"theme {name} {seed}")
+        if rng.random() < SHARE:
+            return name, rng
+    return None

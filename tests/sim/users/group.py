@@ -1,0 +1,371 @@
+"""A consumer group of the simulated cluster: members that are real clients, and die, freeze, leave and come back.
+
+Each life of a member has a name of its own, so that the group's record in etcd tells when the group went on without it.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.group_record import GroupRecord
+from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
+from seaweedmq.model.topic import TopicName
+from tests.sim.machines.loop import Owner, OwnerState
+from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S, Network
+from tests.sim.rules.retention import without
+from tests.sim.users.workload import connect
+from tests.support.group_history import Delivered, GroupHistory, check_group
+from tests.support.history import History, Outcome, Sent, Violation
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+GROUP = "readers"
+LOOK_AGAIN_S = 0.1
+LOOK_SOON_S = 0.01
+UNREAD_MIN = 10
+READING_S_MAX = 2.0
+SHARED_S_MAX = 2.0
+JUST_NOW_S = 0.02
+OUT_S_MAX = 10.0
+REFUSED_SHARE = 0.3
+"""Of the times that a member decides, where members refuse."""
+
+
+class Member:
+    """One place in the group, taken by one life after another."""
+
+    def __init__(self, world: "World", group: "Group", name: str) -> None:
+        self._world = world
+        self._group = group
+        self._name = name
+        self._rng = world.rng(name)
+        self._life = 0
+        self._ended = asyncio.Event()
+        self._leaving = False
+        self.owner = Owner(f"{name}-0")
+        self.owner.state = OwnerState.DEAD
+
+    async def run(self) -> None:
+        """Live, and live again, until cancelled."""
+        world = self._world
+        while True:
+            self._life += 1
+            self._leaving = False
+            self._ended = asyncio.Event()
+            self.owner = Owner(f"{self._name}-{self._life}")
+            self._group.lives.add(self.owner.name)
+            world.note(self.owner.name, "starts")
+            life = world.network.spawn(self.owner, self._live(self.owner.name), self.owner.name)
+            life.add_done_callback(lambda _, ended=self._ended: ended.set(), context=world.context)
+            await self._ended.wait()
+            await asyncio.sleep(self._rng.choice((0.0, 0.3, 1.0)))
+
+    async def _live(self, me: str) -> None:
+        world, group = self._world, self._group
+        client = await connect(world, self.owner, world.scenario.subscriber)
+        hand = Hand(self, self._rng, world.loop)
+        try:
+            async with (
+                client,
+                client.subscriber(str(group.topic), group=GROUP, start="earliest", member=me) as subscriber,
+            ):
+                async for message in subscriber:
+                    world.note(me, f"got {message.segment}:{message.offset} {message.value[:24]!r}")
+                    group.on_delivered(me, message.segment, message.offset)
+                    given = Delivered(
+                        member=me,
+                        at_ns=int(world.loop.time() * 1e9),
+                        segment=message.segment,
+                        offset=message.offset,
+                        key=message.key,
+                        value=message.value,
+                    )
+                    if world.scenario.members_refuse:
+                        hand.take(message, given)
+                    else:
+                        self.accepted(given)
+                        if self._rng.random() < 0.3:
+                            await asyncio.sleep(self._rng.uniform(0, 0.05))
+                        message.ack()
+                    if self._leaving:
+                        hand.forget()
+                        break
+            world.note(me, "left")
+            if me not in group.left_well:  # its last commit was not answered in time: it is as good as killed
+                group.history.deaths_ns.setdefault(me, int(world.loop.time() * 1e9))
+        except SeaweedMQError as error:
+            world.note(me, f"is out of the group: {error!r}")
+            group.on_error(me, error)
+        finally:
+            hand.forget()
+
+    def accepted(self, given: Delivered) -> None:
+        """A record is dealt with."""
+        self._group.history.delivered.append(given)
+
+    # --- what the nemesis does --------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.owner.state is OwnerState.RUNNING
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._world.note(self.owner.name, "is killed")
+        self._group.history.deaths_ns.setdefault(self.owner.name, int(self._world.loop.time() * 1e9))
+        self.owner.state = OwnerState.DEAD
+        self._world.network.break_owner(self.owner, silently=self._rng.random() < 0.5)
+        self._ended.set()
+
+    def leave(self) -> None:
+        """After the next record."""
+        self._leaving = True
+
+    def freeze(self) -> Owner:
+        """SIGSTOP. Returns who was frozen."""
+        self._world.note(self.owner.name, "is frozen")
+        self.owner.state = OwnerState.FROZEN
+        return self.owner
+
+    def thaw(self, owner: Owner) -> None:
+        """SIGCONT, unless that life is over or thawed already."""
+        if owner.state is OwnerState.FROZEN:
+            self._world.note(owner.name, "is thawed")
+            self._world.loop.thaw(owner)
+
+
+class Hand:
+    """Records that a member holds for a moment. Then it deals with all of them, or refuses them all, in any order, each
+    for another time."""
+
+    def __init__(self, member: Member, rng: random.Random, loop: asyncio.AbstractEventLoop) -> None:
+        self._member = member
+        self._rng = rng
+        self._loop = loop
+        self._held: list[tuple[Message, Delivered]] = []
+
+    def take(self, message: Message, given: Delivered) -> None:
+        """One more."""
+        if not self._held:
+            self._loop.call_later(self._rng.choice((0.0, 0.01, 0.3)), self._decide)
+        self._held.append((message, given))
+
+    def forget(self) -> None:
+        """Whoever held them has left."""
+        self._held = []
+
+    def _decide(self) -> None:
+        held, self._held = self._held, []
+        if self._rng.random() < REFUSED_SHARE:
+            self._rng.shuffle(held)
+            for message, _ in held:
+                message.nack(delay=self._rng.choice((0.0, 0.0, 0.01, 0.5, 2.0)))
+            return
+        for message, given in held:
+            self._member.accepted(given)
+            message.ack()
+
+
+class Group:
+    """The members of one group that reads one topic, and what they saw."""
+
+    def __init__(self, world: "World", topic: str, members: int, sent: History) -> None:
+        self.topic = TopicName.parse(topic)
+        self.history = GroupHistory(sent=sent.sent)
+        self.lives: set[str] = set()
+        """Names of all lives so far."""
+        self.left_well: set[str] = set()
+        """Lives that said so: all they committed was answered then."""
+        self.members = [Member(world, self, f"member-{number}") for number in range(members)]
+        self._world = world
+        self._present: set[str] = set()
+        self._given_s: dict[str, float] = {}
+        """When each life was given something last."""
+        self._out: set[str] = set()
+        """Lives that the group has gone on without, and that have not joined again."""
+        self._under_way: dict[str, dict[int, dict[int, tuple[int, int]]]] = {}
+        """Life -> number of the commit -> segment -> its generation, and the owner's generation when it was sent."""
+        self._violations: list[Violation] = []
+        world.network.tap = self.on_message
+        world.cluster.on_group = self.on_record
+
+    def owns(self, life: str) -> set[int]:
+        """Segments that a life of a member owns, and need not let go of, as the group has it."""
+        owners = self._world.cluster.state.owners(self.topic, GROUP)
+        return {segment for segment, owner in owners.items() if owner.member == life and not owner.revoking}
+
+    @property
+    def present(self) -> set[str]:
+        """Lives that the group counts as members."""
+        return self._present
+
+    def on_record(self, record: GroupRecord) -> None:
+        """The group's record was written: whoever is not in it any more has lost what it owned."""
+        now = int(self._world.loop.time() * 1e9)
+        for gone in self._present - record.members.keys():
+            self.history.deaths_ns.setdefault(gone, now)
+            self._out.add(gone)
+        self._present = set(record.members)
+        self._out -= self._present
+
+    def on_delivered(self, life: str, segment: int, offset: int) -> None:
+        """A member was given a record: none is its own once the group went on without it, though it slept then."""
+        self._given_s[life] = self._world.loop.time()
+        if life in self._out:
+            self._violations.append(Violation("zombie", f"{life}, which is out of the group, got {segment}:{offset}"))
+
+    def on_error(self, life: str, error: SeaweedMQError) -> None:
+        """A member gave up. It may, once the group has gone on without it."""
+        if life in self._present and life not in self.history.deaths_ns:
+            self._violations.append(Violation("member gave up", f"{life}, which is in the group: {error!r}"))
+
+    def on_message(self, owner: Owner | None, message: object) -> None:
+        """A member sent or received it: a commit of an ownership that was over by then must be refused."""
+        if owner is None or owner.name not in self.lives:
+            return
+        commits = self._under_way.setdefault(owner.name, {})
+        if isinstance(message, GroupLeave):
+            self.left_well.add(owner.name)
+        elif isinstance(message, GroupOpen):
+            commits.clear()
+        elif isinstance(message, GroupCommit):
+            owners = self._world.cluster.state.owners(self.topic, GROUP)
+            commits[message.number] = {
+                p.segment: (p.generation, owners[p.segment].generation)
+                for p in message.positions
+                if p.segment in owners
+            }
+        elif isinstance(message, GroupCommitted):
+            for segment, (generation, current) in commits.pop(message.number, {}).items():
+                if generation < current and segment not in message.refused:
+                    self._violations.append(
+                        Violation(
+                            "zombie",
+                            f"{owner.name} committed segment {segment} of generation {generation}, it was {current}",
+                        )
+                    )
+
+    def is_out(self, life: str) -> bool:
+        """Whether the group has gone on without that life of a member."""
+        return life in self._out
+
+    def reading(self) -> list[Member]:
+        """Members that were given something just now, while there is more."""
+        since_s = self._world.loop.time() - JUST_NOW_S
+        if len(self._missing()) < UNREAD_MIN:
+            return []
+        return [m for m in self.members if m.is_running and self._given_s.get(m.owner.name, -1.0) > since_s]
+
+    async def until(self, is_so: Callable[[], bool], for_s: float) -> bool:
+        end_s = self._world.loop.time() + for_s
+        while not is_so():  # time is virtual
+            if self._world.loop.time() >= end_s:
+                return False
+            await asyncio.sleep(LOOK_SOON_S)
+        return True
+
+    async def finish(self) -> None:
+        """Until the members were given everything that was acknowledged to publishers."""
+        try:
+            while self._missing():  # noqa: ASYNC110 - time is virtual
+                await asyncio.sleep(LOOK_AGAIN_S)
+        except asyncio.CancelledError:
+            self._world.violations += self._held_back()
+            raise
+
+    def _held_back(self) -> Iterator[Violation]:
+        """Long after the last blow nobody has to let go of anything any more, and who is gone has nothing."""
+        living = {m.owner.name for m in self.members if m.is_running}
+        for segment, owner in self._world.cluster.state.owners(self.topic, GROUP).items():
+            if owner.revoking or owner.member not in living:
+                which = "lives" if owner.member in living else "is gone"
+                yield Violation(
+                    "held back", f"segment {segment} is not given on: {owner.member}, which {which}, has it"
+                )
+
+    def _missing(self) -> set[bytes]:
+        acked = {s.value for s in self._promised() if s.outcome is Outcome.ACKED}
+        return acked - {d.value for d in self.history.delivered}
+
+    def _promised(self) -> list[Sent]:
+        """What was sent, and what retention left of it."""
+        return without(History(self.history.sent), self._world.retained.starts(self.topic)).sent
+
+    def violations(self) -> list[Violation]:
+        """Once everything was delivered."""
+        return self._violations + [Violation(f"group {v.rule}", v.detail) for v in self._judged()]
+
+    def _judged(self) -> list[Violation]:
+        refuse = self._world.scenario.members_refuse
+        return check_group(replace(self.history, sent=self._promised()), complete=True, members_refuse=refuse)
+
+
+class GroupNemesis:
+    """What befalls members."""
+
+    def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
+        self._group = group
+        self._network = network
+        self._rng = rng
+
+    async def trouble_member(self) -> None:
+        """Kill one, freeze it for a short or a long time, or have it leave."""
+        running = [m for m in self._group.members if m.is_running]
+        if not running:
+            return
+        member = self._rng.choice(running)
+        kind = self._rng.choice(("kill", "freeze", "leave"))
+        if kind == "kill":
+            member.kill()
+        elif kind == "leave":
+            member.leave()
+        else:
+            owner = member.freeze()
+            pause_s = self._rng.choice((0.3, 3.0, 8.0))
+            await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
+            if pause_s > KEEPALIVE_TIMEOUT_S:
+                self._network.break_streams_of(owner)
+                await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
+            member.thaw(owner)
+
+    async def freeze_until_out(self) -> None:
+        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
+        reading: list[Member] = []
+
+        def look() -> bool:
+            reading[:] = self._group.reading()
+            return bool(reading)
+
+        if not await self._group.until(look, READING_S_MAX):
+            return
+        member = self._rng.choice(reading)
+        owner = member.freeze()
+        await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
+        await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
+        member.thaw(owner)
+
+    async def come_back_unheard(self) -> None:
+        """A member is away when it is given segments, and comes back as these are given to another."""
+        group = self._group
+        running = [m for m in group.members if m.is_running]
+        if len(running) < 2:
+            return
+        away, other = self._rng.sample(running, 2)
+        had, leaving = group.owns(away.owner.name), other.owner.name
+        other.leave()
+        owner = away.freeze()
+        self._network.break_streams_of(owner)
+        if await group.until(lambda: bool(group.owns(owner.name) - had), SHARED_S_MAX):
+            await group.until(lambda: bool(group.present - {owner.name, leaving}), SHARED_S_MAX)
+            await asyncio.sleep(self._rng.uniform(0, 0.03))
+        away.thaw(owner)
+
+    def heal(self) -> None:
+        """Nobody stays frozen."""
+        for member in self._group.members:
+            member.thaw(member.owner)

@@ -1,0 +1,81 @@
+"""Somebody who splits, merges, moves and seals segments by hand, at any time and through any broker."""
+
+import random
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import DrainBroker, MergeSegments, MoveSegment, SealSegment, SplitSegment
+from seaweedmq.model.segment import Segment
+from tests.sim.machines.loop import Owner
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+OPEN_SEGMENTS_MAX = 8
+"""Of a topic: from here on segments are merged rather than split, so that runs stay small."""
+
+
+class Operator:
+    """Acts on what it saw of the metadata, which may be over by the time it is read."""
+
+    def __init__(self, world: "World", rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._dialer = world.network.dialer(Owner("operator"))
+
+    async def reshape(self) -> None:
+        """Ask a random broker for a random change of segments; a refusal is no surprise."""
+        world = self._world
+        topics = list(world.cluster.state.topics)
+        if not topics:
+            return
+        name = self._rng.choice(topics)
+        known = world.cluster.state.segments.get(name, {}).values()
+        segments = sorted((s for s in known if s.is_open), key=lambda s: s.slots)
+        if not segments:
+            return
+        api = self._dialer.dial(self._rng.choice(world.processes).address)
+        what, call = self._chosen(api, segments)
+        try:
+            await call
+        except SeaweedMQError as error:
+            world.note("operator", f"{what} failed: {error}")
+        else:
+            world.note("operator", f"{what} is done")
+
+    async def drain(self) -> None:
+        """Ask a random broker to have a random one drained, which is restarted, or goes on with nothing to do."""
+        world = self._world
+        process = self._rng.choice(world.processes)
+        api = self._dialer.dial(self._rng.choice(world.processes).address)
+        world.note("operator", f"drains {process.address}")
+        try:
+            await api.call(DrainBroker(process.address))
+        except SeaweedMQError as error:
+            world.note("operator", f"{process.address} is not drained: {error}")
+            return
+        world.note("operator", f"{process.address} is drained")
+        if process.is_running:
+            process.request_stop()
+
+    def _chosen(self, api: Any, segments: list[Segment]) -> tuple[str, Awaitable[object]]:
+        rng = self._rng
+        segment = rng.choice(segments)
+        kinds = ["move", "seal"]
+        if len(segments) < OPEN_SEGMENTS_MAX and segment.slots.width > 1:
+            kinds += ["split"] * 3
+        if len(segments) > 1:
+            kinds += ["merge"] * 3
+        kind = rng.choice(kinds)
+        if kind == "split":
+            at = rng.choice((None, rng.randrange(segment.slots.lo + 1, segment.slots.hi)))
+            return f"split {segment} at {at}", api.call(SplitSegment(segment.topic, segment.id, at))
+        if kind == "merge":
+            first = rng.randrange(len(segments) - 1)
+            one, other = segments[first : first + 2]
+            return f"merge {one} and {other}", api.call(MergeSegments(one.topic, one.id, other.id))
+        if kind == "move":
+            brokers = tuple(p.address for p in rng.sample(self._world.processes, len(segment.replicas)))
+            return f"move {segment} to {brokers}", api.call(MoveSegment(segment.topic, segment.id, brokers))
+        return f"seal {segment}", api.call(SealSegment(segment.topic, segment.id))
