@@ -1,8 +1,8 @@
 """Claims: a flood is spread over all brokers in 15 s, stalls no publisher for 0.5 s; 60 s after it one segment is left.
 
-The play is that of the fault tests (``tests/faults/users/flood.py``): two publishers at full speed with keys by Zipf's law,
-a topic of one segment with a low target on three brokers, and a group of four, two of which are killed and replaced.
-"""
+The play is that of the fault tests (``tests/faults/users/flood.py``): two publishers at full speed with keys by Zipf's
+law, a topic of one segment with a low target on three brokers, and a group of four, two of which are killed and
+replaced."""
 
 import asyncio
 from pathlib import Path
