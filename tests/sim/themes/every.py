@@ -39,6 +39,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_metadata.members_come_back_unheard,
     themes_metadata.members_refuse,
     themes_files.written_again,
+    themes_replicas.members_are_cut_off,
 )
 
 

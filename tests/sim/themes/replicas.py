@@ -103,6 +103,20 @@ def sleepers(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def members_are_cut_off(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Members of a group lose sight of all brokers in the midst of what they read, and know of it sooner or later than
+    the coordinator."""
+    topics = (_topic("sim/topic-0", rng.choice((2, 3)), rng.choice(tuple(Durability)), replicas=1),)
+    scenario = _only(scenario, topics)
+    return replace(
+        scenario,
+        broker=replace(scenario.broker, group_session_timeout_s=rng.choice((2.0, 3.0))),
+        publishers=tuple(replace(plan, records=2 * RECORDS, pause_s_max=0.05) for plan in scenario.publishers[:2]),
+        group_members=rng.choice((2, 3)),
+        favoured={"cut_off_until_out": DWELLS, "reshape": 0},
+    )
+
+
 def _topic(name: str, segments: int, durability: Durability, *, replicas: int) -> TopicPlan:
     return TopicPlan(name=name, segments=segments, durability=durability, replicas=replicas)
 

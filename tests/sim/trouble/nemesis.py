@@ -117,6 +117,7 @@ class Nemesis:
             (self.replicas.leave_a_table_behind, 0),
             (self.replicas.hold_up_replacements, 0),
             (self.groups.freeze_until_out, 0),
+            (self.groups.cut_off_until_out, 0),
             (self.groups.come_back_unheard, 0),
             (self.metadata.stumble_out_of_leading, 0),
         ]

@@ -15,7 +15,7 @@ from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner, OwnerState
-from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S, Network
+from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S, Network, machine_of
 from tests.sim.rules.retention import without
 from tests.sim.users.workload import connect
 from tests.support.group_history import Delivered, GroupHistory, check_group
@@ -278,6 +278,11 @@ class Group:
             self._world.violations += self._held_back()
             raise
 
+    @property
+    def brokers(self) -> list[str]:
+        """Machines of all brokers."""
+        return [process.name for process in self._world.processes]
+
     def _held_back(self) -> Iterator[Violation]:
         """Long after the last blow nobody has to let go of anything any more, and who is gone has nothing."""
         living = {m.owner.name for m in self.members if m.is_running}
@@ -348,6 +353,27 @@ class GroupNemesis:
         await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
         await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
         member.thaw(owner)
+
+    async def cut_off_until_out(self) -> None:
+        """A member hears nothing of any broker in the midst of its records, until the group goes on without it."""
+        reading: list[Member] = []
+
+        def look() -> bool:
+            reading[:] = self._group.reading()
+            return bool(reading)
+
+        if not await self._group.until(look, READING_S_MAX):
+            return
+        owner = self._rng.choice(reading).owner
+        machine, brokers = machine_of(owner), self._group.brokers
+        for broker in brokers:
+            self._network.cut(machine, broker)
+            self._network.cut(broker, machine)
+        await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
+        await asyncio.sleep(self._rng.uniform(0, KEEPALIVE_TIMEOUT_S))
+        for broker in brokers:
+            self._network.join(machine, broker)
+            self._network.join(broker, machine)
 
     async def come_back_unheard(self) -> None:
         """A member is away when it is given segments, and comes back as these are given to another."""
