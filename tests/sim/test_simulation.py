@@ -62,7 +62,7 @@ CAUGHT_BY = {
     "forget_producers_with_open_streams": 14,
     "take_a_short_record_for_a_whole_one": 1,
     "two_names_for_a_replica": 1,
-    "register_without_a_lease": 0,
+    "register_without_a_lease": 174,
     "go_on_in_the_namesake": 4,
     "believe_every_preamble": 131,
     "begin_files_behind_one_that_may_vanish": 76,
