@@ -102,7 +102,7 @@ CAUGHT_BY = {
     "count_leases_by_a_clock_that_stops": 39,
     "deliver_after_standing_still": 27,
     "let_a_torso_stand_for_the_last_log": 18,
-    "delete_whoever_has_the_name": 972,
+    "delete_whoever_has_the_name": 57,
     "hold_back_what_comes_first": 956,
     "give_members_up_before_they_know": 867,
     "leave_passed_on_calls_to_the_collector": 3959,

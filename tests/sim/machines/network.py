@@ -261,6 +261,7 @@ class Network:
         self._hosts: dict[str, _Host] = {}
         self._streams: list[Stream] = []
         self._cuts: Counter[tuple[str, str]] = Counter()
+        self._held_next: dict[type[Call[Any]], asyncio.Event] = {}
         """(from, to), names of machines: packets between them are lost until each cut is ended."""
 
     # --- what processes do ------------------------------------------------------------------------------------------
@@ -403,6 +404,16 @@ class Network:
         self._streams.append(stream)
         stream.handler = self.spawn(host.owner, self.answer(stream, host, method), f"serve {method}")
         return stream
+
+    def hold_next(self, kind: type[Call[Any]]) -> asyncio.Event:
+        """The next call of this kind stands still on its way until the returned event is set, and arrives then, even if
+        its caller has gone: that news is lost."""
+        self._held_next[kind] = asyncio.Event()
+        return self._held_next[kind]
+
+    def held(self, request: Call[Any]) -> asyncio.Event | None:
+        """What this call waits for on its way, if it is to stand still."""
+        return self._held_next.pop(type(request), None)
 
     def note_passing_on(self, broker: Owner | None, address: str) -> None:
         """A broker passes on a call that it is answering.
@@ -612,7 +623,8 @@ class _Remote:
     async def call(self, request: Call[R]) -> R:
         """Call, and wait for the answer: the call may be lost before, or its answer after, it was done."""
         host = await self._connect()
-        once = _Host(host.owner, _Once(host.api, request))
+        held = self._network.held(request)
+        once = _Host(host.owner, _Once(host.api, request, held))
         stream = self._network.open_stream(self._owner, once, "call", is_passed_on=self._is_passed_on)
         if self._network.breaks_on(request):
             self._network.break_stream(stream)
@@ -624,15 +636,19 @@ class _Remote:
             name = type(request).__name__
             raise DeadlineExceeded(f"{self._address} did not answer {name} within {UNARY_TIMEOUT_S} s") from error
         finally:
-            self._network.cancel_by_client(stream)
+            if held is None or held.is_set():
+                self._network.cancel_by_client(stream)
 
 
 class _Once:
     """A unary call, dressed as a stream of one reply."""
 
-    def __init__(self, api: BrokerApi, request: Call[Any]) -> None:
+    def __init__(self, api: BrokerApi, request: Call[Any], held: asyncio.Event | None) -> None:
         self._api = api
         self._request = request
+        self._held = held
 
     async def call(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        if self._held is not None:
+            await self._held.wait()
         yield await self._api.call(self._request)

@@ -40,6 +40,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_metadata.members_refuse,
     themes_files.written_again,
     themes_replicas.members_are_cut_off,
+    themes_replicas.deletions_come_late,
 )
 
 

@@ -90,6 +90,18 @@ def namesakes(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def deletions_come_late(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The call that deletes a topic arrives when the topic was deleted by another attempt and created again."""
+    scenario = namesakes(rng, scenario)
+    assert scenario.lives is not None
+    return replace(
+        scenario,
+        lives=replace(scenario.lives, config=replace(scenario.lives.config, rpc_timeout_s=1.0)),
+        subscriber=replace(scenario.subscriber, rpc_timeout_s=1.0),
+        favoured={"delete_late": DWELLS, "reshape": 0},
+    )
+
+
 def sleepers(rng: random.Random, scenario: Scenario) -> Scenario:
     """Members of a group stand still in the middle of what they read, until others read it."""
     topics = (_topic("sim/topic-0", rng.choice((1, 2)), rng.choice(tuple(Durability)), replicas=1),)

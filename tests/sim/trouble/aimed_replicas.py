@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seaweedmq.codec.paths import table_dir, topic_dir
+from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import StorageOp
@@ -32,7 +33,7 @@ class AimedAtReplicas:
         self._aimed = aimed
         self._losses = losses
         self._rng = world.rng("aimed at replicas")
-        self._is_hiding = self._is_converting = False
+        self._is_hiding = self._is_converting = self._is_deleting = False
         """Once in a run: only of the last life of a topic all is known, and so what is not its own."""
 
     # --- followers that are missing, stopped or lost ----------------------------------------------------------------
@@ -151,6 +152,20 @@ class AimedAtReplicas:
         finally:
             meta.is_cut_off = False
         await aimed.start_again(killed)
+
+    async def delete_late(self) -> None:
+        """The call that deletes a topic stands still on its way, and arrives when another topic has the name."""
+        world, aimed, lives = self._world, self._aimed, self._world.lives
+        if lives is None or self._is_deleting or lives.is_last:
+            return
+        self._is_deleting = True
+        uid = self._uid(lives.topic)
+        arrives = world.network.hold_next(DeleteTopic)
+        world.note("nemesis", f"holds up the call that deletes {lives.name}")
+        try:
+            await aimed.until(lambda: self._uid(lives.topic) not in (0, uid), NEXT_LIFE_S_MAX)
+        finally:
+            arrives.set()
 
     async def leave_a_table_behind(self) -> None:
         """A table is about to get its name, and gets it once its topic was deleted and created again."""

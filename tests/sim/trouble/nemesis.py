@@ -115,6 +115,7 @@ class Nemesis:
             (self.replicas.deliver_late, 0),
             (self.replicas.hear_of_both_topics_at_once, 0),
             (self.replicas.leave_a_table_behind, 0),
+            (self.replicas.delete_late, 0),
             (self.replicas.hold_up_replacements, 0),
             (self.groups.freeze_until_out, 0),
             (self.groups.cut_off_until_out, 0),
