@@ -59,7 +59,7 @@ async def test_a_leader_that_was_frozen_wakes_up_deposed(etcd: LocalEtcd) -> Non
             assert old.stdin is not None
             old.stdin.write(b"\n")
             old.send_signal(signal.SIGCONT)
-            assert await says(old, 5) == "Fenced"
+            assert await says(old, 5) == "Deposed"
             assert await write(new) == "written"
 
 

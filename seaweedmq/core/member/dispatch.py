@@ -100,7 +100,7 @@ class Dispatch(Generic[R, M]):
         self._deliveries_max = bounds.deliveries_max
         self._arrived: tuple[Assigned[R, M], Span[R]] | None = None
         """Has new rows."""
-        self._admitted: deque[M] = deque()
+        self.admitted: deque[M] = deque()
         """Records that waited, for handlers; they are out, and need not be looked at again."""
         self._with_handlers: dict[tuple[Assigned[R, M], int], _Refusal | None] = {}
         """Segment and offset of records whose handlers work -> how they were refused meanwhile."""
@@ -121,10 +121,10 @@ class Dispatch(Generic[R, M]):
         assigned.revoke()
         # First this, then the rest: a record popped meanwhile is seen as revoked there, or counts as out here.
         self.is_strict = True
-        for record in [*self.ready, *self._admitted]:
+        for record in [*self.ready, *self.admitted]:
             if record[0].assigned is assigned:
                 self._take_back(record)
-        self._admitted = deque(record for record in self._admitted if record[0].assigned is not assigned)
+        self.admitted = deque(record for record in self.admitted if record[0].assigned is not assigned)
         if self._arrived is not None and self._arrived[0] is assigned:
             self._arrived = None
         self._held_back.pop(assigned.segment, None)
@@ -146,12 +146,12 @@ class Dispatch(Generic[R, M]):
     @property
     def wants_rows(self) -> bool:
         """Whether :meth:`arrive` may come."""
-        return self._arrived is None and self.left != 0 and not self.ready and not self._admitted
+        return self._arrived is None and self.left != 0 and not self.ready and not self.admitted
 
     @property
     def has_records(self) -> bool:
         """Whether something may go out now."""
-        if self.ready or self._admitted:
+        if self.ready or self.admitted:
             return True
         return self._arrived is not None and self.left != 0 and self.unacked.room(1) > 0
 
@@ -177,7 +177,7 @@ class Dispatch(Generic[R, M]):
             taken = assigned.take_due(now, self.left)
             self._use(len(taken))
             if self.one_at_a_time:
-                self._admitted += taken
+                self.admitted += taken
             else:
                 self.is_strict = True
                 self.ready[:0] = reversed(taken)
@@ -256,7 +256,7 @@ class Dispatch(Generic[R, M]):
     def take_for_handler(self, now: float) -> M | None:
         """The next record whose key is free; :meth:`handler_ended` will follow."""
         self.take_due(now)
-        record = self._admitted.popleft() if self._admitted else self._next_admitted()
+        record = self.admitted.popleft() if self.admitted else self._next_admitted()
         if record is not None:
             self._with_handlers[record[0].assigned, record.offset] = None
         return record
@@ -316,8 +316,8 @@ class Dispatch(Generic[R, M]):
         """From here on handlers take, or they do no more."""
         self.one_at_a_time = one_at_a_time
         self.is_strict = True
-        while self._admitted:
-            record = self._admitted.popleft()
+        while self.admitted:
+            record = self.admitted.popleft()
             self._use(-1)
             record[0].assigned.bring_back(record, now)
         for assigned in self.assigned.values():

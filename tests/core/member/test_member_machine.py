@@ -270,7 +270,8 @@ class MemberLife(RuleBasedStateMachine):
     @invariant()
     def states_are_true(self) -> None:
         letters = {(g.record.place.assigned, g.record.offset) for g in self.member.given_up}
-        ready = {(record.place.assigned, record.offset) for record in self.member.dispatch.ready}
+        dispatch = self.member.dispatch
+        ready = {(record.place.assigned, record.offset) for record in (*dispatch.ready, *dispatch.admitted)}
         for held in self.member.dispatch.assigned.values():
             for span in held.ledger.spans:
                 assert len(span.states) == span.end - span.first

@@ -19,7 +19,7 @@ from seaweedmq.model.topic import TopicName
 from tests.faults.machines.network import Network
 from tests.faults.machines.proxy import Proxy
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 60.0
 """Longer than a broker waits for anything on its way out, one thing after another."""
