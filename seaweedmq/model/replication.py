@@ -46,7 +46,7 @@ ReplicateReply: TypeAlias = ReplicateHeld
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """A segment at an epoch. A call that names an older epoch than the called broker knows is refused with Fenced."""
+    """A segment at an epoch. A primary that names an older epoch than its follower knows is refused with Fenced."""
 
     topic: TopicName
     topic_uid: int

@@ -38,6 +38,7 @@ def _read_ref(message: cluster_pb2.SegmentRef) -> SegmentRef:
 
 
 def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
+    assert sealed.sequences_complete, "who sealed a log from memory knows every producer: the protocol has no word else"
     return cluster_pb2.SealedLog(end_offset=sealed.end_offset, sequences=types.write_sequences(sealed.sequences))
 
 
@@ -154,7 +155,7 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
 
 
 def decode_replicate_request(data: bytes) -> ReplicateRequest:
-    """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument."""
+    """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument, Unsupported."""
     frames = read_frames(data)
     if frames is not None:
         return ReplicateFrames(frames)
@@ -164,14 +165,17 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
             return ReplicateFrames(message.frames)
         case "head":
             return FrameHead(message.head)
-    ref = _read_ref(message.open.ref)
-    return ReplicateOpen(
-        topic=ref.topic,
-        topic_uid=ref.topic_uid,
-        segment=ref.segment,
-        epoch=ref.epoch,
-        primary=message.open.primary,
-    )
+        case "open":
+            ref = _read_ref(message.open.ref)
+            return ReplicateOpen(
+                topic=ref.topic,
+                topic_uid=ref.topic_uid,
+                segment=ref.segment,
+                epoch=ref.epoch,
+                primary=message.open.primary,
+            )
+        case _:
+            raise types.unknown_kind(message)
 
 
 def encode_replicate_reply(reply: ReplicateReply) -> bytes:

@@ -110,6 +110,8 @@ class SegmentFiles:
         self._leftovers: list[tuple[int, SegmentFile]] = []
         """Files of failed writes, with the end of what they may hold in part."""
         self._failed_rewrites = 0
+        self._again: asyncio.TimerHandle | None = None
+        """When the rewrite that failed is tried again."""
         self._unusable = False
         """The last probe failed."""
         self._lock = asyncio.Lock()
@@ -159,6 +161,13 @@ class SegmentFiles:
                     await self._close_quietly(file)
         except TimeoutError:
             log.error("%s: the storage hangs, %d files are left open", self._segment, len(self.open_files))
+        finally:
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
 
     async def _file_for(self, base: int) -> OpenFile:
         """The file that takes what begins at ``base``."""
@@ -241,8 +250,7 @@ class SegmentFiles:
             await self._delete_leftovers()
 
     async def _seal(self, file: OpenFile) -> None:
-        await file.writer.close()
-        self.open_files.remove(file)
+        await self._close_quietly(file)
         if file.written > file.base:
             self.sealed.append(self._described(file))
 
@@ -287,7 +295,8 @@ class SegmentFiles:
         except StorageFailed as again:
             self.failure = again
             self._failed_rewrites += 1
-            self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
+            self._stop_timer()
+            self._again = self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
 
     async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
         copy = await self._create_file(base)

@@ -129,7 +129,7 @@ class FollowerService:
         if replica is None or writing is None:
             raise NotFound(f"{ref}: this broker holds no replica of it")
         if not replica.fenced or replica.epoch != ref.epoch:
-            raise FencedError(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
+            raise InvalidArgument(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
         if end_offset != replica.end:
             raise InvalidArgument(
                 f"{replica.name}: asked for offsets up to {end_offset}, the replica ends at {replica.end}"

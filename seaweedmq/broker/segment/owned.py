@@ -9,7 +9,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Fenced, NotFound, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic
@@ -62,12 +62,12 @@ class Ownership:
         self.segments.clear()
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
-        """See ``model.calls.Seal``. NotFound, Fenced."""
+        """See ``model.calls.Seal``. NotFound, StaleMetadata."""
         owned = self.segments.get(ref.key)
         if owned is None or owned.topic.uid != ref.topic_uid:
             raise NotFound(f"{ref}: this broker is not its primary, or not yet")
         if owned.segment.epoch != ref.epoch:
-            raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
+            raise StaleMetadata(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
 
     async def _reconcile(self) -> None:

@@ -14,7 +14,7 @@ from seaweedmq.broker.segment.fence_look import FenceLook
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.segment.followers import Followers
 from seaweedmq.broker.segment.meter import Meter
-from seaweedmq.codec.frame import Frame, stamp
+from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
 from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
 from seaweedmq.core.segment.producer_limits import ProducerLimits
@@ -178,6 +178,21 @@ class OpenSegment:
             self._work.set()
 
     # --- publishers ---------------------------------------------------------------------------------------------------
+
+    def open_producer(self, producer_id: int, producer_epoch: int, first_sequence: int) -> int:
+        """A producer's stream begins; the sequence it goes on from. Raises as ``ProducerTable.open``."""
+        return self.log.producers.open(producer_id, producer_epoch, first_sequence, self._loop.time())
+
+    def close_producer(self, producer_id: int) -> None:
+        """One of its streams has ended."""
+        self.log.producers.close(producer_id, self._loop.time())
+
+    def find_repeat(self, header: FrameHeader) -> FrameAck | None:
+        """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
+        ``ProducerTable.find_repeat``."""
+        return self.log.producers.find_repeat(
+            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+        )
 
     async def admit(self, size_bytes: int) -> None:
         """Wait until a frame of this size fits the segment's and the broker's memory, and count it.

@@ -13,7 +13,7 @@ import random
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.codec.paths import log_path
 from seaweedmq.core.segment.replica import Replica
-from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
+from seaweedmq.errors import AlreadyExists, NotFound, SeaweedMQError, StorageFailed, fresh
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -67,7 +67,9 @@ class WriteOut:
         await asyncio.wait({attempt})
         if attempt.cancelled():
             raise self._gone()
-        attempt.result()
+        error = attempt.exception()
+        if error is not None:
+            raise fresh(error) if isinstance(error, SeaweedMQError) else error
 
     def drop(self) -> None:
         """Write no more. Not waited for: the storage may hang."""

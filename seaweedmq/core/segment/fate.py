@@ -125,7 +125,6 @@ class SegmentFate:
         """Why nothing is committed at the moment."""
         self._segment = segment
         self._log = log
-        self._follower_lost = False
         self._stuck: SeaweedMQError | None = self._waits("it has no followers") if len(segment.replicas) == 1 else None
         """What keeps it from going on without the lease."""
         self._looked_for: int | None = None
@@ -144,7 +143,7 @@ class SegmentFate:
             self._log,
             lease_alive=lease_alive,
             stuck=self._stuck is not None,
-            follower_lost=self._follower_lost,
+            follower_lost=self.stage is Stage.DOUBTFUL,
             looking=self._looked_for is not None,
         ):
             if isinstance(action, Wait):
@@ -163,7 +162,6 @@ class SegmentFate:
         self._move(Event.FOLLOWER_LOST)
         if self.stage not in COMMITTING:
             return ()
-        self._follower_lost = True
         if isinstance(error, Fenced):
             self._stuck = self._sealed_by_others(f"follower {follower} was fenced")
         else:

@@ -86,10 +86,6 @@ class SegmentLog:
         """Lowest offset still in memory; ``end`` if nothing is."""
         return self._bases[self._first] if self._first < len(self._bases) else self.end
 
-    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
-        """The acknowledgement of an earlier copy, or None for a new frame; raises as ProducerTable.find_repeat."""
-        return self.producers.find_repeat(producer_id, producer_epoch, first_sequence, count)
-
     @property
     def replicated(self) -> int:
         """Every follower holds what is below."""
