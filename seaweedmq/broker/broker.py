@@ -83,7 +83,6 @@ class Broker:
             view=self._view,
             meta=meta,
             store=store,
-            dialer=dialer,
             converter=converter,
             memory=self._memory,
             producers=self._producers,

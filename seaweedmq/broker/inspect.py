@@ -1,4 +1,4 @@
-"""What may be looked at from outside: by tests, and by metrics and views. Looking changes nothing."""
+"""The parts of one broker, for tests, metrics and views; who only looks changes nothing."""
 
 from collections.abc import Callable, Mapping
 

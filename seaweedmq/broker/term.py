@@ -20,7 +20,7 @@ from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.calls import Emptied, Suspicion
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
 
 
@@ -82,7 +82,6 @@ class TermParts:
     view: ClusterView
     meta: MetaStore
     store: SegmentStore
-    dialer: Dialer
     converter: TableConverter
     memory: BrokerMemory
     producers: ProducerPool

@@ -31,7 +31,7 @@ _U64 = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRecord:
-    """One producer of the segment when the file began; the fields are those of ``core.producers.ProducerState``."""
+    """One producer of the segment when the file began."""
 
     producer_id: int
     producer_epoch: int

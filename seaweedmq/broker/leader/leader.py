@@ -148,7 +148,7 @@ class Leader:
         await self.groups.forget_pruned(name)
 
     async def suspect(self, suspicion: Suspicion) -> None:
-        """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
+        """See ``model.calls.Suspicion``. Fenced, if the segment is sealed or has another epoch by now."""
         ref = suspicion.ref
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         if found is None or not found[1].is_open or found[1].epoch != ref.epoch:
@@ -169,7 +169,7 @@ class Leader:
         return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.BrokerApi.report_load``."""
         async for load in reports:
             if not self.leading:
                 raise StaleMetadata("this broker does not lead: report to the leader")

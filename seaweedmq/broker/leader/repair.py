@@ -79,6 +79,7 @@ class Repairs:
         return [repair for repair in found if repair.segment.key not in busy]
 
     async def carry_out(self, changes: Changes, repair: Repair) -> None:
+        """Replace the segment once its primary's turn has come; what fails is logged, and due again after a pause."""
         segment = repair.segment
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
         async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):

@@ -19,7 +19,7 @@ BY_HAND = "by hand"
 
 
 class Reshaping:
-    """The leader's answers to the calls about segments; see ``ports.BrokerApi``. What is refused changes nothing."""
+    """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
 
     def __init__(self, *, metadata: Metadata, placement: Placement, changes: Changes) -> None:
         self._metadata = metadata
@@ -27,7 +27,7 @@ class Reshaping:
         self._changes = changes
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        """See ``ports.BrokerApi.split_segment``."""
+        """See ``model.calls.SplitSegment``."""
         parent = self._open(name, segment)
         if at is None:
             at = self._halving_slot(parent)
@@ -50,17 +50,17 @@ class Reshaping:
         return at
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        """See ``ports.BrokerApi.merge_segments``."""
+        """See ``model.calls.MergeSegments``."""
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
-        """See ``ports.BrokerApi.seal_segment``."""
+        """See ``model.calls.SealSegment``."""
         parent = self._open(name, segment)
         return await self._carry_out("seal", (parent,), (parent.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """See ``ports.BrokerApi.move_segment``. Nothing is done if they are its first replicas and none is missing."""
+        """See ``model.calls.MoveSegment``. Nothing is done if they are its first replicas and none is missing."""
         parent = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)

@@ -91,16 +91,6 @@ class BrokerMemory:
         """All of them."""
         return self.logs, self.replicas, self.intake, self.reading, self.relaying, self.sending
 
-    @property
-    def accounted_bytes(self) -> int:
-        """What is held now, by every budget together."""
-        return sum(budget.used for budget in self.budgets)
-
-    @property
-    def limit_bytes(self) -> int:
-        """The bound on ``accounted_bytes``."""
-        return sum(budget.limit for budget in self.budgets)
-
 
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""

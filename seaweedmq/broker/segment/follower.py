@@ -102,7 +102,7 @@ class FollowerService:
             self._after_stream(replica, ref, opening.primary)
 
     async def progress(self, progress: Progress) -> None:
-        """Forget what the primary has flushed; see ``ports.BrokerApi``."""
+        """Forget what the primary has flushed; see ``model.calls.Progress``."""
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
         if replica is None:
@@ -110,7 +110,7 @@ class FollowerService:
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
-        """Take nothing of an epoch below ``ref.epoch`` any more; see ``ports.BrokerApi``."""
+        """Take nothing of an epoch below ``ref.epoch`` any more; see ``model.calls.Fence``."""
         replica = self.replicas.get(_key(ref))
         if replica is None:
             # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come

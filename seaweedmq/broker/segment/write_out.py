@@ -42,8 +42,8 @@ class WriteOut:
         self._pause_s = backoff(rng, 0.1, RETRY_S_MAX)
         self._names = 0
         """How many were tried."""
-        self._failed = 0
-        """Attempts in a row."""
+        self._attempts = 0
+        """Begun so far: those before the next one have failed."""
         self._leftovers: list[SegmentFile] = []
         """Files of failed attempts."""
         self._attempt: asyncio.Task[None] | None = None
@@ -78,10 +78,10 @@ class WriteOut:
             self._attempt.cancel()
 
     async def _try(self) -> None:
-        if self._failed:
-            await asyncio.sleep(self._pause_s(self._failed))
+        if self._attempts:
+            await asyncio.sleep(self._pause_s(self._attempts))
             await self._store.check()  # while not even that works, no further file is left behind
-        self._failed += 1
+        self._attempts += 1
         await self._write()
         self.is_done = True
         await self._delete_leftovers()

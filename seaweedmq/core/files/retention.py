@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 
 class StoredFile(Protocol):
-    """What is needed of a ``ports.SegmentFile``."""
+    """What is needed of a ``model.files.SegmentFile``."""
 
     @property
     def kind(self) -> str:

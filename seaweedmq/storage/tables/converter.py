@@ -58,7 +58,7 @@ class ProcessTableConverter:
         """As the port says.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as ``tables.convert_logs``.
+            Corrupt, NotFound, StorageFailed: as ``convert.convert_logs``.
             Unavailable: the child died, three times.
             DeadlineExceeded: it did not answer.
         """
