@@ -105,9 +105,9 @@ class OpenSegment:
         return self._fate.stage is Stage.CLOSED
 
     @property
-    def closed(self) -> SeaweedMQError | None:
+    def refusal(self) -> SeaweedMQError | None:
         """Why it takes no records any more; None while it does."""
-        return self._fate.closed
+        return self._fate.refusal
 
     @property
     def failure(self) -> SeaweedMQError | None:
@@ -238,8 +238,8 @@ class OpenSegment:
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
-        if self.closed:
-            raise fresh(self.closed)
+        if self.refusal:
+            raise fresh(self.refusal)
         if self.failure:
             raise fresh(self.failure)
 
@@ -334,8 +334,8 @@ class OpenSegment:
         return self._sealed
 
     def _check_writing(self) -> None:
-        if self.is_closed and self.closed:
-            raise fresh(self.closed)
+        if self.is_closed and self.refusal:
+            raise fresh(self.refusal)
 
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, store what is there, close the files. What is not done in time is left to the recovery
@@ -360,7 +360,7 @@ class OpenSegment:
                 error or "no time left",
             )
         if not self.is_closed:
-            await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+            await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
         """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""

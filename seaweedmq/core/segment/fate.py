@@ -119,8 +119,8 @@ class SegmentFate:
 
     def __init__(self, segment: Segment, log: Positions) -> None:
         self.stage = Stage.SERVING
-        self.closed: SeaweedMQError | None = None
-        """Why no records are taken any more."""
+        self.refusal: SeaweedMQError | None = None
+        """Why it takes no records any more."""
         self.failure: SeaweedMQError | None = None
         """Why nothing is committed at the moment."""
         self._segment = segment
@@ -189,7 +189,7 @@ class SegmentFate:
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Take nothing more, commit what is there."""
         self._move(Event.DRAIN)
-        self.closed = why
+        self.refusal = why
         return ()
 
     def seal(self) -> Sequence[Action]:
@@ -198,7 +198,7 @@ class SegmentFate:
         self._move(Event.SEAL)
         if self.stage is before:
             return ()
-        self.closed = StaleMetadata(f"{self._segment} is being sealed: go on in its successors")
+        self.refusal = StaleMetadata(f"{self._segment} is being sealed: go on in its successors")
         self.failure = None
         return Halt(), LeaveFollowers()
 
@@ -210,7 +210,7 @@ class SegmentFate:
     def close(self, why: SeaweedMQError) -> Sequence[Action]:
         """Nothing is written any more. Again is no error."""
         self._move(Event.CLOSE)
-        self.closed = why
+        self.refusal = why
         return (Halt(),)
 
     # --- parts --------------------------------------------------------------------------------------------------------

@@ -363,7 +363,7 @@ class AnyFate(RuleBasedStateMachine):
         assert log.committed <= log.written
         assert self.most <= log.committed, "the high watermark never falls"
         self.most = log.committed
-        assert (fate.closed is None) == (fate.stage in UNDISPUTED | {Stage.FENCED})
+        assert (fate.refusal is None) == (fate.stage in UNDISPUTED | {Stage.FENCED})
         assert fate.stage in COMMITTING or not self.looks
 
 
