@@ -10,7 +10,7 @@ from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.segment.context import SegmentContext
-from seaweedmq.broker.segment.flush import GroupSync
+from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import Ownership, Stay
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
@@ -65,7 +65,7 @@ class Broker:
         self._view = ClusterView(meta, env.rng)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
-        self._group_sync = GroupSync(config.flush_interval_s)
+        self._sync_rounds = SyncRounds(config.flush_interval_s)
         self.stream_memory = StreamMemory(self._memory.logs, COPIES * config.frame_bytes_max)
         self._owned = Ownership(self._view, stay=lambda: self._membership.term, context=self._segment_context)
         descriptions = Descriptions(
@@ -149,7 +149,7 @@ class Broker:
         """
         await self._store.check()
         self._supervisor.spawn(self._view.run(), "view")
-        self._supervisor.spawn(self._group_sync.run(), "fsync")
+        self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join()
         self._membership.stay(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
@@ -214,7 +214,7 @@ class Broker:
             budget=self._memory.logs,
             producers=self._producers,
             relaying=self._memory.relaying,
-            group_sync=self._group_sync,
+            sync_rounds=self._sync_rounds,
             writer_id=stay.id,
             lease_alive=stay.lease_alive,
             env=self._env,

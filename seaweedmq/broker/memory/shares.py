@@ -102,7 +102,7 @@ class StreamMemory:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Around the life of a stream; waits while frames that are not stored yet fill the memory.
+        """Around the life of a stream; waits while frames that are not flushed yet fill the memory.
 
         Raises:
             ResourceExhausted: there are as many streams as the memory allows, or the wait is too long.
@@ -128,7 +128,7 @@ class StreamMemory:
                 await self._logs.lend(STREAM_BYTES)
         except TimeoutError:
             raise ResourceExhausted(
-                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not stored yet filled this "
+                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not flushed yet filled this "
                 "broker's memory for logs: see whether its storage is full, slow or gone, and try again; if it is "
                 "well, send less or raise memory_bytes_max"
             ) from None

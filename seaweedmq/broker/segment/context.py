@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.flush import GroupSync
+from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.calls import Suspicion
 from seaweedmq.model.config import BrokerConfig
@@ -23,7 +23,7 @@ class SegmentContext:
     producers: ProducerPool
     relaying: MemoryBudget
     """For messages on their way to followers."""
-    group_sync: GroupSync
+    sync_rounds: SyncRounds
     writer_id: str
     lease_alive: Callable[[], bool]
     """Whether this broker surely still owns its segments."""

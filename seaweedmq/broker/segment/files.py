@@ -37,13 +37,13 @@ CLOSE_TIMEOUT_S = 5.0
 
 @dataclass(slots=True)
 class OpenFile:
-    """A log file of this segment that is not closed yet. base <= synced <= written."""
+    """A log file of this segment that is not closed yet. base <= flushed <= written."""
 
     writer: LogWriter
     writer_id: str
     base: int
     written: int
-    synced: int
+    flushed: int
     opened_at: float
     """Event loop time, seconds."""
     appending: bool = False
@@ -91,7 +91,7 @@ class SegmentFiles:
         """Why nothing is fsynced at the moment."""
         self.flushed = segment_log.flushed
         """Everything below is fsynced."""
-        self.unsynced_bytes = 0
+        self.unflushed_bytes = 0
         self._topic = topic
         self._segment = segment
         self._log = segment_log
@@ -135,7 +135,7 @@ class SegmentFiles:
         finally:
             file.appending = False
         file.written = end
-        self.unsynced_bytes += size_bytes
+        self.unflushed_bytes += size_bytes
         return file is not self.active
 
     async def probe(self) -> None:
@@ -231,21 +231,21 @@ class SegmentFiles:
     async def sync(self) -> None:
         """Fsync what is written, close files that are complete."""
         async with self._lock:
-            self.unsynced_bytes = 0
+            self.unflushed_bytes = 0
             for file in list(self.open_files):
                 if file not in self.open_files:
                     continue  # given up meanwhile
                 end = file.written
-                if file.synced < end:
+                if file.flushed < end:
                     try:
                         await file.writer.sync()
                     except StorageFailed as error:
                         await self._rewrite(file, error)
                         break
-                    file.synced = end
+                    file.flushed = end
                     file.is_durable = True
                     self.flushed = max(self.flushed, end)
-                if file is not self.active and not file.appending and file.synced == file.written:
+                if file is not self.active and not file.appending and file.flushed == file.written:
                     await self._seal(file)
             await self._delete_leftovers()
 
@@ -307,7 +307,7 @@ class SegmentFiles:
         except StorageFailed:
             await self._leave(copy, end)
             raise
-        copy.written = copy.synced = end
+        copy.written = copy.flushed = end
         copy.is_durable = True
         self.flushed = max(self.flushed, end)
         await self._seal(copy)

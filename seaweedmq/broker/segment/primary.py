@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
-UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
+UNFLUSHED_BYTES_MAX = 32 * 1024 * 1024
 """Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
 leave the page cache early are there again for the next writes."""
 SAFE_REPLICAS = 2
@@ -161,7 +161,7 @@ class OpenSegment:
 
     def _on_files(self) -> None:
         """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
-        self.log.on_synced(self.files.flushed)
+        self.log.on_flushed(self.files.flushed)
         self._advance()
 
     def _stop_timer(self) -> None:
@@ -170,7 +170,7 @@ class OpenSegment:
             self._timer = None
 
     def _ask_sync(self) -> None:
-        self._context.group_sync.request(self, urgent=True)
+        self._context.sync_rounds.request(self, urgent=True)
 
     def _on_held(self, held: int) -> None:
         if held > self.log.replicated and self.log.has_followers:
@@ -233,7 +233,7 @@ class OpenSegment:
         """Take over changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
-        self._context.group_sync.request(self, urgent=self.log.waits_for_fsync)
+        self._context.sync_rounds.request(self, urgent=self.log.waits_for_fsync)
         self._advance()
 
     def check_open(self) -> None:
@@ -271,10 +271,10 @@ class OpenSegment:
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
-        crowded = self.files.unsynced_bytes >= UNSYNCED_BYTES_MAX
+        crowded = self.files.unflushed_bytes >= UNFLUSHED_BYTES_MAX
         # A file that was retired while it was written to waits for this to be fsynced and closed.
         urgent = retired or crowded or self.log.waits_for_fsync
-        self._context.group_sync.request(self, urgent=urgent)
+        self._context.sync_rounds.request(self, urgent=urgent)
         self._on_files()
 
     def _persistently(self) -> AsyncRetrying:
@@ -292,7 +292,7 @@ class OpenSegment:
         return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.is_closed), told=note)
 
     async def sync(self) -> None:
-        """Fsync what is written. See ``flush.Syncable``."""
+        """Fsync what is written. See ``fsync.Syncable``."""
         await self.files.sync()
         if self.is_closed:
             return
@@ -329,7 +329,7 @@ class OpenSegment:
                 self._check_writing()
                 if self.files.failure:
                     raise fresh(self.files.failure)
-            self._perform(self._fate.stored())
+            self._perform(self._fate.all_flushed())
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 

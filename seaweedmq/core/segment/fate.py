@@ -40,7 +40,7 @@ class Event(StrEnum):
     FENCE_FOUND = "fence found"
     DRAIN = "drain"
     SEAL = "seal"
-    ALL_STORED = "all stored"
+    ALL_FLUSHED = "all flushed"
     CLOSE = "close"
 
 
@@ -69,13 +69,13 @@ STAGES: Mapping[Stage, Mapping[Event, Stage]] = {
     Stage.SEALING: {
         Event.FOLLOWER_LOST: Stage.SEALING,
         Event.SEAL: Stage.SEALING,
-        Event.ALL_STORED: Stage.SEALED,
+        Event.ALL_FLUSHED: Stage.SEALED,
         Event.CLOSE: Stage.CLOSED,
     },
     Stage.SEALED: {
         Event.FOLLOWER_LOST: Stage.SEALED,
         Event.SEAL: Stage.SEALED,
-        Event.ALL_STORED: Stage.SEALED,
+        Event.ALL_FLUSHED: Stage.SEALED,
         Event.CLOSE: Stage.CLOSED,
     },
     Stage.CLOSED: {
@@ -202,9 +202,9 @@ class SegmentFate:
         self.failure = None
         return Halt(), LeaveFollowers()
 
-    def stored(self) -> Sequence[Action]:
+    def all_flushed(self) -> Sequence[Action]:
         """All it has is fsynced."""
-        self._move(Event.ALL_STORED)
+        self._move(Event.ALL_FLUSHED)
         return ()
 
     def close(self, why: SeaweedMQError) -> Sequence[Action]:

@@ -1,9 +1,9 @@
 """The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
 
 A frame goes through ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it),
-``on_written`` (in the log file), ``on_synced`` (fsynced) and ``on_committed`` (visible and acknowledged). It is written
-only once all followers hold it, so that whatever the file has survives with any of them. The shell does
-the work between and reports it here.
+``on_written`` (in the log file), ``on_flushed`` (fsynced) and ``on_committed`` (visible and acknowledged). It is
+written only once all followers hold it, so that whatever the file has survives with any of them. The shell does the
+work between and reports it here.
 
 Invariants, checked at every step::
 
@@ -162,9 +162,9 @@ class SegmentLog:
         self.unwritten_bytes -= size_bytes
         assert self.unwritten_bytes >= 0
 
-    def on_synced(self, end_offset: int) -> None:
+    def on_flushed(self, end_offset: int) -> None:
         """Everything below ``end_offset`` survives the machine."""
-        assert end_offset <= self.written, f"synced {end_offset} above written {self.written}"
+        assert end_offset <= self.written, f"flushed {end_offset} above written {self.written}"
         self.flushed = max(self.flushed, end_offset)
         self.producers.floor = self.flushed
 

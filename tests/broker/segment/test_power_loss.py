@@ -61,13 +61,13 @@ class Writer:
             except StorageFailed:
                 continue
             self.log.on_written(end, size)
-            self.log.on_synced(self.files.flushed)
+            self.log.on_flushed(self.files.flushed)
             return
         raise AssertionError("the storage does not come back")
 
     async def sync(self) -> None:
         await self.files.sync()
-        self.log.on_synced(self.files.flushed)
+        self.log.on_flushed(self.files.flushed)
 
 
 def by_id(recovered: Recovered) -> dict[int, ProducerState]:
