@@ -8,7 +8,7 @@ from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.groups.opening import checked, with_first
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
@@ -82,7 +82,9 @@ one answers that is to be drained."""
 class Local:
     """What this broker answers itself, whoever leads."""
 
-    def __init__(self, descriptions: Descriptions, owned: Ownership, followers: Callable[[], FollowerService]) -> None:
+    def __init__(
+        self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
+    ) -> None:
         """``followers`` raises Unavailable while this broker is not in the cluster."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),

@@ -11,7 +11,7 @@ from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
-from seaweedmq.broker.segment.owned import Ownership, Stay
+from seaweedmq.broker.segment.owned import OwnedSegments, Stay
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
@@ -67,7 +67,7 @@ class Broker:
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
         self.stream_memory = StreamMemory(self._memory.logs, COPIES * config.frame_bytes_max)
-        self._owned = Ownership(self._view, stay=lambda: self._membership.term, context=self._segment_context)
+        self._owned = OwnedSegments(self._view, stay=lambda: self._membership.term, context=self._segment_context)
         descriptions = Descriptions(
             view=self._view,
             meta=meta,

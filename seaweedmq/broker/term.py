@@ -9,7 +9,7 @@ from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
@@ -85,7 +85,7 @@ class TermParts:
     converter: TableConverter
     memory: BrokerMemory
     producers: ProducerPool
-    owned: Ownership
+    owned: OwnedSegments
     descriptions: Descriptions
     dial: Callable[[str], BrokerApi]
     """A broker by id; Unavailable if it is gone."""

@@ -6,8 +6,18 @@ from collections.abc import Callable, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
-from seaweedmq.broker.leader.succession import Changes, Step
-from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.broker.leader.succession import Step, Succession
+from seaweedmq.core.balance.decide import (
+    Action,
+    BalancerSettings,
+    ClusterColumns,
+    Hold,
+    Loads,
+    Merge,
+    Move,
+    Split,
+    decide,
+)
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, Decision
 from seaweedmq.model.config import BrokerConfig
@@ -31,13 +41,13 @@ class Balancing:
         *,
         metadata: Metadata,
         placement: Placement,
-        changes: Changes,
+        succession: Succession,
         config: BrokerConfig,
         wall_us: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._changes = changes
+        self._succession = succession
         self._config = config
         self._settings = BalancerSettings.of(config)
         self._wall_us = wall_us
@@ -101,13 +111,13 @@ class Balancing:
 
     def _decide(self, *, at_once: bool) -> list[Action]:
         view = self._metadata.view
-        cluster = Cluster.of(
+        cluster = ClusterColumns.of(
             view.topics.values(),
             self._metadata.open_segments(),
             view.brokers.values(),
             self._settings,
             suspected=self._placement.suspects,
-            changing={*self._changes.under_way, *self._planned()},
+            changing={*self._succession.under_way, *self._planned()},
         )
         loads = Loads.of(cluster, self._reports())
         actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
@@ -191,6 +201,6 @@ class Balancing:
             if not all(map(self._metadata.is_open, step.parents)):
                 return
             try:
-                await self._changes.carry_out(step)
+                await self._succession.carry_out(step)
             except SeaweedMQError as error:
                 log.warning("could not %s %s: %s", step.kind, step.parents[0], error)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
-from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
-from seaweedmq.core.lineage.reshaping import check_targets, check_width, halves, neighbours
+from seaweedmq.core.lineage.reshaping import check_replicas, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
@@ -21,10 +21,10 @@ BY_HAND = "by hand"
 class Reshaping:
     """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
 
-    def __init__(self, *, metadata: Metadata, placement: Placement, changes: Changes) -> None:
+    def __init__(self, *, metadata: Metadata, placement: Placement, succession: Succession) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._changes = changes
+        self._succession = succession
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
         """See ``model.calls.SplitSegment``."""
@@ -64,7 +64,7 @@ class Reshaping:
         parent = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)
-        check_targets(topic, targets)
+        check_replicas(topic, targets)
         if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
             return describe(self._metadata.view, name)
         full = [target for target in targets if not self._placement.has_room(target, parent)]
@@ -82,7 +82,7 @@ class Reshaping:
         wishes: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
         step = Step(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=BY_HAND)
-        await self._changes.carry_out(step)
+        await self._succession.carry_out(step)
         return describe(self._metadata.view, step.topic)
 
     def _open(self, name: TopicName, number: int) -> Segment:

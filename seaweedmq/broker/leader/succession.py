@@ -47,7 +47,7 @@ class Step:
         return self.parents[0].topic
 
 
-class Changes:
+class Succession:
     """Carries steps out, each in one transaction. What one leader leaves half done, any leader finishes by replacing
     what was sealed."""
 

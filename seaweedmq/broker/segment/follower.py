@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.shares import BrokerMemory
-from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
@@ -72,7 +72,7 @@ class FollowerService:
         self._suspect = suspect
         self.replicas: dict[Key, Replica] = {}
         """What is followed."""
-        self._write_outs: dict[Key, WriteOut] = {}
+        self._write_outs: dict[Key, ReplicaWriter] = {}
         """Of each replica, by the same keys."""
         self._closed = False
 
@@ -195,7 +195,7 @@ class FollowerService:
             self.forget_sealed()
             await self._view.wait_change(seen)
 
-    async def _save(self, replica: Replica, writing: WriteOut, limit: asyncio.Semaphore) -> None:
+    async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
         """Until it is written out, or dropped."""
 
         def complain(attempt: int, error: BaseException) -> None:
@@ -243,7 +243,7 @@ class FollowerService:
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
-        self._write_outs[topic.uid, segment.id] = WriteOut(
+        self._write_outs[topic.uid, segment.id] = ReplicaWriter(
             self._store, topic, segment, replica, self._broker_id, self._env.rng
         )
         return replica

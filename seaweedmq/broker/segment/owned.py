@@ -31,7 +31,7 @@ class Stay(Protocol):
         """Whether this broker surely still owns its segments."""
 
 
-class Ownership:
+class OwnedSegments:
     """The open segments of the present stay, by topic and id: ``segments``."""
 
     def __init__(

@@ -26,7 +26,7 @@ RETRY_S_MAX = 5.0
 """Longest pause between two attempts: each may leave a file behind until the storage works again."""
 
 
-class WriteOut:
+class ReplicaWriter:
     """What a replica holds, on its way to the files. The replica takes no frames any more once ``run`` was called."""
 
     def __init__(

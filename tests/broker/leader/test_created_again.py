@@ -155,7 +155,7 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     late = Repair(segment=old, reason="it was decided before", stays=())
     leading = leader.inspect.leader
     repairs = Repairs(metadata=leading.metadata, placement=leading.placement)
-    await repairs.carry_out(leading.changes, late)
+    await repairs.carry_out(leading.succession, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
 from seaweedmq.broker.leader.leader import Leader
-from seaweedmq.broker.segment import write_out
+from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import StorageFailed
@@ -263,7 +263,7 @@ async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own()
     replica = Replica(name="test/topic#0", start_offset=0, epoch=1)
     replica.append(1, 7, 0, 0, LogEntry(0, 1, b"header", b"payload"), 0.0)
     store = MemorySegmentStore(lambda: 0, broken)
-    writing = write_out.WriteOut(store, make_topic(), make_segment(0), replica, "b-1", random.Random(1))
+    writing = ReplicaWriter(store, make_topic(), make_segment(0), replica, "b-1", random.Random(1))
     errors = await asyncio.gather(*(writing.run() for _ in range(3)), return_exceptions=True)
     assert [type(error) for error in errors] == [StorageFailed] * 3
     assert len(set(map(id, errors))) == 3
