@@ -24,7 +24,6 @@ from seaweedmq.model.calls import (
     DescribeGroup,
     DescribeTopic,
     DrainBroker,
-    Emptied,
     Fence,
     GetClusterStatus,
     ListGroups,
@@ -33,13 +32,14 @@ from seaweedmq.model.calls import (
     LogEnds,
     MergeSegments,
     MoveSegment,
-    Progress,
+    NoteProgress,
     Rebalance,
+    ReportEmptied,
+    ReportSuspicion,
     ResetGroup,
     Seal,
     SealSegment,
     SplitSegment,
-    Suspicion,
     TopicStats,
     WriteOut,
 )
@@ -72,8 +72,8 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
     ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
     DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
-    Suspicion: lambda leader, suspicion: leader.suspect(suspicion),
-    Emptied: lambda leader, emptied: leader.pruning.prune(emptied),
+    ReportSuspicion: lambda leader, suspicion: leader.suspect(suspicion),
+    ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
 """What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
 one answers that is to be drained."""
@@ -93,7 +93,7 @@ class Local:
             LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
             LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),
             Seal: lambda call: owned.seal(call.ref),
-            Progress: lambda progress: followers().progress(progress),
+            NoteProgress: lambda progress: followers().progress(progress),
             Fence: lambda call: followers().fence(call.ref),
             WriteOut: lambda call: followers().write_out(call.ref, call.end_offset),
         }

@@ -18,7 +18,7 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import Emptied, Suspicion
+from seaweedmq.model.calls import ReportEmptied, ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
@@ -91,8 +91,8 @@ class TermParts:
     """A broker by id; Unavailable if it is gone."""
     brief: Callable[[Coroutine[Any, Any, None], str], object]
     """Begin a task that may outlive the term."""
-    suspect: Callable[[Suspicion], Coroutine[Any, Any, None]]
-    report_emptied: Callable[[Emptied], Awaitable[None]]
+    suspect: Callable[[ReportSuspicion], Coroutine[Any, Any, None]]
+    report_emptied: Callable[[ReportEmptied], Awaitable[None]]
     is_leaving: Callable[[], bool]
     """Whether this broker is being drained, which it knows before it is in the view."""
 

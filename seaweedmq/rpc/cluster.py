@@ -4,7 +4,16 @@ from typing import Any
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Emptied, Fence, LocalStats, LogEnds, Progress, Seal, Suspicion, WriteOut
+from seaweedmq.model.calls import (
+    Fence,
+    LocalStats,
+    LogEnds,
+    NoteProgress,
+    ReportEmptied,
+    ReportSuspicion,
+    Seal,
+    WriteOut,
+)
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     FenceReply,
@@ -70,13 +79,13 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_reply=lambda m: dict(m.end_offsets),
     ),
     Unary(
-        call=Progress,
+        call=NoteProgress,
         service=CLUSTER_SERVICE,
         name="NoteProgress",
         request=cluster_pb2.Progress,
         reply=cluster_pb2.ProgressReply,
         write_request=lambda c: cluster_pb2.Progress(ref=_write_ref(c.ref), committed=c.committed, flushed=c.flushed),
-        read_request=lambda m: Progress(ref=_read_ref(m.ref), committed=m.committed, flushed=m.flushed),
+        read_request=lambda m: NoteProgress(ref=_read_ref(m.ref), committed=m.committed, flushed=m.flushed),
         write_reply=lambda _: cluster_pb2.ProgressReply(),
         read_reply=nothing,
     ),
@@ -114,24 +123,24 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_reply=_read_sealed,
     ),
     Unary(
-        call=Suspicion,
+        call=ReportSuspicion,
         service=CLUSTER_SERVICE,
         name="Suspect",
         request=cluster_pb2.Suspicion,
         reply=cluster_pb2.SuspectReply,
         write_request=lambda c: cluster_pb2.Suspicion(ref=_write_ref(c.ref), suspect=c.suspect, reason=c.reason),
-        read_request=lambda m: Suspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
+        read_request=lambda m: ReportSuspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
         write_reply=lambda _: cluster_pb2.SuspectReply(),
         read_reply=nothing,
     ),
     Unary(
-        call=Emptied,
+        call=ReportEmptied,
         service=CLUSTER_SERVICE,
         name="ReportEmptied",
         request=cluster_pb2.Emptied,
         reply=cluster_pb2.ReportEmptiedReply,
         write_request=lambda c: cluster_pb2.Emptied(topic=str(c.topic), topic_uid=c.topic_uid, segments=c.segments),
-        read_request=lambda m: Emptied(
+        read_request=lambda m: ReportEmptied(
             topic=TopicName.parse(m.topic), topic_uid=m.topic_uid, segments=tuple(m.segments)
         ),
         write_reply=lambda _: cluster_pb2.ReportEmptiedReply(),

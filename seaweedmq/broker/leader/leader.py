@@ -19,7 +19,7 @@ from seaweedmq.broker.leader.succession import Succession
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import TopicName
@@ -151,8 +151,8 @@ class Leader:
     async def _forget_offsets(self, name: TopicName) -> None:
         await self.groups.forget_pruned(name)
 
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """See ``model.calls.Suspicion``. Fenced, if the segment is sealed or has another epoch by now."""
+    async def suspect(self, suspicion: ReportSuspicion) -> None:
+        """See ``model.calls.ReportSuspicion``. Fenced, if the segment is sealed or has another epoch by now."""
         ref = suspicion.ref
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         if found is None or not found[1].is_open or found[1].epoch != ref.epoch:

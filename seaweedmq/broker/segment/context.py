@@ -8,14 +8,14 @@ from typing import Any
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.core.segment.producer_limits import ProducerPool
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContext:
-    """Of one stay of the broker in the cluster."""
+    """Of one term of the broker."""
 
     config: BrokerConfig
     store: SegmentStore
@@ -32,5 +32,5 @@ class SegmentContext:
     """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
-    suspect: Callable[[Suspicion], Awaitable[None]]
+    suspect: Callable[[ReportSuspicion], Awaitable[None]]
     """Tell the leader, until it has heard."""

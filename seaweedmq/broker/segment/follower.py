@@ -16,7 +16,7 @@ from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import Progress, Suspicion
+from seaweedmq.model.calls import NoteProgress, ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.replication import (
@@ -58,7 +58,7 @@ class FollowerService:
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,
-        suspect: Callable[[Suspicion], object],
+        suspect: Callable[[ReportSuspicion], object],
     ) -> None:
         """``suspect``: have the leader told; waits for nothing."""
         self._config = config
@@ -101,8 +101,8 @@ class FollowerService:
         finally:
             self._after_stream(replica, ref, opening.primary)
 
-    async def progress(self, progress: Progress) -> None:
-        """Forget what the primary has flushed; see ``model.calls.Progress``."""
+    async def progress(self, progress: NoteProgress) -> None:
+        """Forget what the primary has flushed; see ``model.calls.NoteProgress``."""
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
         if replica is None:
@@ -296,7 +296,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason))
+        self._suspect(ReportSuspicion(ref=ref, suspect=primary, reason=reason))
 
 
 def _key(ref: SegmentRef) -> Key:

@@ -8,7 +8,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.replication import ReplicateOpen, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -108,5 +108,5 @@ class Followers:
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Until cancelled: a leader that has heard may die before it has done it."""
         while True:
-            await self._context.suspect(Suspicion(ref=self._ref, suspect=suspect, reason=reason))
+            await self._context.suspect(ReportSuspicion(ref=self._ref, suspect=suspect, reason=reason))
             await asyncio.sleep(TELL_AGAIN_S)

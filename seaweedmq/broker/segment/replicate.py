@@ -8,7 +8,7 @@ from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, Unavailable
-from seaweedmq.model.calls import Progress
+from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest, SegmentRef
 from seaweedmq.ports import BrokerApi
@@ -108,7 +108,9 @@ class FollowerLink:
                     segment=self._opening.segment,
                     epoch=self._opening.epoch,
                 )
-                await self._dial(self.follower).call(Progress(ref=ref, committed=self._log.committed, flushed=flushed))
+                await self._dial(self.follower).call(
+                    NoteProgress(ref=ref, committed=self._log.committed, flushed=flushed)
+                )
                 told = flushed
             await asyncio.sleep(TELL_INTERVAL_S)
 

@@ -21,9 +21,9 @@ from seaweedmq.model.calls import (
     Fence,
     LocalStats,
     MoveSegment,
+    ReportSuspicion,
     Seal,
     SealSegment,
-    Suspicion,
     WriteOut,
 )
 from seaweedmq.model.description import ALL, TopicDescription
@@ -117,7 +117,7 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed)
     with pytest.raises(NotFound, match="no replica of it"):
         await follower.api.call(WriteOut(late, 0))
     with pytest.raises(Fenced, match="epoch 1 is over already"):
-        await bed.leader().broker.api.call(Suspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
+        await bed.leader().broker.api.call(ReportSuspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
     assert await primary.api.call(LocalStats(NAME, old.topic_uid)) == ()
     assert len(await primary.api.call(LocalStats(NAME, bed.ref(segment).topic_uid))) == 1
     await (await primary.publisher()).store(frames=3)
