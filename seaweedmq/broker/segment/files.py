@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import Environment, LogWriter, SegmentStore
 from seaweedmq.runtime.retrying import backoff

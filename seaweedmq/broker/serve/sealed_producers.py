@@ -10,10 +10,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, SeaweedMQError, StorageFailed, fresh
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence, Segment
+from seaweedmq.model.segment import ProducerSequence, ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.read.recovery import Recovered, recover_segment

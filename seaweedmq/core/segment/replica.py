@@ -7,11 +7,11 @@ back. Invariants: ``flushed <= committed <= end``; entries are contiguous from a
 from collections import deque
 
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 
 class Replica:

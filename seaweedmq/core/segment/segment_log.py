@@ -14,8 +14,9 @@ Invariants, checked at every step::
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768
