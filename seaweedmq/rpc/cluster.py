@@ -156,8 +156,7 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
     if isinstance(request, FrameHead):
         return cluster_pb2.ReplicateRequest(head=request.header).SerializeToString()
     try:
-        ref = SegmentRef(topic=request.topic, topic_uid=request.topic_uid, segment=request.segment, epoch=request.epoch)
-        opening = cluster_pb2.ReplicateOpen(ref=_write_ref(ref), primary=request.primary)
+        opening = cluster_pb2.ReplicateOpen(ref=_write_ref(request.ref), primary=request.primary)
     except ValueError as error:
         raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
     return cluster_pb2.ReplicateRequest(open=opening).SerializeToString()
@@ -175,14 +174,7 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
         case "head":
             return FrameHead(message.head)
         case "open":
-            ref = _read_ref(message.open.ref)
-            return ReplicateOpen(
-                topic=ref.topic,
-                topic_uid=ref.topic_uid,
-                segment=ref.segment,
-                epoch=ref.epoch,
-                primary=message.open.primary,
-            )
+            return ReplicateOpen(ref=_read_ref(message.open.ref), primary=message.open.primary)
         case _:
             raise types.unknown_kind(message)
 

@@ -180,7 +180,7 @@ async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
 
 
 async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_other(fake, broker):
-    opening = r.ReplicateOpen(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=2, primary="b-1")
+    opening = r.ReplicateOpen(ref=LATER, primary="b-1")
 
     async def requests():
         yield opening

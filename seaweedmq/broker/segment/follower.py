@@ -82,7 +82,7 @@ class FollowerService:
         if not isinstance(opening, ReplicateOpen):
             raise ProtocolViolation("a replicate stream begins with ReplicateOpen: send that first")
         topic, segment = await self._assigned(opening)
-        ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
+        ref = opening.ref
         replica = self._begin(topic, segment, ref)
         try:
             with closing(Intake(self._intake)) as intake:
@@ -209,19 +209,19 @@ class FollowerService:
 
     async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
         """The segment, if the metadata has the caller as its primary and this broker as a follower."""
-        name = f"{opening.topic}#{opening.segment}"
+        ref = opening.ref
         try:
             async with asyncio.timeout(VIEW_LAG_S):
-                while (found := self._view.find(opening.topic, opening.topic_uid, opening.segment)) is None:
+                while (found := self._view.find(ref.topic, ref.topic_uid, ref.segment)) is None:
                     await self._view.wait_change(self._view.changes)
         except TimeoutError:
-            raise NotFound(f"{name}: there is no such segment, or its topic was deleted") from None
+            raise NotFound(f"{ref}: there is no such segment, or its topic was deleted") from None
         topic, segment = found
-        if not segment.is_open or segment.epoch != opening.epoch:
-            raise FencedError(f"{name}: epoch {opening.epoch} is over, the segment is {segment.state}: stop")
+        if not segment.is_open or segment.epoch != ref.epoch:
+            raise FencedError(f"{ref}: epoch {ref.epoch} is over, the segment is {segment.state}: stop")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
             raise InvalidArgument(
-                f"{name}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
+                f"{ref}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
                 f"{', '.join(segment.replicas)}: a broker speaks for itself, to its followers"
             )
         return topic, segment

@@ -44,10 +44,8 @@ class Followers:
         self._context = context
         self._on_held = on_held
         self._on_lost = on_lost
-        self._ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
-        opening = ReplicateOpen(
-            topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch, primary=segment.primary
-        )
+        self._ref = SegmentRef.of(topic, segment)
+        opening = ReplicateOpen(ref=self._ref, primary=segment.primary)
         self._links = [
             FollowerLink(
                 follower=follower,

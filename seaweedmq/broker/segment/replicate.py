@@ -10,7 +10,7 @@ from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, Unavailable
 from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest, SegmentRef
+from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.closing import closing
@@ -102,14 +102,8 @@ class FollowerLink:
         while True:
             flushed = min(self._log.flushed, self._log.committed)
             if flushed > told:
-                ref = SegmentRef(
-                    topic=self._opening.topic,
-                    topic_uid=self._opening.topic_uid,
-                    segment=self._opening.segment,
-                    epoch=self._opening.epoch,
-                )
                 await self._dial(self.follower).call(
-                    NoteProgress(ref=ref, committed=self._log.committed, flushed=flushed)
+                    NoteProgress(ref=self._opening.ref, committed=self._log.committed, flushed=flushed)
                 )
                 told = flushed
             await asyncio.sleep(TELL_INTERVAL_S)
