@@ -13,7 +13,7 @@ from benchmarks.balancer_day import Day, play_day
 from benchmarks.balancer_plot import plot_day
 from benchmarks.measure import Measure, compared, percentile, yardstick
 from benchmarks.scale import Scale
-from seaweedmq.core.balance.decide import BalancerSettings, Cluster, Loads, decide
+from seaweedmq.core.balance.decide import BalancerSettings, ClusterColumns, Loads, decide
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, even_ranges
@@ -56,7 +56,7 @@ def _timed(name: str, brokers: int, segments: int, ms_max: float, rounds: int) -
     actions = 0
     for _ in range(rounds):
         began = time.perf_counter()
-        cluster = Cluster.of(found.topics, found.segments, found.brokers, SETTINGS)
+        cluster = ClusterColumns.of(found.topics, found.segments, found.brokers, SETTINGS)
         loads = Loads.of(cluster, found.reports)
         between = time.perf_counter()
         actions = len(decide(cluster, loads, NOW_US, SETTINGS))

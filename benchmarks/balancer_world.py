@@ -12,7 +12,17 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.core.balance.decide import (
+    Action,
+    BalancerSettings,
+    ClusterColumns,
+    Hold,
+    Loads,
+    Merge,
+    Move,
+    Split,
+    decide,
+)
 from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, place
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.model.broker import BrokerInfo, BrokerLoad, SegmentLoad
@@ -204,9 +214,9 @@ class World:
             cluster, Loads.of(cluster, self.reports()), round(self.now_s * 1e6), self.settings, at_once=at_once
         )
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterColumns:
         """The input of the balancer."""
-        return Cluster.of(
+        return ClusterColumns.of(
             self.topics.values(),
             (m.segment for m in self.segments.values()),
             self.brokers.values(),

@@ -78,7 +78,7 @@ async def _mirrored(sealed: int) -> tuple[ClusterView, int]:
     revision = None
     for at in range(0, len(items), PUTS_AT_ONCE):
         revision = await store.transact([], [Put(key, value) for key, value in items[at : at + PUTS_AT_ONCE]])
-    view = ClusterView(store)
+    view = ClusterView(store, random.Random(1))
     mirroring = asyncio.create_task(view.run())
     await view.wait_revision(revision or 0)
     mirroring.cancel()

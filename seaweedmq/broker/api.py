@@ -8,7 +8,7 @@ from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.groups.opening import checked, with_first
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
@@ -24,7 +24,6 @@ from seaweedmq.model.calls import (
     DescribeGroup,
     DescribeTopic,
     DrainBroker,
-    Emptied,
     Fence,
     GetClusterStatus,
     ListGroups,
@@ -33,13 +32,14 @@ from seaweedmq.model.calls import (
     LogEnds,
     MergeSegments,
     MoveSegment,
-    Progress,
+    NoteProgress,
     Rebalance,
+    ReportEmptied,
+    ReportSuspicion,
     ResetGroup,
     Seal,
     SealSegment,
     SplitSegment,
-    Suspicion,
     TopicStats,
     WriteOut,
 )
@@ -72,8 +72,8 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
     ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
     DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
-    Suspicion: lambda leader, suspicion: leader.suspect(suspicion),
-    Emptied: lambda leader, emptied: leader.pruning.prune(emptied),
+    ReportSuspicion: lambda leader, suspicion: leader.suspect(suspicion),
+    ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
 """What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
 one answers that is to be drained."""
@@ -82,7 +82,9 @@ one answers that is to be drained."""
 class Local:
     """What this broker answers itself, whoever leads."""
 
-    def __init__(self, descriptions: Descriptions, owned: Ownership, followers: Callable[[], FollowerService]) -> None:
+    def __init__(
+        self, descriptions: Descriptions, owned: OwnedSegments, followers: Callable[[], FollowerService]
+    ) -> None:
         """``followers`` raises Unavailable while this broker is not in the cluster."""
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),
@@ -91,7 +93,7 @@ class Local:
             LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
             LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),
             Seal: lambda call: owned.seal(call.ref),
-            Progress: lambda progress: followers().progress(progress),
+            NoteProgress: lambda progress: followers().progress(progress),
             Fence: lambda call: followers().fence(call.ref),
             WriteOut: lambda call: followers().write_out(call.ref, call.end_offset),
         }

@@ -10,8 +10,8 @@ from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.segment.context import SegmentContext
-from seaweedmq.broker.segment.flush import GroupSync
-from seaweedmq.broker.segment.owned import Ownership, Stay
+from seaweedmq.broker.segment.fsync import SyncRounds
+from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
@@ -21,7 +21,7 @@ from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import Emptied, Suspicion
+from seaweedmq.model.calls import ReportEmptied, ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
@@ -65,9 +65,9 @@ class Broker:
         self._view = ClusterView(meta, env.rng)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
-        self._group_sync = GroupSync(config.flush_interval_s)
+        self._sync_rounds = SyncRounds(config.flush_interval_s)
         self.stream_memory = StreamMemory(self._memory.logs, COPIES * config.frame_bytes_max)
-        self._owned = Ownership(self._view, stay=lambda: self._membership.term, context=self._segment_context)
+        self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
         descriptions = Descriptions(
             view=self._view,
             meta=meta,
@@ -83,7 +83,6 @@ class Broker:
             view=self._view,
             meta=meta,
             store=store,
-            dialer=dialer,
             converter=converter,
             memory=self._memory,
             producers=self._producers,
@@ -150,7 +149,7 @@ class Broker:
         """
         await self._store.check()
         self._supervisor.spawn(self._view.run(), "view")
-        self._supervisor.spawn(self._group_sync.run(), "fsync")
+        self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join()
         self._membership.stay(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
@@ -197,7 +196,7 @@ class Broker:
         await self._owned.drop(gone)
         await term.followers.close()
 
-    async def _report_suspicion(self, suspicion: Suspicion) -> None:
+    async def _report_suspicion(self, suspicion: ReportSuspicion) -> None:
         """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
         reporting = retrying(backoff(self._env.rng, 0.05, 1.0), stop=after_s(SUSPICION_TIMEOUT_S))
         try:
@@ -205,19 +204,19 @@ class Broker:
         except SeaweedMQError as error:
             log.info("suspicion of %s about %s is void: %s", suspicion.suspect, suspicion.ref, error)
 
-    async def _report_emptied(self, emptied: Emptied) -> None:
+    async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
 
-    def _segment_context(self, stay: Stay) -> SegmentContext:
+    def _segment_context(self, term: OwningTerm) -> SegmentContext:
         return SegmentContext(
             config=self._config,
             store=self._store,
             budget=self._memory.logs,
             producers=self._producers,
             relaying=self._memory.relaying,
-            group_sync=self._group_sync,
-            writer_id=stay.id,
-            lease_alive=stay.lease_alive,
+            sync_rounds=self._sync_rounds,
+            writer_id=term.id,
+            lease_alive=term.lease_alive,
             env=self._env,
             spawn=self._supervisor.brief,
             dial=self._dial,

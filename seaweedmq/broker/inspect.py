@@ -1,11 +1,11 @@
-"""What may be looked at from outside: by tests, and by metrics and views. Looking changes nothing."""
+"""The parts of one broker, for tests, metrics and views; who only looks changes nothing."""
 
 from collections.abc import Callable, Mapping
 
 from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.publish import PublishService
@@ -24,7 +24,7 @@ class Inspection:
         *,
         view: ClusterView,
         descriptions: Descriptions,
-        owned: Ownership,
+        owned: OwnedSegments,
         memory: BrokerMemory,
         publish: PublishService,
         subscribe: SubscribeService,

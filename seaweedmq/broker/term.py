@@ -9,7 +9,7 @@ from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
@@ -18,9 +18,9 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import Emptied, Suspicion
+from seaweedmq.model.calls import ReportEmptied, ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
+from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
 
 
@@ -82,18 +82,17 @@ class TermParts:
     view: ClusterView
     meta: MetaStore
     store: SegmentStore
-    dialer: Dialer
     converter: TableConverter
     memory: BrokerMemory
     producers: ProducerPool
-    owned: Ownership
+    owned: OwnedSegments
     descriptions: Descriptions
     dial: Callable[[str], BrokerApi]
     """A broker by id; Unavailable if it is gone."""
     brief: Callable[[Coroutine[Any, Any, None], str], object]
     """Begin a task that may outlive the term."""
-    suspect: Callable[[Suspicion], Coroutine[Any, Any, None]]
-    report_emptied: Callable[[Emptied], Awaitable[None]]
+    suspect: Callable[[ReportSuspicion], Coroutine[Any, Any, None]]
+    report_emptied: Callable[[ReportEmptied], Awaitable[None]]
     is_leaving: Callable[[], bool]
     """Whether this broker is being drained, which it knows before it is in the view."""
 

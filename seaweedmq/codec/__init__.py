@@ -1,3 +1,3 @@
 """Bytes <-> values, pure: frames, log files, file names, schemas, metadata keys and values. One file each; imports the
-model.
+model and the errors.
 """

@@ -16,6 +16,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.codec.frame import Truncated
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 
 LOG_MAGIC = b"SWMQLOG1"
@@ -27,17 +28,6 @@ ALIGNMENT_BYTES = 16
 
 _PREFIX = struct.Struct("<8sI")
 _U64 = struct.Struct("<Q")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerRecord:
-    """One producer of the segment when the file began; the fields are those of ``core.producers.ProducerState``."""
-
-    producer_id: int
-    producer_epoch: int
-    next_sequence: int
-    recent: tuple[FrameAck, ...] = ()
-    """Its last frames, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +46,7 @@ class LogPreamble:
     """Everything below was fsynced before the file was created, at most ``base_offset``. A file begins while the one
     before it may still wait for its fsync, so that its being there says nothing of what lies between the two. None: not
     known, in files of versions that did not say."""
-    producers: tuple[ProducerRecord, ...] = ()
+    producers: tuple[ProducerState, ...] = ()
     """As of ``base_offset``, the longest idle first."""
 
 
@@ -136,7 +126,7 @@ def _parse(text: bytes) -> LogPreamble:
             writer=_text(document["writer"]),
             flushed=_flushed(document),
             producers=tuple(
-                ProducerRecord(
+                ProducerState(
                     producer_id=_whole(producer_id),
                     producer_epoch=_whole(epoch),
                     next_sequence=_whole(next_sequence),

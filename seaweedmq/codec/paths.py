@@ -33,7 +33,7 @@ _FILE = re.compile(
 
 
 class SegmentFileName(NamedTuple):
-    """What the path of a log or Parquet file says. ``kind`` equals the ``ports.FileKind`` of the same name."""
+    """What the path of a log or Parquet file says. ``kind`` equals the ``model.files.FileKind`` of the same name."""
 
     topic: TopicName
     segment: int

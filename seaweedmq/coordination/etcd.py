@@ -62,10 +62,10 @@ class EtcdMetaStore:
     at least once. Must be used from one event loop. Raises InvalidArgument for an endpoint that is not host:port.
     """
 
-    def __init__(self, endpoints: str, *, timeout_s: float = 2.0, rng: random.Random | None = None) -> None:
+    def __init__(self, endpoints: str, *, timeout_s: float = 2.0, rng: random.Random) -> None:
         self._endpoints = parse_endpoints(endpoints)
         self._timeout_s = timeout_s
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._at = self._rng.randrange(len(self._endpoints))
         self._current: _Connection | None = None
         self._watches: set[asyncio.Event] = set()

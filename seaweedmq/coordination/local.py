@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import random
 import signal
 import sys
 from pathlib import Path
@@ -201,7 +202,7 @@ class LocalEtcd:
 
 async def _until_serving(endpoint: str) -> None:
     """Return after the first read that etcd answers, as it does once it elected itself. The caller has a deadline."""
-    store = EtcdMetaStore(endpoint, timeout_s=0.5)
+    store = EtcdMetaStore(endpoint, timeout_s=0.5, rng=random.Random(0))
     try:
         while True:
             try:

@@ -40,7 +40,7 @@ class Session:
         self,
         store: MetaStore,
         ttl_s: float,
-        rng: random.Random | None = None,
+        rng: random.Random,
         clock_s: Callable[[], float] = loop_s,
     ) -> None:
         self.lease = 0
@@ -48,7 +48,7 @@ class Session:
         self.lost = asyncio.Event()
         """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
         self._store = store
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._clock_s = clock_s
         self._deadline = 0.0
         self._opened_at = 0.0

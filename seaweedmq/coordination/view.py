@@ -50,7 +50,7 @@ class ClusterView:
     transaction show up together.
     """
 
-    def __init__(self, store: MetaStore, rng: random.Random | None = None) -> None:
+    def __init__(self, store: MetaStore, rng: random.Random) -> None:
         self.revision = 0
         """Of the store, of which this is the mirror; 0 before the first listing."""
         self.changes = 0
@@ -75,7 +75,7 @@ class ClusterView:
         self.deletions: Mapping[TopicName, Deletion] = self._deletions
         """Deleted topics whose files may still be there. None of them is in ``topics``."""
         self._store = store
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._mod_revisions: dict[str, int] = {}
         self._changed = asyncio.Event()
 

@@ -1,1 +1,3 @@
-"""Pure decisions: events and time go in, actions come out. No IO, clock or randomness; imports the model only."""
+"""Pure decisions: events and time go in, actions come out. No IO, clock or randomness; imports the model and the
+errors only.
+"""

@@ -211,7 +211,7 @@ class Seal(Call[SealedLog]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(Call[None]):
+class NoteProgress(Call[None]):
     """How far a primary is: its followers may forget what is flushed. Fenced: the epoch is over.
 
     It does not travel on the replicate stream: there it would wait behind frames that wait for the memory it frees.
@@ -223,7 +223,7 @@ class Progress(Call[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspicion(Call[None]):
+class ReportSuspicion(Call[None]):
     """To the leader, which decides whether to seal: a replica can not reach another one."""
 
     ref: SegmentRef
@@ -233,7 +233,7 @@ class Suspicion(Call[None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Emptied(Call[None]):
+class ReportEmptied(Call[None]):
     """To the leader: sealed segments of a topic have no files left; it forgets them, if they were sealed long ago.
 
     Reported again as long as they are known. NotFound: the topic was deleted.

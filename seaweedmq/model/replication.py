@@ -8,18 +8,44 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead, Frames
-from seaweedmq.model.segment import ProducerSequence, SegmentId
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.segment import ProducerSequence, Segment, SegmentId
+from seaweedmq.model.topic import Topic, TopicName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRef:
+    """A segment at an epoch. A primary that names an older epoch than its follower knows is refused with Fenced."""
+
+    topic: TopicName
+    topic_uid: int
+    """The same segment of an earlier topic of this name is another one."""
+    segment: int
+    epoch: int
+
+    @classmethod
+    def of(cls, topic: Topic, segment: Segment, epoch: int | None = None) -> "SegmentRef":
+        """At its own epoch, if no other is given."""
+        return cls(
+            topic=topic.name,
+            topic_uid=topic.uid,
+            segment=segment.id,
+            epoch=segment.epoch if epoch is None else epoch,
+        )
+
+    @property
+    def key(self) -> SegmentId:
+        """Its name, whichever topic of that name there is."""
+        return SegmentId(self.topic, self.segment)
+
+    def __str__(self) -> str:
+        return f"{self.topic}#{self.segment}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateOpen:
     """Who speaks, and for which segment."""
 
-    topic: TopicName
-    topic_uid: int
-    segment: int
-    epoch: int
+    ref: SegmentRef
     primary: str
     """Broker id."""
 
@@ -42,25 +68,6 @@ class ReplicateHeld:
 
 ReplicateRequest: TypeAlias = ReplicateOpen | FrameHead | ReplicateFrames
 ReplicateReply: TypeAlias = ReplicateHeld
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRef:
-    """A segment at an epoch. A call that names an older epoch than the called broker knows is refused with Fenced."""
-
-    topic: TopicName
-    topic_uid: int
-    """The same segment of an earlier topic of this name is another one."""
-    segment: int
-    epoch: int
-
-    @property
-    def key(self) -> SegmentId:
-        """Its name, whichever topic of that name there is."""
-        return SegmentId(self.topic, self.segment)
-
-    def __str__(self) -> str:
-        return f"{self.topic}#{self.segment}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.topic import TopicName
 
@@ -31,6 +32,24 @@ class ProducerSequence:
     producer_id: int
     producer_epoch: int
     next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """How far a producer's stream in one segment got, and its last frames."""
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+    recent: tuple[FrameAck, ...] = ()
+    """The oldest first, contiguous, up to ``next_sequence``."""
+
+    @property
+    def sequence(self) -> ProducerSequence:
+        """The part that is kept in the metadata of a sealed segment."""
+        return ProducerSequence(
+            producer_id=self.producer_id, producer_epoch=self.producer_epoch, next_sequence=self.next_sequence
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
     """Every replica holds it and, on file storage, it is in the file; fsync follows within the flush interval."""
     STORED = "stored"
-    """It is fsynced (or its object is put)."""
+    """It is fsynced."""
 
 
 class Scaling(StrEnum):

@@ -4,7 +4,16 @@ from typing import Any
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import Emptied, Fence, LocalStats, LogEnds, Progress, Seal, Suspicion, WriteOut
+from seaweedmq.model.calls import (
+    Fence,
+    LocalStats,
+    LogEnds,
+    NoteProgress,
+    ReportEmptied,
+    ReportSuspicion,
+    Seal,
+    WriteOut,
+)
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import (
     FenceReply,
@@ -38,6 +47,7 @@ def _read_ref(message: cluster_pb2.SegmentRef) -> SegmentRef:
 
 
 def _write_sealed(sealed: SealedLog) -> cluster_pb2.SealedLog:
+    assert sealed.sequences_complete, "who sealed a log from memory knows every producer: the protocol has no word else"
     return cluster_pb2.SealedLog(end_offset=sealed.end_offset, sequences=types.write_sequences(sealed.sequences))
 
 
@@ -69,13 +79,13 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_reply=lambda m: dict(m.end_offsets),
     ),
     Unary(
-        call=Progress,
+        call=NoteProgress,
         service=CLUSTER_SERVICE,
         name="NoteProgress",
         request=cluster_pb2.Progress,
         reply=cluster_pb2.ProgressReply,
         write_request=lambda c: cluster_pb2.Progress(ref=_write_ref(c.ref), committed=c.committed, flushed=c.flushed),
-        read_request=lambda m: Progress(ref=_read_ref(m.ref), committed=m.committed, flushed=m.flushed),
+        read_request=lambda m: NoteProgress(ref=_read_ref(m.ref), committed=m.committed, flushed=m.flushed),
         write_reply=lambda _: cluster_pb2.ProgressReply(),
         read_reply=nothing,
     ),
@@ -113,24 +123,24 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_reply=_read_sealed,
     ),
     Unary(
-        call=Suspicion,
+        call=ReportSuspicion,
         service=CLUSTER_SERVICE,
         name="Suspect",
         request=cluster_pb2.Suspicion,
         reply=cluster_pb2.SuspectReply,
         write_request=lambda c: cluster_pb2.Suspicion(ref=_write_ref(c.ref), suspect=c.suspect, reason=c.reason),
-        read_request=lambda m: Suspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
+        read_request=lambda m: ReportSuspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
         write_reply=lambda _: cluster_pb2.SuspectReply(),
         read_reply=nothing,
     ),
     Unary(
-        call=Emptied,
+        call=ReportEmptied,
         service=CLUSTER_SERVICE,
         name="ReportEmptied",
         request=cluster_pb2.Emptied,
         reply=cluster_pb2.ReportEmptiedReply,
         write_request=lambda c: cluster_pb2.Emptied(topic=str(c.topic), topic_uid=c.topic_uid, segments=c.segments),
-        read_request=lambda m: Emptied(
+        read_request=lambda m: ReportEmptied(
             topic=TopicName.parse(m.topic), topic_uid=m.topic_uid, segments=tuple(m.segments)
         ),
         write_reply=lambda _: cluster_pb2.ReportEmptiedReply(),
@@ -146,15 +156,14 @@ def encode_replicate_request(request: ReplicateRequest) -> bytes:
     if isinstance(request, FrameHead):
         return cluster_pb2.ReplicateRequest(head=request.header).SerializeToString()
     try:
-        ref = SegmentRef(topic=request.topic, topic_uid=request.topic_uid, segment=request.segment, epoch=request.epoch)
-        opening = cluster_pb2.ReplicateOpen(ref=_write_ref(ref), primary=request.primary)
+        opening = cluster_pb2.ReplicateOpen(ref=_write_ref(request.ref), primary=request.primary)
     except ValueError as error:
         raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
     return cluster_pb2.ReplicateRequest(open=opening).SerializeToString()
 
 
 def decode_replicate_request(data: bytes) -> ReplicateRequest:
-    """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument."""
+    """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument, Unsupported."""
     frames = read_frames(data)
     if frames is not None:
         return ReplicateFrames(frames)
@@ -164,14 +173,10 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
             return ReplicateFrames(message.frames)
         case "head":
             return FrameHead(message.head)
-    ref = _read_ref(message.open.ref)
-    return ReplicateOpen(
-        topic=ref.topic,
-        topic_uid=ref.topic_uid,
-        segment=ref.segment,
-        epoch=ref.epoch,
-        primary=message.open.primary,
-    )
+        case "open":
+            return ReplicateOpen(ref=_read_ref(message.open.ref), primary=message.open.primary)
+        case _:
+            raise types.unknown_kind(message)
 
 
 def encode_replicate_reply(reply: ReplicateReply) -> bytes:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from seaweedmq.model.frames import Frames
 
 _FRAMES_FIELD: Final = 2
-"""Of PublishRequest and of SubscribeReply."""
+"""Of PublishRequest, SubscribeReply and ReplicateRequest."""
 _FRAMES_TAG: Final = _FRAMES_FIELD << 3 | 2
 _LENGTH_BYTES_MAX: Final = 5
 

@@ -1,3 +1,3 @@
-"""What all shells share and asyncio lacks: retrying, supervision, signals, closing. Imports nothing of ours but the
-errors.
+"""What all shells share and asyncio lacks: retrying, supervision, signals, notices between threads and the loop,
+closing, logging once, the boot clock, free ports. Imports nothing of ours but the errors.
 """

@@ -45,7 +45,7 @@ class TopicSnapshot:
         raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
 
     def plan(self, segment_id: int, start: int = 0, end: int | None = None) -> tuple[SnapshotPiece, ...]:
-        """Where offsets ``[start, end)`` of a segment are, as ``snapshot_plan.plan_snapshot`` says."""
+        """Where offsets ``[start, end)`` of a segment are, as ``core.files.snapshot.plan_snapshot`` says."""
         return plan_snapshot(self.segment(segment_id), self.files, start, end)
 
 

@@ -161,12 +161,7 @@ class Bed:
     def ref(self, segment: Segment, epoch: int | None = None) -> SegmentRef:
         """A segment of a topic that is there, as brokers name it to each other."""
         topic = self.leader().inspect.view.topics[segment.topic]
-        return SegmentRef(
-            topic=topic.name,
-            topic_uid=topic.uid,
-            segment=segment.id,
-            epoch=segment.epoch if epoch is None else epoch,
-        )
+        return SegmentRef.of(topic, segment, epoch)
 
     def files(self, kind: FileKind, name: TopicName = NAME, segment: int = 0) -> list[SegmentFile]:
         found = [self.store.described(path, file) for path, file in self.store.files.items()]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
-from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
+from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 from tests.codec.samples import (
     ALL_COLUMNS,
@@ -33,13 +34,13 @@ PREAMBLE = LogPreamble(
     base_offset=100,
     writer="b-7f3a91c2",
     producers=(
-        ProducerRecord(
+        ProducerState(
             producer_id=0xABCDEF,
             producer_epoch=3,
             next_sequence=1_000,
             recent=(FrameAck(990, 4, 90), FrameAck(994, 6, 94)),
         ),
-        ProducerRecord(producer_id=2**64 - 1, producer_epoch=0, next_sequence=0),
+        ProducerState(producer_id=2**64 - 1, producer_epoch=0, next_sequence=0),
     ),
 )
 PRICES = pa.schema([pa.field("item", pa.string(), nullable=False), pa.field("price", pa.float64())])

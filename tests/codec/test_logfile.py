@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import Truncated, split_frames
-from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, decode_preamble, encode_preamble
+from seaweedmq.codec.logfile import LogPreamble, decode_preamble, encode_preamble
 from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
 from tests.codec import golden
 
@@ -26,7 +27,7 @@ PREAMBLES = st.builds(
     writer=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     producers=st.lists(
         st.builds(
-            ProducerRecord,
+            ProducerState,
             producer_id=U64,
             producer_epoch=U64,
             next_sequence=U64,

@@ -75,7 +75,7 @@ async def candidates(backend: Backend, count: int) -> AsyncIterator[list[Candida
 
 @contextlib.asynccontextmanager
 async def mirrored(backend: Backend) -> AsyncIterator[ClusterView]:
-    view = ClusterView(backend.client())
+    view = ClusterView(backend.client(), random.Random(1))
     running = asyncio.create_task(view.run())
     try:
         async with asyncio.timeout(5):
@@ -114,7 +114,7 @@ def leading(those: list[Candidate]) -> list[str]:
 
 async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> None:
     store = backend.client()
-    session = Session(store, TTL_S)
+    session = Session(store, TTL_S, random.Random(1))
     async with mirrored(backend) as view:
         await session.open(broker("b1", "h:1"))
         await until(lambda: "b1" in view.brokers, view)
@@ -131,7 +131,7 @@ async def test_a_broker_is_registered_as_long_as_it_lives(backend: Backend) -> N
 
 async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(backend: Backend) -> None:
     store = backend.client()
-    session = Session(store, TTL_S)
+    session = Session(store, TTL_S, random.Random(1))
     async with mirrored(backend) as view:
         await session.open(broker("b1", "h:1"))
         await session.update(replace(broker("b1", "h:1"), draining=True))
@@ -150,7 +150,7 @@ async def test_a_registration_is_replaced_while_it_lasts_and_never_brought_back(
 
 async def test_the_time_for_which_a_machine_is_suspended_counts(backend: Backend) -> None:
     suspended_s = 0.0
-    session = Session(backend.client(), TTL_S, clock_s=lambda: loop_s() + suspended_s)
+    session = Session(backend.client(), TTL_S, random.Random(1), clock_s=lambda: loop_s() + suspended_s)
     await session.open(broker("b1", "h:1"))
     assert session.alive()
     assert 0 < session.remaining_s <= TTL_S
@@ -163,7 +163,7 @@ async def test_the_time_for_which_a_machine_is_suspended_counts(backend: Backend
 
 
 async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> None:
-    first, second = Session(backend.client(), TTL_S), Session(backend.client(), TTL_S)
+    first, second = (Session(backend.client(), TTL_S, random.Random(n)) for n in range(2))
     await first.open(broker("first", "h:1"))
     with pytest.raises(AlreadyExists, match=r"h:1 is held by the running broker first"):
         await second.open(broker("second", "h:1"))
@@ -173,7 +173,7 @@ async def test_two_brokers_with_one_address_are_refused(backend: Backend) -> Non
 
 
 async def test_of_brokers_that_start_at_once_with_one_address_one_gets_it(backend: Backend) -> None:
-    sessions = [Session(backend.client(), TTL_S) for _ in range(4)]
+    sessions = [Session(backend.client(), TTL_S, random.Random(n)) for n in range(4)]
     opened = await asyncio.gather(
         *(session.open(broker(f"b{n}", "h:1")) for n, session in enumerate(sessions)), return_exceptions=True
     )
@@ -186,7 +186,7 @@ async def test_of_brokers_that_start_at_once_with_one_address_one_gets_it(backen
 
 async def test_a_restarted_broker_gets_its_address_when_the_old_lease_ends(backend: Backend) -> None:
     store = backend.client()
-    old, new = Session(store, TTL_S), Session(backend.client(), TTL_S)
+    old, new = Session(store, TTL_S, random.Random(1)), Session(backend.client(), TTL_S, random.Random(1))
     await old.open(broker("old", "h:1"))
     store.is_cut = True  # kill -9: nobody renews and nobody revokes
 
@@ -204,7 +204,7 @@ async def test_a_restarted_broker_gets_its_address_when_the_old_lease_ends(backe
 
 
 async def test_a_session_outlives_an_etcd_that_restarts(backend: Backend) -> None:
-    session = Session(backend.client(), TTL_S)
+    session = Session(backend.client(), TTL_S, random.Random(1))
     await session.open(broker("b1"))
     await backend.stop()
     await asyncio.sleep(1.5 * TTL_S)
@@ -220,7 +220,7 @@ async def test_a_session_outlives_an_etcd_that_restarts(backend: Backend) -> Non
 
 async def test_a_session_that_was_silent_too_long_is_lost(backend: Backend) -> None:
     store = backend.client()
-    session = Session(store, TTL_S)
+    session = Session(store, TTL_S, random.Random(1))
     await session.open(broker("b1"))
     await asyncio.sleep(1.2 * TTL_S)
     store.is_cut = True
@@ -352,7 +352,7 @@ async def test_a_view_follows_every_change(backend: Backend) -> None:
 async def test_a_view_catches_up_after_etcd_was_away(backend: Backend, compacted: bool) -> None:
     writer = backend.client()
     reader = backend.client()
-    view = ClusterView(reader)
+    view = ClusterView(reader, random.Random(1))
     running = asyncio.create_task(view.run())
     await writer.transact([], [Put(keys.topic_key(topic("old").name), topic_to_json(topic("old")))])
     await until(lambda: len(view.topics) == 1, view)

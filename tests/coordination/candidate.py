@@ -16,10 +16,11 @@ from seaweedmq.ports import Put
 
 
 async def main(endpoint: str, name: str, ttl_s: float) -> None:
-    store = EtcdMetaStore(endpoint, timeout_s=ttl_s / 4)
-    session = Session(store, ttl_s)
+    rng = random.Random(name)
+    store = EtcdMetaStore(endpoint, timeout_s=ttl_s / 4, rng=rng)
+    session = Session(store, ttl_s, rng)
     await session.open(BrokerInfo(id=name, address=f"{name}:1", started_us=0, pid=1, version="0"))
-    election = Election(store, session, name, random.Random())
+    election = Election(store, session, name, rng)
     running = asyncio.create_task(election.run())
     await election.wait_leading()
     print("leading", flush=True)

@@ -32,13 +32,13 @@ async def black_hole() -> AsyncIterator[str]:
 @pytest.mark.integration
 async def test_a_broker_gets_its_address_back_when_etcd_was_killed_too(etcd: LocalEtcd) -> None:
     """Etcd that begins anew gives every lease its whole time once more, and the time of an election on top."""
-    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5)
+    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5, rng=random.Random(1))
     lease = await store.grant_lease(1.5)
     left = BrokerInfo(id="b-killed", address="h:1", started_us=0, pid=1, version="0")
     await store.transact([], [Put(keys.address_key(left.address), left.id.encode(), lease)])
     await etcd.kill()
     await etcd.start()
-    session = Session(store, 1.5)
+    session = Session(store, 1.5, random.Random(1))
     await session.open(replace(left, id="b-back"))
     assert session.alive()
     await session.close()
@@ -72,7 +72,7 @@ async def test_a_transaction_that_found_nobody_goes_to_the_next_endpoint(etcd: L
 
 async def test_a_transaction_that_may_have_happened_is_not_sent_again() -> None:
     async with black_hole() as silent:
-        store = EtcdMetaStore(f"{silent},{silent}", timeout_s=0.3)
+        store = EtcdMetaStore(f"{silent},{silent}", timeout_s=0.3, rng=random.Random(1))
         began = asyncio.get_running_loop().time()
         with pytest.raises(Unavailable, match=silent):
             await store.transact([], [Put("/k", b"")])
@@ -83,7 +83,7 @@ async def test_a_transaction_that_may_have_happened_is_not_sent_again() -> None:
 @pytest.mark.integration
 async def test_many_calls_survive_a_change_of_connection(etcd: LocalEtcd) -> None:
     """Calls in flight on a connection that is given up end in an answer or Unavailable, never in a cancellation."""
-    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5)
+    store = EtcdMetaStore(etcd.endpoint, timeout_s=0.5, rng=random.Random(1))
     stop = asyncio.get_running_loop().time() + 3
 
     async def call() -> int:
@@ -109,7 +109,7 @@ async def test_many_calls_survive_a_change_of_connection(etcd: LocalEtcd) -> Non
 
 
 async def test_with_nobody_there_it_says_who_was_asked() -> None:
-    store = EtcdMetaStore(REFUSES, timeout_s=0.5)
+    store = EtcdMetaStore(REFUSES, timeout_s=0.5, rng=random.Random(1))
     for call in (store.get("/k"), store.list("/k"), store.grant_lease(1), store.renew_lease(1)):
         with pytest.raises(Unavailable, match=REFUSES):
             await call
@@ -129,7 +129,7 @@ def test_endpoints_are_read_or_refused() -> None:
 async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation(repeatable: bool) -> None:
     """As after a freeze, when the deadline of a call has passed and closing the connection is first to notice."""
     async with black_hole() as silent:
-        store = EtcdMetaStore(silent, timeout_s=5.0)
+        store = EtcdMetaStore(silent, timeout_s=5.0, rng=random.Random(1))
         call = asyncio.create_task(store.get("/k") if repeatable else store.transact([], [Put("/k", b"")]))
         await asyncio.sleep(0.05)
         for _ in range(3):
@@ -144,7 +144,7 @@ async def test_a_connection_closed_under_a_call_is_an_outage_and_no_cancellation
 
 async def test_a_call_that_is_cancelled_is_cancelled() -> None:
     async with black_hole() as silent:
-        store = EtcdMetaStore(silent, timeout_s=5.0)
+        store = EtcdMetaStore(silent, timeout_s=5.0, rng=random.Random(1))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await store.get("/k")

@@ -1,5 +1,6 @@
 """An etcd of one's own: started, killed, restarted with its data, and clear about why it does not start."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from seaweedmq.ports import Put
 async def test_it_comes_back_on_its_port_with_its_data_after_kill_9(tmp_path: Path) -> None:
     async with LocalEtcd(tmp_path / "etcd") as etcd:
         endpoint, pid = etcd.endpoint, etcd.pid
-        store = EtcdMetaStore(endpoint)
+        store = EtcdMetaStore(endpoint, rng=random.Random(1))
         await store.transact([], [Put("/k", b"kept")])
 
         await etcd.kill()

@@ -47,7 +47,7 @@ def store(server: MemoryMetaServer) -> MemoryMetaStore:
 
 @pytest.fixture
 async def view(store: MemoryMetaStore) -> AsyncIterator[ClusterView]:
-    view = ClusterView(store)
+    view = ClusterView(store, random.Random(1))
     running = asyncio.create_task(view.run())
     await view.ready()
     yield view
@@ -81,7 +81,7 @@ async def test_a_lost_answer_leaves_a_transaction_that_happened(store: MemoryMet
 
 
 async def test_registration_and_campaign_survive_lost_answers(store: MemoryMetaStore) -> None:
-    session = Session(store, 0.5)
+    session = Session(store, 0.5, random.Random(1))
     store.lose_answers(2)
     await session.open(INFO)
     assert await store.get(keys.broker_key("b1")) is not None
@@ -102,7 +102,7 @@ async def test_registration_and_campaign_survive_lost_answers(store: MemoryMetaS
 
 
 async def test_failing_to_open_leaves_nothing_behind(server: MemoryMetaServer, store: MemoryMetaStore) -> None:
-    session = Session(store, 0.2)
+    session = Session(store, 0.2, random.Random(1))
     store.lose_answers(99)
     with pytest.raises(Unavailable):
         await session.open(INFO)
@@ -114,7 +114,7 @@ async def test_an_etcd_that_never_stays_is_no_reason_to_wait_for_an_address_for_
     server: MemoryMetaServer, store: MemoryMetaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "ADDRESS_WAIT_EXTRA_S", 0.2)
-    holder, other = Session(store, 1.0), Session(MemoryMetaStore(server), 0.2)
+    holder, other = Session(store, 1.0, random.Random(1)), Session(MemoryMetaStore(server), 0.2, random.Random(1))
     await holder.open(INFO)
 
     async def come_and_go() -> None:
@@ -133,7 +133,7 @@ async def test_an_etcd_that_never_stays_is_no_reason_to_wait_for_an_address_for_
 
 
 async def test_a_lost_lease_ends_the_campaign(server: MemoryMetaServer, store: MemoryMetaStore) -> None:
-    session = Session(store, 0.2)
+    session = Session(store, 0.2, random.Random(1))
     await session.open(INFO)
     election = Election(store, session, "b1", random.Random(1))
     running = asyncio.create_task(election.run())
@@ -150,7 +150,7 @@ async def test_a_lost_lease_ends_the_campaign(server: MemoryMetaServer, store: M
 
 
 async def test_a_closed_session_never_leaves_a_lock_that_outlives_it(store: MemoryMetaStore) -> None:
-    session = Session(store, 0.5)
+    session = Session(store, 0.5, random.Random(1))
     await session.open(INFO)
     election = Election(store, session, "b1", random.Random(1))
     running = asyncio.create_task(election.run())
@@ -177,7 +177,7 @@ async def test_a_compaction_between_list_and_watch_is_survived(server: MemoryMet
                 yield changes
 
     racing = Racing(server)
-    view = ClusterView(racing)
+    view = ClusterView(racing, random.Random(1))
     running = asyncio.create_task(view.run())
     await until(lambda: 1 in view.segments.get(ORDERS, {}), view)
     assert view.segments[ORDERS][1].epoch == 3
@@ -252,7 +252,7 @@ def test_after_any_trouble_the_view_is_what_the_store_holds(steps: list[tuple[st
 async def _follow_through(steps: list[tuple[str, int, int]]) -> None:
     server = MemoryMetaServer()
     store = MemoryMetaStore(server, timeout_s=0.001)
-    view = ClusterView(store)
+    view = ClusterView(store, random.Random(1))
     running = asyncio.create_task(view.run())
     segments: dict[int, Segment] = {}
     topics: dict[TopicName, Topic] = {}
@@ -306,7 +306,7 @@ def _topic(name: str) -> Topic:
 
 
 async def test_a_lease_that_nobody_renews_any_more_counts_as_lost(store: MemoryMetaStore) -> None:
-    session = Session(store, 1.0)
+    session = Session(store, 1.0, random.Random(1))
     await session.open(INFO)
     (keeping,) = (task for task in asyncio.all_tasks() if task.get_name() == f"lease of {INFO.id}")
     keeping.cancel()

@@ -33,7 +33,6 @@ from seaweedmq.model.calls import (
     DescribeGroup,
     DescribeTopic,
     DrainBroker,
-    Emptied,
     Fence,
     GetClusterStatus,
     ListGroups,
@@ -42,13 +41,14 @@ from seaweedmq.model.calls import (
     LogEnds,
     MergeSegments,
     MoveSegment,
-    Progress,
+    NoteProgress,
     Rebalance,
+    ReportEmptied,
+    ReportSuspicion,
     ResetGroup,
     Seal,
     SealSegment,
     SplitSegment,
-    Suspicion,
     TopicStats,
     WriteOut,
 )
@@ -134,13 +134,13 @@ CASES = [
     (DeleteGroup("billing", False), None),
     (LocalStats(NAME, 2**63 - 1), STATS),
     (LogEnds(NAME, 2**62, 77), {0: 5, 3: 2**40}),
-    (Progress(ref=FIRST, committed=2**40, flushed=7), None),
+    (NoteProgress(ref=FIRST, committed=2**40, flushed=7), None),
     (Fence(FIRST), r.FenceReply(end_offset=None)),
     (Fence(LATER), r.FenceReply(end_offset=2)),
     (WriteOut(LATER, 2**40), SEALED),
     (Seal(FIRST), SEALED),
-    (Suspicion(ref=LATER, suspect="b-2", reason="its stream broke"), None),
-    (Emptied(topic=NAME, topic_uid=2**63, segments=(0, 7)), None),
+    (ReportSuspicion(ref=LATER, suspect="b-2", reason="its stream broke"), None),
+    (ReportEmptied(topic=NAME, topic_uid=2**63, segments=(0, 7)), None),
 ]
 
 
@@ -180,7 +180,7 @@ async def test_a_member_joins_commits_releases_and_leaves(fake, broker):
 
 
 async def test_a_replicate_stream_carries_frames_one_way_and_what_is_held_the_other(fake, broker):
-    opening = r.ReplicateOpen(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=2, primary="b-1")
+    opening = r.ReplicateOpen(ref=LATER, primary="b-1")
 
     async def requests():
         yield opening

@@ -17,7 +17,7 @@ from seaweedmq.model.subscribe import (
     SubscribeReady,
 )
 from seaweedmq.model.topic import TopicName
-from seaweedmq.rpc import data, frames
+from seaweedmq.rpc import cluster, data, frames
 from seaweedmq.rpc.v1 import data_pb2, types_pb2
 
 U32 = st.integers(0, 2**32 - 1)
@@ -179,6 +179,12 @@ def test_numbers_beyond_the_protocol_are_refused_before_they_are_sent():
     ]:
         with pytest.raises(InvalidArgument, match=f"{type(value).__name__} refused before it was sent"):
             encode(value)
+
+
+def test_a_replicate_request_of_a_newer_kind_is_no_opening():
+    for message in (b"", b"\x78\x05"):
+        with pytest.raises(Unsupported, match=r"seaweedmq\.v1\.ReplicateRequest holds none of the kinds"):
+            cluster.decode_replicate_request(message)
 
 
 def test_an_illegal_topic_name_and_an_unknown_start_are_refused():

@@ -1,5 +1,6 @@
 """What a test of the metadata store can do to it, alike for real etcd and the one in memory."""
 
+import random
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
@@ -112,10 +113,10 @@ class EtcdBackend:
     def __init__(self, etcd: LocalEtcd) -> None:
         self._etcd = etcd
         self._clients: list[CuttableStore] = []
-        self._maintenance = EtcdMetaStore(etcd.endpoint)
+        self._maintenance = EtcdMetaStore(etcd.endpoint, rng=random.Random(1))
 
     def client(self) -> CuttableStore:
-        client = CuttableStore(EtcdMetaStore(self._etcd.endpoint, timeout_s=CALL_TIMEOUT_S))
+        client = CuttableStore(EtcdMetaStore(self._etcd.endpoint, timeout_s=CALL_TIMEOUT_S, rng=random.Random(1)))
         self._clients.append(client)
         return client
 

@@ -14,11 +14,11 @@ from seaweedmq.codec.frame import (
     split_frames,
     stamp,
 )
-from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
+from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, full_batch, payload_schema, schema_from_bytes
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import ProducerState, Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.ports import LogWriter, SegmentStore
 
@@ -106,7 +106,7 @@ def make_preamble(
     base: int,
     writer: str = "b-1",
     uid: int = 7,
-    producers: Sequence[ProducerRecord] = (),
+    producers: Sequence[ProducerState] = (),
     segment: int = 0,
     flushed: int | None = None,
 ) -> bytes:
@@ -129,7 +129,7 @@ async def begin_log(
     *,
     writer: str = "b-1",
     uid: int = 7,
-    producers: Sequence[ProducerRecord] = (),
+    producers: Sequence[ProducerState] = (),
     segment: int = 0,
     flushed: int | None = None,
 ) -> LogWriter:
@@ -144,7 +144,7 @@ async def write_log(
     *,
     writer: str = "b-1",
     uid: int = 7,
-    producers: Sequence[ProducerRecord] = (),
+    producers: Sequence[ProducerState] = (),
     segment: int = 0,
     flushed: int | None = None,
 ) -> SegmentFile:

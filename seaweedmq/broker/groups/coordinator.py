@@ -27,7 +27,7 @@ from seaweedmq.core.group.events import (
     TimePassed,
 )
 from seaweedmq.core.group.machine import Group
-from seaweedmq.errors import InvalidArgument, ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
+from seaweedmq.errors import ProtocolViolation, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import (
@@ -309,15 +309,15 @@ def _fail(waiting: list["asyncio.Future[None]"], error: BaseException) -> None:
 
 
 def _check(commit: GroupCommit) -> None:
-    """Raise InvalidArgument for what no member may send."""
+    """Raise ProtocolViolation for what no member may send."""
     for position in commit.positions:
         if len(position.deliveries) > DELIVERIES_KEPT_MAX:
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"commit of segment {position.segment} has {len(position.deliveries)} deliveries: "
                 f"keep {DELIVERIES_KEPT_MAX} at most"
             )
         if position.offset < 0 or any(o < position.offset or n < 1 for o, n in position.deliveries.items()):
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"commit of segment {position.segment} at {position.offset}: offsets are from 0, and deliveries are "
                 "counted from 1 for records at or above the offset"
             )

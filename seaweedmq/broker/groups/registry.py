@@ -23,7 +23,6 @@ from seaweedmq.core.group.machine import Group
 from seaweedmq.errors import (
     Conflict,
     Corrupt,
-    Fenced,
     InvalidArgument,
     NotFound,
     ResourceExhausted,
@@ -107,8 +106,8 @@ class Groups:
         """Serve a member's stream whose first message was taken already.
 
         Raises:
-            NotFound: no such topic, or not the one that the member means.
-            Fenced: another subscriber took the member's id, or the group was deleted.
+            NotFound: no such topic, or not the one that the member means; or the group was deleted.
+            Fenced: another subscriber took the member's id.
             StaleMetadata, Unavailable: come back.
         """
         await self._catch_up(opening.topic, opening.topic_uid)
@@ -166,7 +165,7 @@ class Groups:
         for coordinator in coordinators:
             _check_idle(coordinator, "delete", force)
         for coordinator in coordinators:
-            await coordinator.delete(Fenced(f"{coordinator.name} was deleted"))
+            await coordinator.delete(NotFound(f"{coordinator.name} was deleted"))
             self._forget(coordinator.name)
 
     async def forget_pruned(self, topic: TopicName) -> None:

@@ -6,8 +6,18 @@ from collections.abc import Callable, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
-from seaweedmq.broker.leader.succession import Changes, Step
-from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.broker.leader.succession import Step, Succession
+from seaweedmq.core.balance.decide import (
+    Action,
+    BalancerSettings,
+    ClusterColumns,
+    Hold,
+    Loads,
+    Merge,
+    Move,
+    Split,
+    decide,
+)
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerLoad, Decision
 from seaweedmq.model.config import BrokerConfig
@@ -31,16 +41,18 @@ class Balancing:
         *,
         metadata: Metadata,
         placement: Placement,
-        changes: Changes,
+        succession: Succession,
         config: BrokerConfig,
         wall_us: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._changes = changes
+        self._succession = succession
         self._config = config
         self._settings = BalancerSettings.of(config)
         self._wall_us = wall_us
+        self._group: asyncio.TaskGroup | None = None
+        """Of the tasks; None while ``run`` does not run."""
         self._tasks: dict[asyncio.Task[None], Step] = {}
         """Under way, or waiting for their turn."""
         self._begun = asyncio.Semaphore(config.changes_at_once_max)
@@ -49,26 +61,30 @@ class Balancing:
 
     async def run(self) -> None:
         """Decide once an interval, until cancelled. The first reports are awaited, for a while."""
+        async with asyncio.TaskGroup() as self._group:
+            try:
+                await self._decide_on_and_on()
+            finally:
+                self._group = None
+                self.holds.clear()
+
+    async def _decide_on_and_on(self) -> None:
         loop = asyncio.get_running_loop()
         patience = loop.time() + MISSED_REPORTS_MAX * self._config.load_report_interval_s
         pause_s = self._config.balance_interval_s
-        try:
-            while True:
-                await asyncio.sleep(pause_s)
-                if self._silent() and loop.time() < patience:
-                    continue
-                began = loop.time()
-                self._begin(self._decide(at_once=False))
-                pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
-        finally:
-            self.holds.clear()
-            for task in self._tasks:
-                task.cancel()
+        while True:
+            await asyncio.sleep(pause_s)
+            if self._silent() and loop.time() < patience:
+                continue
+            began = loop.time()
+            self._begin(self._decide(at_once=False))
+            pause_s = max(self._config.balance_interval_s, (loop.time() - began) / DECIDING_SHARE_MAX)
 
     async def rebalance(self) -> tuple[Decision, ...]:
-        """See ``ports.BrokerApi``. Returns when it is done, or goes on after the deadline of a call.
+        """See ``model.calls.Rebalance``. Returns when it is done, or goes on after the deadline of a call.
 
-        Unavailable: some broker's load is not known.
+        Raises:
+            Unavailable: some broker's load is not known, or this one leads no more, or not yet.
         """
         silent = self._silent()
         if silent:
@@ -95,13 +111,13 @@ class Balancing:
 
     def _decide(self, *, at_once: bool) -> list[Action]:
         view = self._metadata.view
-        cluster = Cluster.of(
+        cluster = ClusterColumns.of(
             view.topics.values(),
             self._metadata.open_segments(),
             view.brokers.values(),
             self._settings,
             suspected=self._placement.suspects,
-            changing={*self._changes.under_way, *self._planned()},
+            changing={*self._succession.under_way, *self._planned()},
         )
         loads = Loads.of(cluster, self._reports())
         actions = decide(cluster, loads, self._wall_us(), self._settings, at_once=at_once)
@@ -117,10 +133,12 @@ class Balancing:
         return Hold(action.topic, action.segment, reason) if full else action
 
     def _begin(self, actions: Sequence[Action]) -> list["asyncio.Task[None]"]:
+        if self._group is None:
+            raise Unavailable("the leader was elected, or deposed, a moment ago: try again")
         self._note([action for action in actions if isinstance(action, Hold)])
         tasks = []
         for step in filter(None, map(self._step, actions)):
-            task = asyncio.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
+            task = self._group.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
             self._tasks[task] = step
             task.add_done_callback(self._tasks.pop)
             tasks.append(task)
@@ -183,6 +201,6 @@ class Balancing:
             if not all(map(self._metadata.is_open, step.parents)):
                 return
             try:
-                await self._changes.carry_out(step)
+                await self._succession.carry_out(step)
             except SeaweedMQError as error:
                 log.warning("could not %s %s: %s", step.kind, step.parents[0], error)

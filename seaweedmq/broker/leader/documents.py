@@ -49,7 +49,8 @@ class Documents:
                 self._expected.clear()
                 await asyncio.sleep(pause_s)
                 began = loop.time()
-                if not (await self.write_due() and await self.delete_due()):
+                written, deleted = await self.write_due(), await self.delete_due()
+                if not (written and deleted):
                     self._expected.set()
                     await asyncio.sleep(RETRY_S)
                 pause_s = min(max(GATHER_S, (loop.time() - began) / WRITING_SHARE_MAX), PAUSE_S_MAX)
@@ -62,8 +63,9 @@ class Documents:
         self._expected.set()
 
     async def write_due(self) -> bool:
-        """Write what changed. Whether all is written; what failed stays due, and is logged."""
+        """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""
         async with self._writing:
+            all_written = True
             for name in sorted(self._due):
                 if not self._metadata.leading:
                     return False
@@ -73,11 +75,11 @@ class Documents:
                 except SeaweedMQError as error:
                     self._due.add(name)
                     self._complaints.add(f"writing the documents of {name}", error)
-                    return False
+                    all_written = False
                 except BaseException:  # a caller that goes away leaves it to ``run``
                     self.expect([name])
                     raise
-        return True
+        return all_written
 
     async def _write(self, name: TopicName) -> None:
         topic = self._metadata.view.topics.get(name)
@@ -108,14 +110,18 @@ class Documents:
             await self._metadata.view.wait_revision(revision or 0)
 
     async def delete_due(self) -> bool:
-        """Delete what deleted topics left. Whether nothing is left; what failed stays due, and is logged."""
+        """Delete what deleted topics left. Whether nothing is left; what failed stays due, is logged, and keeps no
+        other waiting."""
+        all_deleted = True
         for name in sorted(self._metadata.view.deletions):
+            if not self._metadata.leading:
+                return False
             try:
                 await self.delete(name)
             except SeaweedMQError as error:
                 self._complaints.add(f"deleting the files of {name}", error)
-                return False
-        return True
+                all_deleted = False
+        return all_deleted
 
 
 class _Lines:

@@ -15,11 +15,11 @@ from seaweedmq.broker.leader.pruning import Pruning
 from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.broker.leader.succession import Changes
+from seaweedmq.broker.leader.succession import Succession
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import TopicName
@@ -61,7 +61,7 @@ class Leader:
         self._documents = Documents(self.metadata, store)
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
-        self.changes = Changes(
+        self.succession = Succession(
             metadata=self.metadata,
             documents=self._documents,
             placement=self.placement,
@@ -69,9 +69,13 @@ class Leader:
             wall_us=env.wall_us,
             orphaned=self._repairs.add,
         )
-        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, changes=self.changes)
+        self.reshaping = Reshaping(metadata=self.metadata, placement=self.placement, succession=self.succession)
         self.balancing = Balancing(
-            metadata=self.metadata, placement=self.placement, changes=self.changes, config=config, wall_us=env.wall_us
+            metadata=self.metadata,
+            placement=self.placement,
+            succession=self.succession,
+            config=config,
+            wall_us=env.wall_us,
         )
         self._adoption = Adoption(self.metadata, dial)
         self.pruning = Pruning(
@@ -126,7 +130,7 @@ class Leader:
                     await asyncio.wait({duties, deposed})
                 finally:  # also when the term ends in the meantime, which cancels this once more
                     self.placement.forget()
-                    await self.changes.stop()
+                    await self.succession.stop()
             if not duties.cancelled():
                 duties.result()
             log.info("no longer leading")
@@ -135,7 +139,7 @@ class Leader:
         self._documents.expect(self._view.topics)
         groups = self._groups = self._make_groups()
         async with asyncio.TaskGroup() as duties:
-            duties.create_task(self._repairs.run(self.changes), name="repairs")
+            duties.create_task(self._repairs.run(self.succession), name="repairs")
             duties.create_task(self.topics.sweep(), name="sweep")
             duties.create_task(self._ghosts.run(), name="ghosts")
             duties.create_task(self._adoption.run(), name="adoption")
@@ -147,8 +151,8 @@ class Leader:
     async def _forget_offsets(self, name: TopicName) -> None:
         await self.groups.forget_pruned(name)
 
-    async def suspect(self, suspicion: Suspicion) -> None:
-        """See ``ports.BrokerApi``. Fenced, if the segment is sealed or has another epoch by now."""
+    async def suspect(self, suspicion: ReportSuspicion) -> None:
+        """See ``model.calls.ReportSuspicion``. Fenced, if the segment is sealed or has another epoch by now."""
         ref = suspicion.ref
         found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
         if found is None or not found[1].is_open or found[1].epoch != ref.epoch:
@@ -156,7 +160,7 @@ class Leader:
         _, segment = found
         if suspicion.suspect and suspicion.suspect not in segment.replicas:
             raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
-        if self.changes.concerns(segment):
+        if self.succession.concerns(segment):
             return
         suspect, level = suspicion.suspect or "nobody", self._severity(suspicion.suspect)
         log.log(level, "%s: %s is suspected: %s", segment, suspect, suspicion.reason)
@@ -169,7 +173,7 @@ class Leader:
         return logging.INFO if self._is_leaving() or broker in self.placement.draining else logging.WARNING
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
-        """See ``ports.BrokerApi``."""
+        """See ``ports.BrokerApi.report_load``."""
         async for load in reports:
             if not self.leading:
                 raise StaleMetadata("this broker does not lead: report to the leader")
@@ -192,6 +196,8 @@ class Leader:
             topics=len(self._view.topics),
             open_segments=sum(map(len, self._view.open_segments.values())),
             decisions=tuple(
-                sorted([*self.changes.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us)
+                sorted(
+                    [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
+                )
             ),
         )

@@ -11,7 +11,7 @@ from seaweedmq.codec import keys
 from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable, trimmable
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, SeaweedMQError
-from seaweedmq.model.calls import Emptied
+from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
@@ -65,7 +65,7 @@ class Pruning:
         finally:
             self._trim_due.clear()
 
-    async def prune(self, emptied: Emptied) -> None:
+    async def prune(self, emptied: ReportEmptied) -> None:
         """Forget segments without files, as far as they may be forgotten.
 
         Raises:
@@ -78,7 +78,7 @@ class Pruning:
                     if not await self._prune_some(emptied):
                         return
 
-    async def _prune_some(self, emptied: Emptied) -> bool:
+    async def _prune_some(self, emptied: ReportEmptied) -> bool:
         """One transaction; False if there is nothing to do."""
         name, metadata = emptied.topic, self._metadata
         topic = metadata.topic(name)

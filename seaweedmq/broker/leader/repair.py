@@ -6,7 +6,7 @@ from functools import partial
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
-from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.segment import Segment, SegmentId
@@ -45,7 +45,7 @@ class Repairs:
             self._broken.add(segment.key)
             self._look_again.set()
 
-    async def run(self, changes: Changes) -> None:
+    async def run(self, succession: Succession) -> None:
         """Replace them, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -53,7 +53,7 @@ class Repairs:
                 self._look_again.clear()
                 for repair in self._due():
                     key = repair.segment.key
-                    task = tasks.create_task(self.carry_out(changes, repair), name=f"replace {repair.segment}")
+                    task = tasks.create_task(self.carry_out(succession, repair), name=f"replace {repair.segment}")
                     self._replacing.add(key)
                     task.add_done_callback(partial(self._ended, key))
                 await asyncio.sleep(LOOK_S)
@@ -78,7 +78,8 @@ class Repairs:
         busy = self._not_before.keys() | self._replacing
         return [repair for repair in found if repair.segment.key not in busy]
 
-    async def carry_out(self, changes: Changes, repair: Repair) -> None:
+    async def carry_out(self, succession: Succession, repair: Repair) -> None:
+        """Replace the segment once its primary's turn has come; what fails is logged, and due again after a pause."""
         segment = repair.segment
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
         async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):
@@ -93,7 +94,7 @@ class Repairs:
                 timeout_s=None,
             )
             try:
-                await changes.carry_out(step)
+                await succession.carry_out(step)
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
                     self._complaints.add(f"replacing {segment}", error)

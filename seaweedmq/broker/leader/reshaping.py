@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
-from seaweedmq.broker.leader.succession import Changes, Step
+from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
-from seaweedmq.core.lineage.reshaping import check_targets, check_width, halves, neighbours
+from seaweedmq.core.lineage.reshaping import check_replicas, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
@@ -19,15 +19,15 @@ BY_HAND = "by hand"
 
 
 class Reshaping:
-    """The leader's answers to the calls about segments; see ``ports.BrokerApi``. What is refused changes nothing."""
+    """The leader's answers to the calls about segments; see ``model.calls``. What is refused changes nothing."""
 
-    def __init__(self, *, metadata: Metadata, placement: Placement, changes: Changes) -> None:
+    def __init__(self, *, metadata: Metadata, placement: Placement, succession: Succession) -> None:
         self._metadata = metadata
         self._placement = placement
-        self._changes = changes
+        self._succession = succession
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
-        """See ``ports.BrokerApi.split_segment``."""
+        """See ``model.calls.SplitSegment``."""
         parent = self._open(name, segment)
         if at is None:
             at = self._halving_slot(parent)
@@ -50,21 +50,21 @@ class Reshaping:
         return at
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
-        """See ``ports.BrokerApi.merge_segments``."""
+        """See ``model.calls.MergeSegments``."""
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 
     async def seal(self, name: TopicName, segment: int) -> TopicDescription:
-        """See ``ports.BrokerApi.seal_segment``."""
+        """See ``model.calls.SealSegment``."""
         parent = self._open(name, segment)
         return await self._carry_out("seal", (parent,), (parent.slots,))
 
     async def move(self, name: TopicName, segment: int, brokers: tuple[str, ...]) -> TopicDescription:
-        """See ``ports.BrokerApi.move_segment``. Nothing is done if they are its first replicas and none is missing."""
+        """See ``model.calls.MoveSegment``. Nothing is done if they are its first replicas and none is missing."""
         parent = self._open(name, segment)
         topic = self._metadata.topic(name)
         targets = tuple(self._broker(broker) for broker in brokers)
-        check_targets(topic, targets)
+        check_replicas(topic, targets)
         if parent.replicas[: len(targets)] == targets and len(parent.replicas) == topic.replicas:
             return describe(self._metadata.view, name)
         full = [target for target in targets if not self._placement.has_room(target, parent)]
@@ -82,7 +82,7 @@ class Reshaping:
         wishes: tuple[tuple[str, ...], ...] = (),
     ) -> TopicDescription:
         step = Step(kind=kind, parents=parents, ranges=ranges, wishes=wishes, reason=BY_HAND)
-        await self._changes.carry_out(step)
+        await self._succession.carry_out(step)
         return describe(self._metadata.view, step.topic)
 
     def _open(self, name: TopicName, number: int) -> Segment:

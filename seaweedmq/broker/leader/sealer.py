@@ -81,7 +81,7 @@ class Sealer:
         await self._store.sync_files([f for f in files if f.kind is FileKind.LOG])
 
     async def _by_primary(self, topic: Topic, segment: Segment, primary: str, timeout_s: float) -> SealedLog | None:
-        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
+        ref = SegmentRef.of(topic, segment)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._dial(primary).call(Seal(ref))
@@ -90,7 +90,7 @@ class Sealer:
             return None
 
     async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
-        ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch + 1)
+        ref = SegmentRef.of(topic, segment, segment.epoch + 1)
         answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
         ends = {follower: end for follower, (fenced, end) in zip(followers, answers, strict=True) if fenced}
         for follower, end in longest_first(ends):

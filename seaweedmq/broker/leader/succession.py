@@ -47,7 +47,7 @@ class Step:
         return self.parents[0].topic
 
 
-class Changes:
+class Succession:
     """Carries steps out, each in one transaction. What one leader leaves half done, any leader finishes by replacing
     what was sealed."""
 
@@ -102,8 +102,10 @@ class Changes:
     def _ended(self, known: Iterable[SegmentId], task: "asyncio.Task[Decision]") -> None:
         for key in known:
             del self._under_way[key]
-        if not task.cancelled():
-            task.exception()  # known to the caller, unless that is gone
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, SeaweedMQError):
+            # The caller knows, unless it is gone. What is no error of the cluster is a mistake in here.
+            log.critical("%s failed", task.get_name(), exc_info=error)
 
     async def stop(self) -> None:
         """No longer leading: what is half done is finished by the next leader."""

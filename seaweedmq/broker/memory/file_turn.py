@@ -105,7 +105,7 @@ class FileTurn:
         self._rest = Chunk(0, b"")
         if chunks is not None:
             try:
-                with suppress(SeaweedMQError):
+                with suppress(SeaweedMQError):  # nobody reads on: a close that fails costs no record
                     await chunks.aclose()
             finally:
                 self._budget.give(self._size)

@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
-from seaweedmq.errors import Corrupt, DeadlineExceeded, InvalidArgument, ProtocolViolation
+from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 
 PIECE_TIMEOUT_S = 10.0
@@ -45,15 +45,15 @@ class Intake:
         self._budget.give(standing)
 
     def check(self, frames: Frames) -> None:
-        """Raise InvalidArgument for a message that should have been announced."""
+        """Raise ProtocolViolation for a message that should have been announced."""
         if len(frames) > self.message_bytes_max:
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"a message with {len(frames)} bytes of frames came on a stream that takes {self.message_bytes_max}: "
                 "send larger frames as head and pieces"
             )
 
     def header(self, head: FrameHead) -> FrameHeader:
-        """Of the frame that is announced. Raises InvalidArgument, or as ``decode_header``."""
+        """Of the frame that is announced. Raises ProtocolViolation, or as ``decode_header``."""
         if len(head.header) != HEADER_BYTES:
             raise ProtocolViolation(f"a frame's head has {HEADER_BYTES} bytes, not {len(head.header)}")
         return decode_header(head.header)
@@ -69,7 +69,7 @@ class Intake:
             frames_of: the frames of a message; None if it is of another kind.
 
         Raises:
-            InvalidArgument: what follows is not its payload.
+            ProtocolViolation: what follows is not its payload.
             DeadlineExceeded: nothing followed for too long.
             Corrupt: the payload is not what the header says.
         """
@@ -81,7 +81,7 @@ class Intake:
             async with self._budget.holding(COPIES * expected):
                 piece = await self._piece(requests, frames_of)
                 if not min(SMALL_MESSAGE_BYTES, expected) <= len(piece) <= expected:
-                    raise InvalidArgument(
+                    raise ProtocolViolation(
                         f"a piece of {len(piece)} bytes came where {expected} of a frame are due: send its payload in "
                         f"pieces of {SMALL_MESSAGE_BYTES} to {PIECE_BYTES} bytes"
                     )

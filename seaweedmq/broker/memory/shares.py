@@ -91,16 +91,6 @@ class BrokerMemory:
         """All of them."""
         return self.logs, self.replicas, self.intake, self.reading, self.relaying, self.sending
 
-    @property
-    def accounted_bytes(self) -> int:
-        """What is held now, by every budget together."""
-        return sum(budget.used for budget in self.budgets)
-
-    @property
-    def limit_bytes(self) -> int:
-        """The bound on ``accounted_bytes``."""
-        return sum(budget.limit for budget in self.budgets)
-
 
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
@@ -112,7 +102,7 @@ class StreamMemory:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """Around the life of a stream; waits while frames that are not stored yet fill the memory.
+        """Around the life of a stream; waits while frames that are not flushed yet fill the memory.
 
         Raises:
             ResourceExhausted: there are as many streams as the memory allows, or the wait is too long.
@@ -138,7 +128,7 @@ class StreamMemory:
                 await self._logs.lend(STREAM_BYTES)
         except TimeoutError:
             raise ResourceExhausted(
-                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not stored yet filled this "
+                f"no stream can be opened: for {OPENING_PATIENCE_S:.0f} s frames that are not flushed yet filled this "
                 "broker's memory for logs: see whether its storage is full, slow or gone, and try again; if it is "
                 "well, send less or raise memory_bytes_max"
             ) from None

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.segment.flush import GroupSync
+from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.core.segment.producer_limits import ProducerPool
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContext:
-    """Of one stay of the broker in the cluster."""
+    """Of one term of the broker."""
 
     config: BrokerConfig
     store: SegmentStore
@@ -23,7 +23,7 @@ class SegmentContext:
     producers: ProducerPool
     relaying: MemoryBudget
     """For messages on their way to followers."""
-    group_sync: GroupSync
+    sync_rounds: SyncRounds
     writer_id: str
     lease_alive: Callable[[], bool]
     """Whether this broker surely still owns its segments."""
@@ -32,5 +32,5 @@ class SegmentContext:
     """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
-    suspect: Callable[[Suspicion], Awaitable[None]]
+    suspect: Callable[[ReportSuspicion], Awaitable[None]]
     """Tell the leader, until it has heard."""

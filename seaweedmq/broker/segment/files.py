@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import Environment, LogWriter, SegmentStore
 from seaweedmq.runtime.retrying import backoff
@@ -37,13 +36,13 @@ CLOSE_TIMEOUT_S = 5.0
 
 @dataclass(slots=True)
 class OpenFile:
-    """A log file of this segment that is not closed yet. base <= synced <= written."""
+    """A log file of this segment that is not closed yet. base <= flushed <= written."""
 
     writer: LogWriter
     writer_id: str
     base: int
     written: int
-    synced: int
+    flushed: int
     opened_at: float
     """Event loop time, seconds."""
     appending: bool = False
@@ -91,7 +90,7 @@ class SegmentFiles:
         """Why nothing is fsynced at the moment."""
         self.flushed = segment_log.flushed
         """Everything below is fsynced."""
-        self.unsynced_bytes = 0
+        self.unflushed_bytes = 0
         self._topic = topic
         self._segment = segment
         self._log = segment_log
@@ -110,6 +109,8 @@ class SegmentFiles:
         self._leftovers: list[tuple[int, SegmentFile]] = []
         """Files of failed writes, with the end of what they may hold in part."""
         self._failed_rewrites = 0
+        self._again: asyncio.TimerHandle | None = None
+        """When the rewrite that failed is tried again."""
         self._unusable = False
         """The last probe failed."""
         self._lock = asyncio.Lock()
@@ -133,7 +134,7 @@ class SegmentFiles:
         finally:
             file.appending = False
         file.written = end
-        self.unsynced_bytes += size_bytes
+        self.unflushed_bytes += size_bytes
         return file is not self.active
 
     async def probe(self) -> None:
@@ -159,6 +160,13 @@ class SegmentFiles:
                     await self._close_quietly(file)
         except TimeoutError:
             log.error("%s: the storage hangs, %d files are left open", self._segment, len(self.open_files))
+        finally:
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
 
     async def _file_for(self, base: int) -> OpenFile:
         """The file that takes what begins at ``base``."""
@@ -222,27 +230,26 @@ class SegmentFiles:
     async def sync(self) -> None:
         """Fsync what is written, close files that are complete."""
         async with self._lock:
-            self.unsynced_bytes = 0
+            self.unflushed_bytes = 0
             for file in list(self.open_files):
                 if file not in self.open_files:
                     continue  # given up meanwhile
                 end = file.written
-                if file.synced < end:
+                if file.flushed < end:
                     try:
                         await file.writer.sync()
                     except StorageFailed as error:
                         await self._rewrite(file, error)
                         break
-                    file.synced = end
+                    file.flushed = end
                     file.is_durable = True
                     self.flushed = max(self.flushed, end)
-                if file is not self.active and not file.appending and file.synced == file.written:
+                if file is not self.active and not file.appending and file.flushed == file.written:
                     await self._seal(file)
             await self._delete_leftovers()
 
     async def _seal(self, file: OpenFile) -> None:
-        await file.writer.close()
-        self.open_files.remove(file)
+        await self._close_quietly(file)
         if file.written > file.base:
             self.sealed.append(self._described(file))
 
@@ -287,7 +294,8 @@ class SegmentFiles:
         except StorageFailed as again:
             self.failure = again
             self._failed_rewrites += 1
-            self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
+            self._stop_timer()
+            self._again = self._loop.call_later(self.pause_s(self._failed_rewrites), self._ask_sync)
 
     async def _write_copy(self, base: int, entries: list[LogEntry]) -> None:
         copy = await self._create_file(base)
@@ -298,7 +306,7 @@ class SegmentFiles:
         except StorageFailed:
             await self._leave(copy, end)
             raise
-        copy.written = copy.synced = end
+        copy.written = copy.flushed = end
         copy.is_durable = True
         self.flushed = max(self.flushed, end)
         await self._seal(copy)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.shares import BrokerMemory
-from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
@@ -16,7 +16,7 @@ from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import Progress, Suspicion
+from seaweedmq.model.calls import NoteProgress, ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.replication import (
@@ -58,7 +58,7 @@ class FollowerService:
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,
-        suspect: Callable[[Suspicion], object],
+        suspect: Callable[[ReportSuspicion], object],
     ) -> None:
         """``suspect``: have the leader told; waits for nothing."""
         self._config = config
@@ -72,7 +72,7 @@ class FollowerService:
         self._suspect = suspect
         self.replicas: dict[Key, Replica] = {}
         """What is followed."""
-        self._write_outs: dict[Key, WriteOut] = {}
+        self._write_outs: dict[Key, ReplicaWriter] = {}
         """Of each replica, by the same keys."""
         self._closed = False
 
@@ -82,7 +82,7 @@ class FollowerService:
         if not isinstance(opening, ReplicateOpen):
             raise ProtocolViolation("a replicate stream begins with ReplicateOpen: send that first")
         topic, segment = await self._assigned(opening)
-        ref = SegmentRef(topic=opening.topic, topic_uid=opening.topic_uid, segment=opening.segment, epoch=opening.epoch)
+        ref = opening.ref
         replica = self._begin(topic, segment, ref)
         try:
             with closing(Intake(self._intake)) as intake:
@@ -101,8 +101,8 @@ class FollowerService:
         finally:
             self._after_stream(replica, ref, opening.primary)
 
-    async def progress(self, progress: Progress) -> None:
-        """Forget what the primary has flushed; see ``ports.BrokerApi``."""
+    async def progress(self, progress: NoteProgress) -> None:
+        """Forget what the primary has flushed; see ``model.calls.NoteProgress``."""
         ref = progress.ref
         replica = self.replicas.get(_key(ref))
         if replica is None:
@@ -110,7 +110,7 @@ class FollowerService:
         self._budget.give(replica.on_progress(ref.epoch, progress.committed, progress.flushed))
 
     async def fence(self, ref: SegmentRef) -> FenceReply:
-        """Take nothing of an epoch below ``ref.epoch`` any more; see ``ports.BrokerApi``."""
+        """Take nothing of an epoch below ``ref.epoch`` any more; see ``model.calls.Fence``."""
         replica = self.replicas.get(_key(ref))
         if replica is None:
             # "It never reached me" is an answer of its follower only: a process that has lost its lease, or has come
@@ -129,7 +129,7 @@ class FollowerService:
         if replica is None or writing is None:
             raise NotFound(f"{ref}: this broker holds no replica of it")
         if not replica.fenced or replica.epoch != ref.epoch:
-            raise FencedError(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
+            raise InvalidArgument(f"{replica.name}: fence it with epoch {ref.epoch} before it is written out")
         if end_offset != replica.end:
             raise InvalidArgument(
                 f"{replica.name}: asked for offsets up to {end_offset}, the replica ends at {replica.end}"
@@ -195,7 +195,7 @@ class FollowerService:
             self.forget_sealed()
             await self._view.wait_change(seen)
 
-    async def _save(self, replica: Replica, writing: WriteOut, limit: asyncio.Semaphore) -> None:
+    async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
         """Until it is written out, or dropped."""
 
         def complain(attempt: int, error: BaseException) -> None:
@@ -209,19 +209,19 @@ class FollowerService:
 
     async def _assigned(self, opening: ReplicateOpen) -> tuple[Topic, Segment]:
         """The segment, if the metadata has the caller as its primary and this broker as a follower."""
-        name = f"{opening.topic}#{opening.segment}"
+        ref = opening.ref
         try:
             async with asyncio.timeout(VIEW_LAG_S):
-                while (found := self._view.find(opening.topic, opening.topic_uid, opening.segment)) is None:
+                while (found := self._view.find(ref.topic, ref.topic_uid, ref.segment)) is None:
                     await self._view.wait_change(self._view.changes)
         except TimeoutError:
-            raise NotFound(f"{name}: there is no such segment, or its topic was deleted") from None
+            raise NotFound(f"{ref}: there is no such segment, or its topic was deleted") from None
         topic, segment = found
-        if not segment.is_open or segment.epoch != opening.epoch:
-            raise FencedError(f"{name}: epoch {opening.epoch} is over, the segment is {segment.state}: stop")
+        if not segment.is_open or segment.epoch != ref.epoch:
+            raise FencedError(f"{ref}: epoch {ref.epoch} is over, the segment is {segment.state}: stop")
         if segment.primary != opening.primary or self._broker_id not in segment.replicas[1:]:
             raise InvalidArgument(
-                f"{name}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
+                f"{ref}: {opening.primary} asked {self._broker_id} to follow it, but its replicas are "
                 f"{', '.join(segment.replicas)}: a broker speaks for itself, to its followers"
             )
         return topic, segment
@@ -243,7 +243,7 @@ class FollowerService:
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
-        self._write_outs[topic.uid, segment.id] = WriteOut(
+        self._write_outs[topic.uid, segment.id] = ReplicaWriter(
             self._store, topic, segment, replica, self._broker_id, self._env.rng
         )
         return replica
@@ -296,7 +296,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._suspect(Suspicion(ref=ref, suspect=primary, reason=reason))
+        self._suspect(ReportSuspicion(ref=ref, suspect=primary, reason=reason))
 
 
 def _key(ref: SegmentRef) -> Key:

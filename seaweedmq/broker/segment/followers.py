@@ -8,7 +8,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError
-from seaweedmq.model.calls import Suspicion
+from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.replication import ReplicateOpen, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -44,10 +44,8 @@ class Followers:
         self._context = context
         self._on_held = on_held
         self._on_lost = on_lost
-        self._ref = SegmentRef(topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch)
-        opening = ReplicateOpen(
-            topic=topic.name, topic_uid=topic.uid, segment=segment.id, epoch=segment.epoch, primary=segment.primary
-        )
+        self._ref = SegmentRef.of(topic, segment)
+        opening = ReplicateOpen(ref=self._ref, primary=segment.primary)
         self._links = [
             FollowerLink(
                 follower=follower,
@@ -108,5 +106,5 @@ class Followers:
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Until cancelled: a leader that has heard may die before it has done it."""
         while True:
-            await self._context.suspect(Suspicion(ref=self._ref, suspect=suspect, reason=reason))
+            await self._context.suspect(ReportSuspicion(ref=self._ref, suspect=suspect, reason=reason))
             await asyncio.sleep(TELL_AGAIN_S)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from seaweedmq.codec.logfile import LogPreamble, ProducerRecord, encode_preamble
-from seaweedmq.core.segment.producers import ProducerState
-from seaweedmq.model.segment import Segment
+from seaweedmq.codec.logfile import LogPreamble, encode_preamble
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import LogWriter, SegmentStore
 
@@ -37,15 +36,7 @@ async def create_log_file(
             base_offset=base,
             writer=writer_id,
             flushed=base if flushed is None else flushed,
-            producers=tuple(
-                ProducerRecord(
-                    producer_id=p.producer_id,
-                    producer_epoch=p.producer_epoch,
-                    next_sequence=p.next_sequence,
-                    recent=p.recent,
-                )
-                for p in producers
-            ),
+            producers=tuple(producers),
         )
     )
     return await store.create_log(topic.name, segment.id, base, writer_id, preamble)

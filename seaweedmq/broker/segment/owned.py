@@ -9,7 +9,7 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import Fenced, NotFound, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic
@@ -17,8 +17,8 @@ from seaweedmq.model.topic import Topic
 log = logging.getLogger(__name__)
 
 
-class Stay(Protocol):
-    """One stay of this broker in the cluster: see ``broker.term``."""
+class OwningTerm(Protocol):
+    """What is looked at of a stay of this broker in the cluster: see ``broker.term``."""
 
     id: str
     followers: FollowerService
@@ -31,15 +31,19 @@ class Stay(Protocol):
         """Whether this broker surely still owns its segments."""
 
 
-class Ownership:
-    """The open segments of the present stay, by topic and id: ``segments``."""
+class OwnedSegments:
+    """The open segments of the present term, by topic and id: ``segments``."""
 
     def __init__(
-        self, view: ClusterView, *, stay: Callable[[], Stay | None], context: Callable[[Stay], SegmentContext]
+        self,
+        view: ClusterView,
+        *,
+        term: Callable[[], OwningTerm | None],
+        context: Callable[[OwningTerm], SegmentContext],
     ) -> None:
         self.segments: dict[SegmentId, OpenSegment] = {}
         self._view = view
-        self._stay = stay
+        self._term = term
         self._context = context
         self._stopping = False
 
@@ -62,42 +66,42 @@ class Ownership:
         self.segments.clear()
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
-        """See ``model.calls.Seal``. NotFound, Fenced."""
+        """See ``model.calls.Seal``. NotFound, StaleMetadata."""
         owned = self.segments.get(ref.key)
         if owned is None or owned.topic.uid != ref.topic_uid:
             raise NotFound(f"{ref}: this broker is not its primary, or not yet")
         if owned.segment.epoch != ref.epoch:
-            raise Fenced(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
+            raise StaleMetadata(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
 
     async def _reconcile(self) -> None:
-        stay = self._stay()
-        if stay is None or not self._may_own(stay):
+        term = self._term()
+        if term is None or not self._may_own(term):
             return
-        stay.followers.forget_sealed()
-        ended = self._take_ended(stay)
-        self._open_new(stay, but=ended)
+        term.followers.forget_sealed()
+        ended = self._take_ended(term)
+        self._open_new(term, but=ended)
         if not ended:
             return
         # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
         await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
-        now = self._stay()
+        now = self._term()
         if now is not None and self._may_own(now):
             self._open_new(now, but=())
 
-    def _open_new(self, stay: Stay, but: Container[SegmentId]) -> None:
+    def _open_new(self, term: OwningTerm, but: Container[SegmentId]) -> None:
         before = len(self.segments)
         for name, segments in self._view.open_segments.items():
             topic = self._view.topics.get(name)
             for segment in segments.values() if topic else ():
                 key = name, segment.id
-                if segment.primary == stay.id and key not in self.segments and key not in but:
+                if segment.primary == term.id and key not in self.segments and key not in but:
                     assert topic is not None
-                    self._own(topic, segment, stay)
+                    self._own(topic, segment, term)
         if len(self.segments) > before:
             self._view.look_again()  # clients may have come before, and wait for what is served here to change
 
-    def _take_ended(self, stay: Stay) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
+    def _take_ended(self, term: OwningTerm) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
         """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
         settings as they are now."""
         ended: dict[SegmentId, tuple[OpenSegment, SeaweedMQError]] = {}
@@ -106,18 +110,18 @@ class Ownership:
             topic = self._view.topics.get(key[0])
             if topic is None or segment is None or topic.uid != owned.topic.uid:
                 ended[key] = self.segments.pop(key), NotFound(f"topic {key[0]} was deleted")
-            elif not segment.is_open or segment.primary != stay.id:
+            elif not segment.is_open or segment.primary != term.id:
                 reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
                 ended[key] = self.segments.pop(key), reason
             elif owned.topic is not topic:
                 owned.update(topic)
         return ended
 
-    def _may_own(self, stay: Stay) -> bool:
+    def _may_own(self, term: OwningTerm) -> bool:
         """Not while stopping, nor once the lease is lost: what was dropped then would be opened again, empty, until the
         view shows it sealed."""
-        return not self._stopping and not stay.is_over
+        return not self._stopping and not term.is_over
 
-    def _own(self, topic: Topic, segment: Segment, stay: Stay) -> None:
-        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(stay))
+    def _own(self, topic: Topic, segment: Segment, term: OwningTerm) -> None:
+        owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(term))
         owned.start()

@@ -14,7 +14,7 @@ from seaweedmq.broker.segment.fence_look import FenceLook
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.segment.followers import Followers
 from seaweedmq.broker.segment.meter import Meter
-from seaweedmq.codec.frame import Frame, stamp
+from seaweedmq.codec.frame import Frame, FrameHeader, stamp
 from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
 from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
 from seaweedmq.core.segment.producer_limits import ProducerLimits
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
-UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
+UNFLUSHED_BYTES_MAX = 32 * 1024 * 1024
 """Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
 leave the page cache early are there again for the next writes."""
 SAFE_REPLICAS = 2
@@ -105,9 +105,9 @@ class OpenSegment:
         return self._fate.stage is Stage.CLOSED
 
     @property
-    def closed(self) -> SeaweedMQError | None:
+    def refusal(self) -> SeaweedMQError | None:
         """Why it takes no records any more; None while it does."""
-        return self._fate.closed
+        return self._fate.refusal
 
     @property
     def failure(self) -> SeaweedMQError | None:
@@ -161,7 +161,7 @@ class OpenSegment:
 
     def _on_files(self) -> None:
         """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
-        self.log.on_synced(self.files.flushed)
+        self.log.on_flushed(self.files.flushed)
         self._advance()
 
     def _stop_timer(self) -> None:
@@ -170,7 +170,7 @@ class OpenSegment:
             self._timer = None
 
     def _ask_sync(self) -> None:
-        self._context.group_sync.request(self, urgent=True)
+        self._context.sync_rounds.request(self, urgent=True)
 
     def _on_held(self, held: int) -> None:
         if held > self.log.replicated and self.log.has_followers:
@@ -178,6 +178,21 @@ class OpenSegment:
             self._work.set()
 
     # --- publishers ---------------------------------------------------------------------------------------------------
+
+    def open_producer(self, producer_id: int, producer_epoch: int, first_sequence: int) -> int:
+        """A producer's stream begins; the sequence it goes on from. Raises as ``ProducerTable.open``."""
+        return self.log.producers.open(producer_id, producer_epoch, first_sequence, self._loop.time())
+
+    def close_producer(self, producer_id: int) -> None:
+        """One of its streams has ended."""
+        self.log.producers.close(producer_id, self._loop.time())
+
+    def find_repeat(self, header: FrameHeader) -> FrameAck | None:
+        """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
+        ``ProducerTable.find_repeat``."""
+        return self.log.producers.find_repeat(
+            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+        )
 
     async def admit(self, size_bytes: int) -> None:
         """Wait until a frame of this size fits the segment's and the broker's memory, and count it.
@@ -218,13 +233,13 @@ class OpenSegment:
         """Take over changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
-        self._context.group_sync.request(self, urgent=self.log.waits_for_fsync)
+        self._context.sync_rounds.request(self, urgent=self.log.waits_for_fsync)
         self._advance()
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
-        if self.closed:
-            raise fresh(self.closed)
+        if self.refusal:
+            raise fresh(self.refusal)
         if self.failure:
             raise fresh(self.failure)
 
@@ -256,10 +271,10 @@ class OpenSegment:
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
-        crowded = self.files.unsynced_bytes >= UNSYNCED_BYTES_MAX
+        crowded = self.files.unflushed_bytes >= UNFLUSHED_BYTES_MAX
         # A file that was retired while it was written to waits for this to be fsynced and closed.
         urgent = retired or crowded or self.log.waits_for_fsync
-        self._context.group_sync.request(self, urgent=urgent)
+        self._context.sync_rounds.request(self, urgent=urgent)
         self._on_files()
 
     def _persistently(self) -> AsyncRetrying:
@@ -277,7 +292,7 @@ class OpenSegment:
         return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.is_closed), told=note)
 
     async def sync(self) -> None:
-        """Fsync what is written. See ``flush.Syncable``."""
+        """Fsync what is written. See ``fsync.Syncable``."""
         await self.files.sync()
         if self.is_closed:
             return
@@ -314,13 +329,13 @@ class OpenSegment:
                 self._check_writing()
                 if self.files.failure:
                     raise fresh(self.files.failure)
-            self._perform(self._fate.stored())
+            self._perform(self._fate.all_flushed())
             self._sealed = SealedLog(end_offset=self.log.end, sequences=self.log.producers.unsettled(self._loop.time()))
         return self._sealed
 
     def _check_writing(self) -> None:
-        if self.is_closed and self.closed:
-            raise fresh(self.closed)
+        if self.is_closed and self.refusal:
+            raise fresh(self.refusal)
 
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, store what is there, close the files. What is not done in time is left to the recovery
@@ -345,7 +360,7 @@ class OpenSegment:
                 error or "no time left",
             )
         if not self.is_closed:
-            await self.close(self.closed or Unavailable(f"{self.segment} was sealed"))
+            await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))
 
     async def _commit_all(self) -> None:
         """Until the segment is sealed, or closed by whoever noticed that the lease was lost."""

@@ -7,10 +7,10 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import DeadlineExceeded, InvalidArgument, Unavailable
-from seaweedmq.model.calls import Progress
+from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, Unavailable
+from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
-from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest, SegmentRef
+from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.closing import closing
@@ -58,6 +58,7 @@ class FollowerLink:
             Unavailable: the stream broke.
             DeadlineExceeded: the follower held something back for longer than the timeout.
             Fenced: the segment is being sealed.
+            ProtocolViolation: the follower says that it holds what it can not.
         """
         tasks = {
             asyncio.create_task(work, name=f"{name} {self.follower}")
@@ -76,7 +77,7 @@ class FollowerLink:
         async with closing(self._dial(self.follower).replicate(self._requests())) as replies:  # it closes the requests
             async for reply in replies:
                 if not self.held <= reply.end_offset <= self._log.end:
-                    raise InvalidArgument(
+                    raise ProtocolViolation(
                         f"follower {self.follower} says it holds offsets up to {reply.end_offset}, "
                         f"after {self.held} and of {self._log.end}: it broke the protocol"
                     )
@@ -101,13 +102,9 @@ class FollowerLink:
         while True:
             flushed = min(self._log.flushed, self._log.committed)
             if flushed > told:
-                ref = SegmentRef(
-                    topic=self._opening.topic,
-                    topic_uid=self._opening.topic_uid,
-                    segment=self._opening.segment,
-                    epoch=self._opening.epoch,
+                await self._dial(self.follower).call(
+                    NoteProgress(ref=self._opening.ref, committed=self._log.committed, flushed=flushed)
                 )
-                await self._dial(self.follower).call(Progress(ref=ref, committed=self._log.committed, flushed=flushed))
                 told = flushed
             await asyncio.sleep(TELL_INTERVAL_S)
 

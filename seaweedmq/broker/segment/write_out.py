@@ -13,7 +13,7 @@ import random
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.codec.paths import log_path
 from seaweedmq.core.segment.replica import Replica
-from seaweedmq.errors import AlreadyExists, NotFound, StorageFailed
+from seaweedmq.errors import AlreadyExists, NotFound, SeaweedMQError, StorageFailed, fresh
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -26,7 +26,7 @@ RETRY_S_MAX = 5.0
 """Longest pause between two attempts: each may leave a file behind until the storage works again."""
 
 
-class WriteOut:
+class ReplicaWriter:
     """What a replica holds, on its way to the files. The replica takes no frames any more once ``run`` was called."""
 
     def __init__(
@@ -42,8 +42,8 @@ class WriteOut:
         self._pause_s = backoff(rng, 0.1, RETRY_S_MAX)
         self._names = 0
         """How many were tried."""
-        self._failed = 0
-        """Attempts in a row."""
+        self._attempts = 0
+        """Begun so far: those before the next one have failed."""
         self._leftovers: list[SegmentFile] = []
         """Files of failed attempts."""
         self._attempt: asyncio.Task[None] | None = None
@@ -67,7 +67,9 @@ class WriteOut:
         await asyncio.wait({attempt})
         if attempt.cancelled():
             raise self._gone()
-        attempt.result()
+        error = attempt.exception()
+        if error is not None:
+            raise fresh(error) if isinstance(error, SeaweedMQError) else error
 
     def drop(self) -> None:
         """Write no more. Not waited for: the storage may hang."""
@@ -76,10 +78,10 @@ class WriteOut:
             self._attempt.cancel()
 
     async def _try(self) -> None:
-        if self._failed:
-            await asyncio.sleep(self._pause_s(self._failed))
+        if self._attempts:
+            await asyncio.sleep(self._pause_s(self._attempts))
             await self._store.check()  # while not even that works, no further file is left behind
-        self._failed += 1
+        self._attempts += 1
         await self._write()
         self.is_done = True
         await self._delete_leftovers()

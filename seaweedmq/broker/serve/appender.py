@@ -77,9 +77,7 @@ class Appender:
             await self._schema_decided(header.schema_version)
             if self._stopped:
                 raise fresh(self._stopped)
-            repeated = segment.log.find_repeat(
-                header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
-            )
+            repeated = segment.find_repeat(header)
         except BaseException:
             segment.release(header.frame_bytes)
             raise

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.codec import keys
 from seaweedmq.coordination.description import describe
@@ -23,7 +23,7 @@ class Descriptions:
         *,
         view: ClusterView,
         meta: MetaStore,
-        owned: Ownership,
+        owned: OwnedSegments,
         starts: StartOffsets,
         dial: Callable[[str], BrokerApi],
         address: str,

@@ -79,7 +79,7 @@ class Lookup:
             return Found(topic, segment, None)
         owned = self._owned.get(SegmentId(name, number))
         # One that is being closed may be of an earlier topic of this name.
-        serves = owned is not None and not owned.closed and owned.topic.uid == topic.uid
+        serves = owned is not None and not owned.refusal and owned.topic.uid == topic.uid
         return Found(topic, segment, owned) if serves else None
 
     def schema(self, topic: Topic) -> pa.Schema | None:

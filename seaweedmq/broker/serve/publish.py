@@ -11,7 +11,7 @@ from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import FrameHeader, split_frames
-from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation, StaleMetadata, fresh
+from seaweedmq.errors import Fenced, ProtocolViolation, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.publish import (
@@ -81,17 +81,15 @@ class PublishService:
             return
         sealed = self._lookup.try_segment(opening.topic, opening.segment, segment.topic.uid)
         if sealed is None or sealed.segment.is_open:
-            assert segment.closed is not None
-            raise fresh(segment.closed)
+            assert segment.refusal is not None
+            raise fresh(segment.refusal)
         yield await self._sealed(sealed.topic, sealed.segment, opening, stream.settled)
 
     def _open(self, opening: PublishOpen, segment: OpenSegment, intake: Intake) -> "_Stream":
         """A stream that appends from now on. In one step with the end of the producer's earlier stream: a client that
         reconnected numbers its frames from where it is told to begin, and a frame still on its way must not take one of
         those numbers."""
-        next_sequence = segment.log.producers.open(
-            opening.producer_id, opening.producer_epoch, opening.first_sequence, asyncio.get_running_loop().time()
-        )
+        next_sequence = segment.open_producer(opening.producer_id, opening.producer_epoch, opening.first_sequence)
         older = self.latest.get((segment, opening.producer_id))
         if older is not None:
             older.supersede()
@@ -104,7 +102,7 @@ class PublishService:
         key = stream.segment, stream.opening.producer_id
         if self.latest.get(key) is stream:
             del self.latest[key]
-        stream.segment.log.producers.close(stream.opening.producer_id, asyncio.get_running_loop().time())
+        stream.segment.close_producer(stream.opening.producer_id)
 
     async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen, first: int) -> PublishSealed:
         """What a sealed segment holds of this producer, which repeats nothing below ``first``."""
@@ -206,7 +204,7 @@ class _Stream:
     def _check_producer(self, header: FrameHeader) -> None:
         opening = self.opening
         if (header.producer_id, header.producer_epoch) != (opening.producer_id, opening.producer_epoch):
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"a frame of producer {header.producer_id} epoch {header.producer_epoch} came on the stream of "
                 f"producer {opening.producer_id} epoch {opening.producer_epoch}: open a stream for each"
             )

@@ -10,10 +10,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from seaweedmq.core.segment.producers import ProducerState
-from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, StorageFailed
+from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, SeaweedMQError, StorageFailed, fresh
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence, Segment
+from seaweedmq.model.segment import ProducerSequence, ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.read.recovery import Recovered, recover_segment
@@ -152,7 +151,12 @@ class _Recovered:
                 task = asyncio.create_task(self._read(key, topic, segment), name=f"producers of {segment}")
                 self._reading[key] = task
                 task.add_done_callback(lambda done: self._done(key, done))
-            return await asyncio.shield(self._reading[key])
+            reading = self._reading[key]
+            await asyncio.wait({reading})
+            error = reading.exception()
+            if error is not None:
+                raise fresh(error) if isinstance(error, SeaweedMQError) else error
+            return reading.result()
         self._known.move_to_end(key)
         return self._known[key]
 

@@ -10,7 +10,6 @@ from seaweedmq.broker.serve.lookup import Found, Lookup
 from seaweedmq.broker.serve.tail import Standing, Tail, Taken
 from seaweedmq.errors import (
     Closed,
-    InvalidArgument,
     OutOfRange,
     ProtocolViolation,
     SeaweedMQError,
@@ -166,7 +165,7 @@ class _Credit:
         """Wait for credit.
 
         Raises:
-            InvalidArgument, ProtocolViolation: the client broke the protocol.
+            ProtocolViolation: the client broke the protocol.
             Closed: no more can come.
         """
         if self._end:
@@ -174,8 +173,8 @@ class _Credit:
         await self._changed.wait()
 
     def check(self) -> None:
-        """Raise InvalidArgument or ProtocolViolation if the client broke the protocol."""
-        if isinstance(self._end, InvalidArgument | ProtocolViolation):
+        """Raise ProtocolViolation if the client broke the protocol."""
+        if isinstance(self._end, ProtocolViolation):
             raise fresh(self._end)
 
     def spend(self, size_bytes: int) -> None:
@@ -184,5 +183,5 @@ class _Credit:
 
     def _add(self, credit_bytes: int) -> None:
         if not 0 < credit_bytes <= CREDIT_BYTES_MAX:
-            raise InvalidArgument(f"credit of {credit_bytes} bytes: give 1 to {CREDIT_BYTES_MAX}")
+            raise ProtocolViolation(f"credit of {credit_bytes} bytes: give 1 to {CREDIT_BYTES_MAX}")
         self.bytes = min(self.bytes + credit_bytes, CREDIT_BYTES_MAX)

@@ -78,9 +78,9 @@ class LoadReporter:
         now = asyncio.get_running_loop().time()
         loads = []
         for segment in self._segments():
-            meter, unflushed = segment.meter, segment.log.unwritten_bytes
+            meter, unwritten = segment.meter, segment.log.unwritten_bytes
             meter.look(now)
-            if meter.long_bytes_per_s or unflushed:
+            if meter.long_bytes_per_s or unwritten:
                 loads.append(
                     SegmentLoad(
                         topic=segment.topic.name,
@@ -89,7 +89,7 @@ class LoadReporter:
                         records_per_s=meter.records_per_s,
                         long_bytes_per_s=meter.long_bytes_per_s,
                         long_records_per_s=meter.long_records_per_s,
-                        unwritten_bytes=unflushed,
+                        unwritten_bytes=unwritten,
                         histogram=meter.histogram,
                     )
                 )

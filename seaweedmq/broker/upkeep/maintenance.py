@@ -13,7 +13,7 @@ from seaweedmq.core.files.retention import RetentionPolicy, expired_files, is_un
 from seaweedmq.core.lineage.allocation import maintainer
 from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable
 from seaweedmq.errors import Corrupt, SeaweedMQError
-from seaweedmq.model.calls import Emptied
+from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
@@ -39,7 +39,7 @@ class Maintenance:
         converter: TableConverter,
         segments: Callable[[], Iterable[OpenSegment]],
         wall_us: Callable[[], int],
-        report_emptied: Callable[[Emptied], Awaitable[None]],
+        report_emptied: Callable[[ReportEmptied], Awaitable[None]],
     ) -> None:
         self._config = config
         self._broker_id = broker_id
@@ -182,7 +182,7 @@ class Maintenance:
         going = prunable(topic, known, ready, before_us, EMPTIED_PER_REPORT)
         if going:
             numbers = tuple(segment.id for segment in going)
-            await self._report_emptied(Emptied(topic=topic.name, topic_uid=topic.uid, segments=numbers))
+            await self._report_emptied(ReportEmptied(topic=topic.name, topic_uid=topic.uid, segments=numbers))
 
     def _is_mine(self, segment: Segment) -> bool:
         live = list(self._view.brokers)

@@ -43,7 +43,7 @@ async def run_broker(
         store = open_store(storage)
         stack.push_async_callback(store.close)
         await store.check()
-        meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4))
+        meta = EtcdMetaStore(etcd, timeout_s=min(2.0, config.lease_ttl_s / 4), rng=rng)
         stack.push_async_callback(meta.close)
         await _wait_for_etcd(meta, etcd, etcd_timeout_s, rng)
         dialer = GrpcDialer()

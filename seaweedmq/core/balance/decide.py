@@ -5,17 +5,17 @@ between the short and the long averages. Whoever calls it may be a leader that w
 """
 
 from seaweedmq.core.balance.actions import Action, Hold, Merge, Move, Split
-from seaweedmq.core.balance.input import BalancerSettings, Cluster, Loads
+from seaweedmq.core.balance.input import BalancerSettings, ClusterColumns, Loads
 from seaweedmq.core.balance.merging import plan_merges
 from seaweedmq.core.balance.moving import Evening
 from seaweedmq.core.balance.plan import Plan, healthy
 from seaweedmq.core.balance.splitting import plan_splits, pressure_of
 
-__all__ = ["Action", "BalancerSettings", "Cluster", "Hold", "Loads", "Merge", "Move", "Split", "decide"]
+__all__ = ["Action", "BalancerSettings", "ClusterColumns", "Hold", "Loads", "Merge", "Move", "Split", "decide"]
 
 
 def decide(
-    cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool = False
+    cluster: ClusterColumns, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool = False
 ) -> list[Action]:
     """What to do now, the most urgent first: splits, moves for balance, merges, and what is held.
 

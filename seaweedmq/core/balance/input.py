@@ -27,7 +27,7 @@ _IDS = 10**8
 """Segment ids are below it, so (topic, id) makes one number."""
 
 NOBODY = -1
-"""In ``Cluster.replicas``: no replica, or a broker that is gone."""
+"""In ``ClusterColumns.replicas``: no replica, or a broker that is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class BalancerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cluster:
+class ClusterColumns:
     """The open segments of a cluster and its brokers. ``S`` segments, ``T`` topics, ``B`` brokers, ``R`` replicas."""
 
     topics: Sequence[TopicName]
@@ -94,7 +94,7 @@ class Cluster:
         *,
         suspected: Container[str] = (),
         changing: Collection[SegmentId] = (),
-    ) -> "Cluster":
+    ) -> "ClusterColumns":
         """From the values of the metadata.
 
         Args:
@@ -166,7 +166,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Loads:
-    """Traffic of the open segments, row by row as in the ``Cluster`` it was made for. Not reported counts as none."""
+    """Traffic of the open segments, row by row as in their ``ClusterColumns``. Not reported counts as none."""
 
     bytes_per_s: Floats
     """(S,) short average."""
@@ -179,7 +179,7 @@ class Loads:
     """(B,) brokers that told their load. While one is missing, nothing is merged or moved for balance."""
 
     @classmethod
-    def of(cls, cluster: Cluster, reports: Iterable[BrokerLoad]) -> "Loads":
+    def of(cls, cluster: ClusterColumns, reports: Iterable[BrokerLoad]) -> "Loads":
         """From the last report of every broker. Only what a segment's primary says of it counts.
 
         The last report of a broker that is gone tells how much of its load others will have to take.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seaweedmq.core.balance.actions import Merge
-from seaweedmq.core.balance.input import Bools, Cluster, Floats, Ints, Loads
+from seaweedmq.core.balance.input import Bools, ClusterColumns, Floats, Ints, Loads
 from seaweedmq.core.balance.plan import Plan, heaviest_first
 from seaweedmq.core.balance.rate_words import bytes_per_s_in_words
 
@@ -36,7 +36,7 @@ def plan_merges(plan: Plan, healthy: Bools) -> None:
             _merge(plan, lower)
 
 
-def _pressure_of_pairs(cluster: Cluster, loads: Loads) -> Floats:
+def _pressure_of_pairs(cluster: ClusterColumns, loads: Loads) -> Floats:
     """(S - 1,) what rows i and i + 1 carry together as a multiple of the target of i's topic, the larger average."""
     topic = cluster.topic[:-1]
     highest = np.zeros(len(topic), np.float64)

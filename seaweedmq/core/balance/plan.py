@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seaweedmq.core.balance.actions import Action
-from seaweedmq.core.balance.input import BalancerSettings, Bools, Cluster, Floats, Ints, Loads
+from seaweedmq.core.balance.input import BalancerSettings, Bools, ClusterColumns, Floats, Ints, Loads
 
 FOLLOWER_COST = 0.5
 """What a follower costs its broker, where the primary costs 1: it takes frames in and holds them, and serves nobody."""
@@ -28,7 +28,7 @@ class Plan:
     """
 
     def __init__(
-        self, cluster: Cluster, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
+        self, cluster: ClusterColumns, loads: Loads, now_us: int, settings: BalancerSettings, *, at_once: bool
     ) -> None:
         self.cluster = cluster
         self.loads = loads
@@ -129,7 +129,7 @@ class Plan:
         return chosen
 
 
-def healthy(cluster: Cluster) -> Bools:
+def healthy(cluster: ClusterColumns) -> Bools:
     """(S,) whether every recorded replica lives and is usable."""
     good = ((cluster.replicas >= 0) & cluster.usable[cluster.replicas]).sum(axis=1)
     result: Bools = good == cluster.replica_count

@@ -1,9 +1,9 @@
 """Rates in words for people."""
 
-from seaweedmq.core.balance.input import Cluster, Loads
+from seaweedmq.core.balance.input import ClusterColumns, Loads
 
 
-def load_beside_target(cluster: Cluster, loads: Loads, row: int) -> str:
+def load_beside_target(cluster: ClusterColumns, loads: Loads, row: int) -> str:
     """Like ``carries 130 MB/s, 2.0 times its target of 64 MB/s``, of bytes or records, whichever presses more."""
     topic = cluster.topic[row]
     bytes_per_s, bytes_target = float(loads.bytes_per_s[row]), float(cluster.topic_target_bytes_per_s[topic])

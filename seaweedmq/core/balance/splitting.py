@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from seaweedmq.core.balance.actions import Hold, Split
-from seaweedmq.core.balance.input import Bools, Cluster, Floats, Loads
+from seaweedmq.core.balance.input import Bools, ClusterColumns, Floats, Loads
 from seaweedmq.core.balance.plan import Plan, heaviest_first
 from seaweedmq.core.balance.rate_words import load_beside_target
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
@@ -66,7 +66,7 @@ def plan_splits(plan: Plan, healthy: Bools, pressure: Floats) -> list[Hold]:
     return held
 
 
-def pressure_of(cluster: Cluster, loads: Loads) -> Floats:
+def pressure_of(cluster: ClusterColumns, loads: Loads) -> Floats:
     """(S,) the short averages as multiples of the segments' targets, the larger of bytes and records."""
     pressure: Floats = np.maximum(
         loads.bytes_per_s / cluster.topic_target_bytes_per_s[cluster.topic],

@@ -50,10 +50,26 @@ def log_at(logs: Sequence[SegmentFile], position: int, passed: set[str]) -> Segm
 
 def covered_up_to(tables: Iterable[SegmentFile], position: int) -> int:
     """End of the stretch from ``position`` on that tables hold without gap; ``position`` if none does."""
+    return max(map(_end, _stretch(tables, position)), default=position)
+
+
+def covered_since(base: int, end: int, tables: Iterable[SegmentFile]) -> int | None:
+    """When tables came to hold all of ``[base, end)``: the age of the youngest of them; None if they do not."""
+    since_us, position = 0, base
+    for table in _stretch(tables, base):
+        if position >= end:
+            break
+        position = _end(table)
+        since_us = max(since_us, table.modified_us)
+    return since_us if position >= end else None
+
+
+def _stretch(tables: Iterable[SegmentFile], position: int) -> Iterator[SegmentFile]:
+    """The tables that hold what follows ``position`` without gap, in order; each reaches further."""
     for table in sorted(tables, key=lambda t: t.base_offset):
         if table.base_offset <= position < _end(table):
             position = _end(table)
-    return position
+            yield table
 
 
 def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -14,36 +14,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import Protocol, TypeVar
 
-
-class StoredFile(Protocol):
-    """What is needed of a ``ports.SegmentFile``."""
-
-    @property
-    def kind(self) -> str:
-        """ "log" or "table"."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    @property
-    def end_offset(self) -> int | None: ...
-
-    @property
-    def writer(self) -> str: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    @property
-    def modified_us(self) -> int: ...
-
-    @property
-    def path(self) -> str: ...
-
-
-F = TypeVar("F", bound=StoredFile)
+from seaweedmq.core.files.cover import covered_since
+from seaweedmq.model.files import FileKind, SegmentFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +34,7 @@ def broker_of(writer: str) -> str:
     return writer.partition(".")[0]
 
 
-def log_end_bound(log: StoredFile, files: Iterable[StoredFile]) -> int | None:
+def log_end_bound(log: SegmentFile, files: Iterable[SegmentFile]) -> int | None:
     """The offset up to which some file of its broker has what ``log`` was for, or could not be; None if its content
     alone tells.
 
@@ -70,44 +43,35 @@ def log_end_bound(log: StoredFile, files: Iterable[StoredFile]) -> int | None:
     broker's newest file: it may be appended to, and recovery needs it.
     """
     broker = broker_of(log.writer)
-    later = (f.base_offset for f in files if f.kind == "log" and broker_of(f.writer) == broker)
+    later = (f.base_offset for f in files if f.kind is FileKind.LOG and broker_of(f.writer) == broker)
     return min((base for base in later if base > log.base_offset), default=None)
 
 
-def _needed_until(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> int | None:
+def _needed_until(log: SegmentFile, files: Iterable[SegmentFile], segment_end: int | None) -> int | None:
     """Tables hold all up to there before ``log`` may go; None: it stays. In an open segment the broker writes again
     what lies beyond its next file; once it is sealed, nobody does."""
     return log_end_bound(log, files) if segment_end is None else segment_end
 
 
-def covered_since(base: int, end: int, tables: Iterable[F]) -> int | None:
-    """When tables came to hold all of ``[base, end)``: the age of the youngest of them; None if they do not."""
-    since, position = 0, base
-    for table in sorted((t for t in tables if t.kind == "table"), key=lambda t: t.base_offset):
-        if position >= end:
-            break
-        if table.end_offset is None or table.end_offset <= position:
-            continue
-        if table.base_offset > position:
-            return None
-        position = table.end_offset
-        since = max(since, table.modified_us)
-    return since if position >= end else None
+def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
+    return [f for f in files if f.kind is FileKind.TABLE]
 
 
-def _last_proven_base(files: Iterable[StoredFile]) -> int:
+def _last_proven_base(files: Iterable[SegmentFile]) -> int:
     """Where the last log file begins that has frames in a table, so that it is known to be no torso. 0: none has."""
-    tables_end = max((f.end_offset or 0 for f in files if f.kind == "table"), default=0)
-    return max((f.base_offset for f in files if f.kind == "log" and f.base_offset < tables_end), default=0)
+    tables_end = max((f.end_offset or 0 for f in _tables(files)), default=0)
+    return max((f.base_offset for f in files if f.kind is FileKind.LOG and f.base_offset < tables_end), default=0)
 
 
-def is_unconverted(log: StoredFile, files: Iterable[StoredFile], segment_end: int | None) -> bool:
+def is_unconverted(log: SegmentFile, files: Iterable[SegmentFile], segment_end: int | None) -> bool:
     """Whether a log file of a segment may hold records that no table holds."""
     bound = _needed_until(log, files, segment_end)
-    return bound is None or covered_since(log.base_offset, bound, files) is None
+    return bound is None or covered_since(log.base_offset, bound, _tables(files)) is None
 
 
-def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: RetentionPolicy, now_us: int) -> list[F]:
+def expired_files(
+    segments: Sequence[tuple[int | None, Sequence[SegmentFile]]], policy: RetentionPolicy, now_us: int
+) -> list[SegmentFile]:
     """The files of one topic that may be deleted now, in the order in which they may be: logs before tables, tables of
     a segment by offset. A table goes only after all that lie before it in its segment.
 
@@ -115,15 +79,15 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
         segments: per segment its end offset (None while open) and its files.
         now_us: by the clock that dated the files.
     """
-    logs: list[F] = []
-    ages: list[tuple[int, int, F]] = []
-    free: list[list[F]] = []
+    logs: list[SegmentFile] = []
+    ages: list[tuple[int, int, SegmentFile]] = []
+    free: list[list[SegmentFile]] = []
     for number, (segment_end, files) in enumerate(segments):
-        kept_logs: list[tuple[F, int | None]] = []
+        kept_logs: list[tuple[SegmentFile, int | None]] = []
         proven = math.inf if segment_end is not None else _last_proven_base(files)
-        for log in (f for f in files if f.kind == "log"):
+        for log in (f for f in files if f.kind is FileKind.LOG):
             bound = _needed_until(log, files, segment_end)
-            since = None if bound is None else covered_since(log.base_offset, bound, files)
+            since = None if bound is None else covered_since(log.base_offset, bound, _tables(files))
             if (
                 since is not None
                 and log.base_offset < proven
@@ -132,13 +96,13 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))
-        tables = sorted((f for f in files if f.kind == "table"), key=_reach)
+        tables = sorted(_tables(files), key=_reach)
         ages += [(us, number, table) for us, table in zip(stored_us(tables, now_us), tables, strict=True)]
         # A table outlives the logs it was made of, or they would be converted once more.
         held = [any(_overlaps(table, *kept) for kept in kept_logs) for table in tables]
         free.append(tables[: held.index(True)] if True in held else tables)
     chosen_us = _chosen_by_retention(ages, policy)
-    going: list[F] = []
+    going: list[SegmentFile] = []
     for tables in free:
         going += takewhile(
             lambda t: t.path in chosen_us and chosen_us[t.path] + policy.log_grace_us <= now_us,
@@ -149,7 +113,7 @@ def expired_files(segments: Sequence[tuple[int | None, Sequence[F]]], policy: Re
     return sorted(logs, key=lambda f: (f.modified_us, f.base_offset, f.path)) + going
 
 
-def stored_us(tables: Sequence[StoredFile], now_us: int) -> list[int]:
+def stored_us(tables: Sequence[SegmentFile], now_us: int) -> list[int]:
     """When each of a segment's tables, by offset, was stored at the latest: never falls from one to the next.
 
     They were made in this order, whatever the clocks of the machines that wrote them said. So a table is as young as
@@ -164,7 +128,7 @@ def stored_us(tables: Sequence[StoredFile], now_us: int) -> list[int]:
     return list(accumulate(reversed(ages), max))
 
 
-def _chosen_by_retention(ages: Sequence[tuple[int, int, StoredFile]], policy: RetentionPolicy) -> dict[str, int]:
+def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: RetentionPolicy) -> dict[str, int]:
     """Path -> the moment at which retention chose the table, perhaps in the future; given when each was stored.
 
     By size a table is chosen at the moment when a younger one took the sum of all from it on over the limit.
@@ -187,20 +151,20 @@ def _chosen_by_retention(ages: Sequence[tuple[int, int, StoredFile]], policy: Re
     return chosen
 
 
-def _doubled(files: Iterable[F]) -> Iterator[F]:
+def _doubled(files: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
     """Tables of a segment all of whose records another one has: converters that did not see each other made both."""
     reached = 0
-    for table in sorted((f for f in files if f.kind == "table"), key=lambda t: (t.base_offset, -(t.end_offset or 0))):
+    for table in sorted(_tables(files), key=lambda t: (t.base_offset, -(t.end_offset or 0))):
         if (table.end_offset or 0) <= reached:
             yield table
         reached = max(reached, table.end_offset or 0)
 
 
-def _overlaps(table: StoredFile, log: StoredFile, bound: int | None) -> bool:
+def _overlaps(table: SegmentFile, log: SegmentFile, bound: int | None) -> bool:
     end = table.end_offset or 0
     return log.base_offset < end and (bound is None or table.base_offset < bound)
 
 
-def _reach(table: StoredFile) -> tuple[int, int]:
+def _reach(table: SegmentFile) -> tuple[int, int]:
     """In this order of a segment's tables any number of the first may go without a hole, even if some overlap."""
     return table.end_offset or 0, table.base_offset

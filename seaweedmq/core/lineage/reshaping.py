@@ -40,7 +40,7 @@ def neighbours(first: Segment, second: Segment) -> tuple[Segment, Segment]:
     return lower, upper
 
 
-def check_targets(topic: Topic, brokers: Sequence[str]) -> None:
+def check_replicas(topic: Topic, brokers: Sequence[str]) -> None:
     """Raise InvalidArgument unless these can be the replicas of a segment, the first ones at least."""
     if not 1 <= len(brokers) <= topic.replicas:
         raise InvalidArgument(

@@ -38,7 +38,7 @@ def check_spec(spec: TopicSpec) -> None:
     if not 1 <= spec.replicas <= REPLICAS_MAX:
         raise InvalidArgument(f"{spec.replicas} replicas asked for: a topic has from 1 to {REPLICAS_MAX}")
     check_retention(spec.retention_s, spec.retention_bytes)
-    check_targets(spec.target_bytes_per_s, spec.target_records_per_s)
+    check_target_rates(spec.target_bytes_per_s, spec.target_records_per_s)
 
 
 def check_retention(retention_s: float | None, retention_bytes: int | None) -> None:
@@ -49,7 +49,7 @@ def check_retention(retention_s: float | None, retention_bytes: int | None) -> N
         raise InvalidArgument(f"retention of {retention_bytes} bytes: give a size above 0, or 0 for no limit")
 
 
-def check_targets(bytes_per_s: float | None, records_per_s: float | None) -> None:
+def check_target_rates(bytes_per_s: float | None, records_per_s: float | None) -> None:
     """Raise InvalidArgument for a rate that no segment can have."""
     for what, rate in (("bytes", bytes_per_s), ("records", records_per_s)):
         if rate is not None and rate != 0 and not TARGET_MIN <= rate < float("inf"):
@@ -95,7 +95,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
 def altered(topic: Topic, change: TopicChange) -> Topic:
     """The topic with the change applied."""
     check_retention(change.retention_s, change.retention_bytes)
-    check_targets(change.target_bytes_per_s, change.target_records_per_s)
+    check_target_rates(change.target_bytes_per_s, change.target_records_per_s)
     return replace(
         topic,
         durability=change.durability or topic.durability,

@@ -1,3 +1,3 @@
-"""One open segment and its replicas: the log, duplicate detection, how it is sealed. Imports no other room of the
-core.
+"""One open segment and its replicas: its fate, its log, what is committed, duplicate detection, how it is sealed.
+Imports no other room of the core.
 """

@@ -40,7 +40,7 @@ class Event(StrEnum):
     FENCE_FOUND = "fence found"
     DRAIN = "drain"
     SEAL = "seal"
-    ALL_STORED = "all stored"
+    ALL_FLUSHED = "all flushed"
     CLOSE = "close"
 
 
@@ -69,13 +69,13 @@ STAGES: Mapping[Stage, Mapping[Event, Stage]] = {
     Stage.SEALING: {
         Event.FOLLOWER_LOST: Stage.SEALING,
         Event.SEAL: Stage.SEALING,
-        Event.ALL_STORED: Stage.SEALED,
+        Event.ALL_FLUSHED: Stage.SEALED,
         Event.CLOSE: Stage.CLOSED,
     },
     Stage.SEALED: {
         Event.FOLLOWER_LOST: Stage.SEALED,
         Event.SEAL: Stage.SEALED,
-        Event.ALL_STORED: Stage.SEALED,
+        Event.ALL_FLUSHED: Stage.SEALED,
         Event.CLOSE: Stage.CLOSED,
     },
     Stage.CLOSED: {
@@ -119,13 +119,12 @@ class SegmentFate:
 
     def __init__(self, segment: Segment, log: Positions) -> None:
         self.stage = Stage.SERVING
-        self.closed: SeaweedMQError | None = None
-        """Why no records are taken any more."""
+        self.refusal: SeaweedMQError | None = None
+        """Why it takes no records any more."""
         self.failure: SeaweedMQError | None = None
         """Why nothing is committed at the moment."""
         self._segment = segment
         self._log = log
-        self._follower_lost = False
         self._stuck: SeaweedMQError | None = self._waits("it has no followers") if len(segment.replicas) == 1 else None
         """What keeps it from going on without the lease."""
         self._looked_for: int | None = None
@@ -144,7 +143,7 @@ class SegmentFate:
             self._log,
             lease_alive=lease_alive,
             stuck=self._stuck is not None,
-            follower_lost=self._follower_lost,
+            follower_lost=self.stage is Stage.DOUBTFUL,
             looking=self._looked_for is not None,
         ):
             if isinstance(action, Wait):
@@ -163,7 +162,6 @@ class SegmentFate:
         self._move(Event.FOLLOWER_LOST)
         if self.stage not in COMMITTING:
             return ()
-        self._follower_lost = True
         if isinstance(error, Fenced):
             self._stuck = self._sealed_by_others(f"follower {follower} was fenced")
         else:
@@ -191,7 +189,7 @@ class SegmentFate:
     def drain(self, why: SeaweedMQError) -> Sequence[Action]:
         """Take nothing more, commit what is there."""
         self._move(Event.DRAIN)
-        self.closed = why
+        self.refusal = why
         return ()
 
     def seal(self) -> Sequence[Action]:
@@ -200,19 +198,19 @@ class SegmentFate:
         self._move(Event.SEAL)
         if self.stage is before:
             return ()
-        self.closed = StaleMetadata(f"{self._segment} is being sealed: go on in its successors")
+        self.refusal = StaleMetadata(f"{self._segment} is being sealed: go on in its successors")
         self.failure = None
         return Halt(), LeaveFollowers()
 
-    def stored(self) -> Sequence[Action]:
+    def all_flushed(self) -> Sequence[Action]:
         """All it has is fsynced."""
-        self._move(Event.ALL_STORED)
+        self._move(Event.ALL_FLUSHED)
         return ()
 
     def close(self, why: SeaweedMQError) -> Sequence[Action]:
         """Nothing is written any more. Again is no error."""
         self._move(Event.CLOSE)
-        self.closed = why
+        self.refusal = why
         return (Halt(),)
 
     # --- parts --------------------------------------------------------------------------------------------------------

@@ -10,35 +10,16 @@ ago than a client goes on delivering (``idle_s``).
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
 from seaweedmq.core.segment.recent_frames import RecentFrames
 from seaweedmq.errors import Fenced, InvalidArgument
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384
 """Frames that a snapshot names, the same number of each producer. They only give lost acknowledgements their offsets
 back; how far a producer got is known without them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerState:
-    """One producer's stream in one segment. ``recent`` are its last frames, oldest first, contiguous, up to
-    ``next_sequence``."""
-
-    producer_id: int
-    producer_epoch: int
-    next_sequence: int
-    recent: tuple[FrameAck, ...] = ()
-
-    @property
-    def sequence(self) -> ProducerSequence:
-        """The part that is kept in the metadata of a sealed segment."""
-        return ProducerSequence(
-            producer_id=self.producer_id, producer_epoch=self.producer_epoch, next_sequence=self.next_sequence
-        )
 
 
 class _Producer:

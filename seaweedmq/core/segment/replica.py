@@ -7,11 +7,11 @@ back. Invariants: ``flushed <= committed <= end``; entries are contiguous from a
 from collections import deque
 
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument
+from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence
+from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 
 class Replica:
@@ -56,11 +56,11 @@ class Replica:
 
         Raises:
             Fenced: the sender's epoch is over.
-            InvalidArgument: the frame does not begin where the log ends.
+            ProtocolViolation: the frame does not begin where the log ends.
         """
         self.check_epoch(epoch)
         if entry.base_offset != self.end:
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"{self.name}: a replicated frame begins at offset {entry.base_offset}, the log ends at {self.end}: "
                 "the primary broke the protocol"
             )
@@ -75,11 +75,11 @@ class Replica:
 
         Raises:
             Fenced: the sender's epoch is over.
-            InvalidArgument: the primary claims what can not be.
+            ProtocolViolation: the primary claims what can not be.
         """
         self.check_epoch(epoch)
         if not self.flushed <= flushed <= self.end or not self.committed <= committed <= self.end:
-            raise InvalidArgument(
+            raise ProtocolViolation(
                 f"{self.name}: the primary says committed {committed} and flushed {flushed}, this replica holds "
                 f"[{self.flushed}, {self.end}) and knew {self.committed} as committed: it broke the protocol"
             )
@@ -96,6 +96,7 @@ class Replica:
 
         Raises:
             Fenced: a newer epoch fenced it already.
+            InvalidArgument: the epoch is the one it follows.
         """
         if epoch < self.epoch:
             raise Fenced(f"{self.name}: fencing with epoch {epoch}, but epoch {self.epoch} was here")

@@ -1,9 +1,9 @@
 """The log of one open segment on its primary: offsets, duplicates, and how far each stage of keeping has come.
 
 A frame goes through ``append`` (offset assigned, held in memory), ``on_replicated`` (all followers hold it),
-``on_written`` (in the log file), ``on_synced`` (fsynced) and ``on_committed`` (visible and acknowledged). It is written
-only once all followers hold it, so that whatever the file has survives with any of them. The shell does
-the work between and reports it here.
+``on_written`` (in the log file), ``on_flushed`` (fsynced) and ``on_committed`` (visible and acknowledged). It is
+written only once all followers hold it, so that whatever the file has survives with any of them. The shell does the
+work between and reports it here.
 
 Invariants, checked at every step::
 
@@ -14,8 +14,9 @@ Invariants, checked at every step::
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import Durability
 
 ENTRY_OVERHEAD_BYTES = 768
@@ -85,10 +86,6 @@ class SegmentLog:
     def cache_start(self) -> int:
         """Lowest offset still in memory; ``end`` if nothing is."""
         return self._bases[self._first] if self._first < len(self._bases) else self.end
-
-    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
-        """The acknowledgement of an earlier copy, or None for a new frame; raises as ProducerTable.find_repeat."""
-        return self.producers.find_repeat(producer_id, producer_epoch, first_sequence, count)
 
     @property
     def replicated(self) -> int:
@@ -166,9 +163,9 @@ class SegmentLog:
         self.unwritten_bytes -= size_bytes
         assert self.unwritten_bytes >= 0
 
-    def on_synced(self, end_offset: int) -> None:
+    def on_flushed(self, end_offset: int) -> None:
         """Everything below ``end_offset`` survives the machine."""
-        assert end_offset <= self.written, f"synced {end_offset} above written {self.written}"
+        assert end_offset <= self.written, f"flushed {end_offset} above written {self.written}"
         self.flushed = max(self.flushed, end_offset)
         self.producers.floor = self.flushed
 

@@ -1,1 +1,1 @@
-"""Catch-up and recovery: logs and tables read together. Imports all other rooms but ``storage.snapshot``."""
+"""Catch-up and recovery: logs and tables read together. Imports ``storage.logs`` and ``storage.tables``."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from seaweedmq.codec.frame import FrameHeader
 from seaweedmq.codec.logfile import LogPreamble
 from seaweedmq.core.files.retention import broker_of, log_end_bound
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import Corrupt, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
@@ -59,7 +59,7 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
     known.learn(segment.end_offset or 0, "its metadata")
     newest, start = await _newest_logs(store, topic, logs, known)
     end = max(start, segment.start_offset)
-    producers = next((_producers_of(p) for log, p in newest if log.base_offset == start), ProducerTable())
+    producers = ProducerTable(states=next((p.producers for log, p in newest if log.base_offset == start), ()))
     damage: list[tuple[int, Corrupt]] = []
     torn = ""
     for log, _ in newest:
@@ -214,20 +214,6 @@ async def _preamble_of(store: SegmentStore, topic: Topic, log: SegmentFile) -> L
     finally:
         await reader.close()
     return None if scanner.foreign else scanner.preamble
-
-
-def _producers_of(preamble: LogPreamble) -> ProducerTable:
-    return ProducerTable(
-        states=(
-            ProducerState(
-                producer_id=p.producer_id,
-                producer_epoch=p.producer_epoch,
-                next_sequence=p.next_sequence,
-                recent=p.recent,
-            )
-            for p in preamble.producers
-        )
-    )
 
 
 async def _frames(

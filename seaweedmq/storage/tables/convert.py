@@ -1,4 +1,4 @@
-"""From log files to Parquet: frame by frame, in bounded memory, blocking. Runs in a child process (``table_worker``).
+"""From log files to Parquet: frame by frame, in bounded memory, blocking. Runs in a child process (``worker``).
 
 The records of a segment are the union of its log files; what a table holds already is left out, so that any set of
 logs can be given, again and again, and no record is ever in two tables.
@@ -102,7 +102,6 @@ class _Run:
         self._log = first.log
         self._log_bytes = first.log.size_bytes
         self._base = self._end = first.start
-        self._target = target
         self._sink = target.create()
         try:
             self._writer = TableWriter(self._sink, job.topic, first.log.segment, schema, job.row_group_bytes)

@@ -33,17 +33,17 @@ class ProcessTableConverter:
         self,
         root: Path,
         *,
+        rng: random.Random,
         row_group_bytes: int = ROW_GROUP_BYTES,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
-        rng: random.Random | None = None,
     ) -> None:
         self._root = root
         self._row_group_bytes = row_group_bytes
         self._idle_s = idle_s
         self.timeout_s = timeout_s
         """Of one request."""
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._turn = asyncio.Lock()
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -58,7 +58,7 @@ class ProcessTableConverter:
         """As the port says.
 
         Raises:
-            Corrupt, NotFound, StorageFailed: as ``tables.convert_logs``.
+            Corrupt, NotFound, StorageFailed: as ``convert.convert_logs``.
             Unavailable: the child died, three times.
             DeadlineExceeded: it did not answer.
         """

@@ -36,7 +36,7 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSU
 def convert_files(
     root: Path, topic: Topic, logs: list[SegmentFile], end_offset: int | None, row_group_bytes: int
 ) -> list[SegmentFile]:
-    """As ``tables.convert_logs``, for logs of one segment below ``root``.
+    """As ``convert.convert_logs``, for logs of one segment below ``root``.
 
     Raises:
         Corrupt: as ``convert_logs``.

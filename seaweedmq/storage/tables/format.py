@@ -2,7 +2,7 @@
 
 Columns: ``_segment int32, _offset int64, _timestamp timestamp[us, UTC], _key binary, _headers map<string, binary>``,
 then ``_value binary`` or the topic schema's columns. Offsets are contiguous in a file. Pages carry
-checksums, and so does the footer (``table_footer``).
+checksums, and so does the footer (``footer``).
 
 Offsets and timestamps are delta-encoded; they and the segment have statistics for pruning. Arrow first tries a
 dictionary for every column, which for unique values is work thrown away: it is kept for what tends to repeat, and

@@ -1,7 +1,7 @@
 """What the broker and its table worker say to each other: one JSON object a line.
 
 Request: ``{"root", "topic" (as codec.metadata), "logs": [file], "end_offset", "row_group_bytes"}``.
-Answer: ``{"tables": [file]}`` or ``{"error": code, "message"}``. A file is the fields of ``ports.SegmentFile``.
+Answer: ``{"tables": [file]}`` or ``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
 """
 
 import dataclasses

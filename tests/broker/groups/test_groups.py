@@ -410,7 +410,7 @@ async def test_a_group_is_deleted_with_all_its_offsets(bed: Bed) -> None:
     with pytest.raises(InvalidArgument, match="has members"):
         await hosts[1].api.call(DeleteGroup(GROUP, False))
     await hosts[1].api.call(DeleteGroup(GROUP, True))
-    assert isinstance(await member.failure(), Fenced)
+    assert isinstance(await member.failure(), NotFound)
     assert await hosts[0].api.call(ListGroups()) == ()
     assert (await hosts[0].meta.list("/seaweedmq-groups/")).entries == ()
     with pytest.raises(NotFound, match="there is no group billing: see `seaweedmq group list`"):

@@ -52,7 +52,7 @@ class Traffic:
             await asyncio.sleep(0.1)
             for host in self.bed.hosts:
                 for (_, number), owned in list(host.inspect.segments.items()) if host.lives else ():
-                    if not owned.closed:
+                    if not owned.refusal:
                         with suppress(SeaweedMQError, EOFError, AssertionError):
                             await self._send(host, number, owned.segment)
 

@@ -21,9 +21,9 @@ from seaweedmq.model.calls import (
     Fence,
     LocalStats,
     MoveSegment,
+    ReportSuspicion,
     Seal,
     SealSegment,
-    Suspicion,
     WriteOut,
 )
 from seaweedmq.model.description import ALL, TopicDescription
@@ -117,7 +117,7 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed)
     with pytest.raises(NotFound, match="no replica of it"):
         await follower.api.call(WriteOut(late, 0))
     with pytest.raises(Fenced, match="epoch 1 is over already"):
-        await bed.leader().broker.api.call(Suspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
+        await bed.leader().broker.api.call(ReportSuspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
     assert await primary.api.call(LocalStats(NAME, old.topic_uid)) == ()
     assert len(await primary.api.call(LocalStats(NAME, bed.ref(segment).topic_uid))) == 1
     await (await primary.publisher()).store(frames=3)
@@ -155,7 +155,7 @@ async def test_a_replacement_that_was_decided_for_the_earlier_one_does_not_seal_
     late = Repair(segment=old, reason="it was decided before", stays=())
     leading = leader.inspect.leader
     repairs = Repairs(metadata=leading.metadata, placement=leading.placement)
-    await repairs.carry_out(leading.changes, late)
+    await repairs.carry_out(leading.succession, late)
     await asyncio.sleep(1.0)
     assert [(s.id, s.is_open) for s in leader.inspect.view.segments[NAME].values()] == [(0, True)]
 

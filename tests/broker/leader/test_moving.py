@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.errors import NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import DrainBroker, Fence, Seal, Suspicion
+from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicion, Seal
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
@@ -86,7 +86,9 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
     for _ in range(10):
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
-                await leader.broker.api.call(Suspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so"))
+                await leader.broker.api.call(
+                    ReportSuspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so")
+                )
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
     assert not any(h.has_failed for h in hosts)
@@ -110,7 +112,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
-        await leader.broker.api.call(Suspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
+        await leader.broker.api.call(ReportSuspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
     hanging.set()

@@ -13,7 +13,7 @@ from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
 from seaweedmq.coordination import description
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, Emptied, SealSegment
+from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.segment import Segment
@@ -204,11 +204,11 @@ async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_
     uid = (await bed.topic(host, retention_s=5.0)).topic.uid
     await seals(host, 1)
     with pytest.raises(NotFound, match="was deleted"):
-        await other.api.call(Emptied(topic=NAME, topic_uid=uid + 1, segments=(0,)))
-    await other.api.call(Emptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
+        await other.api.call(ReportEmptied(topic=NAME, topic_uid=uid + 1, segments=(0,)))
+    await other.api.call(ReportEmptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
     assert list(known(host)) == [0, 1], "it was sealed a moment ago"
     await asyncio.sleep(1_100)
-    await other.api.call(Emptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
+    await other.api.call(ReportEmptied(topic=NAME, topic_uid=uid, segments=(0, 1, 7)))
     assert list(known(host)) == [1]
 
 
@@ -221,7 +221,7 @@ async def test_many_are_forgotten_in_transactions_that_etcd_takes(bed: Bed) -> N
     before = bed.etcd.server.revision
     uid = topic(host).uid
     await host.api.call(
-        Emptied(topic=NAME, topic_uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
+        ReportEmptied(topic=NAME, topic_uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
     )
     assert len(known(host)) == pruning.SEGMENTS_PER_TRANSACTION + 20
     assert 2 <= bed.etcd.server.revision - before <= 4

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.metadata import segment_to_json
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.errors import (
@@ -374,3 +376,33 @@ async def test_statistics_are_gathered_from_every_primary(bed: Bed) -> None:
     status = await hosts[0].api.call(GetClusterStatus())
     assert sum(b.open_segments for b in status.brokers) == 6
     assert [b.is_leader for b in status.brokers].count(True) == 1
+
+
+@story
+async def test_a_topic_that_can_not_be_written_keeps_no_other_waiting(bed: Bed) -> None:
+    """Neither the documents of topics that come after it by name, nor the deletion of others."""
+    (host,) = await bed.cluster(1)
+    bad, gone, good = (TopicName("test", name) for name in ("a-bad", "b-gone", "c-good"))
+    for name in (bad, gone, good):
+        await bed.topic(host, name)
+
+    async def faults(op: StorageOp, path: str) -> None:
+        if str(bad) in path or (op is StorageOp.DELETE and broken_delete):
+            raise StorageFailed(f"{path}: no such luck")
+
+    broken_delete = True
+    bed.store.fault = faults
+    for name in (bad, good):
+        await host.api.call(AlterTopic(name, TopicChange(retention_s=7)))
+    with pytest.raises(StorageFailed):
+        await host.api.call(DeleteTopic(gone))
+    broken_delete = False
+    await bed.until(lambda: not host.inspect.view.deletions)
+
+    def written(name: TopicName) -> int | None:
+        return topic_from_document(bytes(bed.store.files[document_path(name, TOPIC_DOCUMENT)].data)).retention_s
+
+    await bed.until(lambda: written(good) == 7)
+    assert written(bad) != 7
+    bed.store.fault = bed.faults
+    await bed.until(lambda: written(bad) == 7)

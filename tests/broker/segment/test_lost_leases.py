@@ -140,13 +140,13 @@ def test_what_a_leader_had_begun_ends_when_its_lease_is_lost_in_the_moment_it_is
         await bed.topic(host)
         monkeypatch.setattr(Sealer, "seal", stuck)
         leader, asking = host.inspect.leader, asyncio.create_task(host.api.call(SealSegment(NAME, 0)))
-        await bed.until(lambda: bool(leader.changes.under_way))
+        await bed.until(lambda: bool(leader.succession.under_way))
         leader.election.step_down()
         for _ in range(turns):
             await asyncio.sleep(0)
         ending = asyncio.create_task(host.inspect.term.end())
         await ending
-        assert not leader.changes.under_way
+        assert not leader.succession.under_way
         await asyncio.gather(asking, return_exceptions=True)
 
     lose()

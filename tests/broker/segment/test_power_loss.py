@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.codec.frame import HEADER_BYTES
 from seaweedmq.codec.logfile import decode_preamble
-from seaweedmq.core.segment.producers import ProducerState, ProducerTable
+from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
 from seaweedmq.errors import StorageFailed
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import Durability
 from seaweedmq.ports import Environment
 from seaweedmq.storage.read.reader import read_segment
@@ -61,13 +62,13 @@ class Writer:
             except StorageFailed:
                 continue
             self.log.on_written(end, size)
-            self.log.on_synced(self.files.flushed)
+            self.log.on_flushed(self.files.flushed)
             return
         raise AssertionError("the storage does not come back")
 
     async def sync(self) -> None:
         await self.files.sync()
-        self.log.on_synced(self.files.flushed)
+        self.log.on_flushed(self.files.flushed)
 
 
 def by_id(recovered: Recovered) -> dict[int, ProducerState]:

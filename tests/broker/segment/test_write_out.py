@@ -8,13 +8,18 @@ import pytest
 
 from seaweedmq.broker.broker import REPLICAS_TIMEOUT_S
 from seaweedmq.broker.leader.leader import Leader
-from seaweedmq.model.calls import Fence, Suspicion, WriteOut
+from seaweedmq.broker.segment.write_out import ReplicaWriter
+from seaweedmq.core.segment.replica import Replica
+from seaweedmq.core.segment.segment_log import LogEntry
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.calls import Fence, ReportSuspicion, WriteOut
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Durability, TopicName
-from seaweedmq.storage.store.memory import StorageOp
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story, values
 from tests.broker.segment.test_without_etcd import all_values, replicated, store_two
+from tests.support.segments import make_segment, make_topic
 
 
 async def holding(bed: Bed, brokers: int = 3, config: BrokerConfig = CONFIG) -> tuple[Host, Host, Host]:
@@ -236,7 +241,7 @@ async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed, monkeypatc
     asked = asyncio.Event()
     given_up = asyncio.Event()
 
-    async def suspect(leader: Leader, suspicion: Suspicion) -> None:
+    async def suspect(leader: Leader, suspicion: ReportSuspicion) -> None:
         asked.set()
         try:
             await asyncio.Event().wait()
@@ -248,3 +253,17 @@ async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed, monkeypatc
     await asked.wait()
     await follower.broker.stop()
     assert given_up.is_set()
+
+
+async def test_each_of_those_who_wait_for_one_attempt_gets_an_error_of_its_own() -> None:
+    async def broken(op: StorageOp, path: str) -> None:
+        await asyncio.sleep(0)
+        raise StorageFailed("no space left on device")
+
+    replica = Replica(name="test/topic#0", start_offset=0, epoch=1)
+    replica.append(1, 7, 0, 0, LogEntry(0, 1, b"header", b"payload"), 0.0)
+    store = MemorySegmentStore(lambda: 0, broken)
+    writing = ReplicaWriter(store, make_topic(), make_segment(0), replica, "b-1", random.Random(1))
+    errors = await asyncio.gather(*(writing.run() for _ in range(3)), return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageFailed] * 3
+    assert len(set(map(id, errors))) == 3

@@ -22,7 +22,7 @@ async def opened(bed: Bed) -> tuple[Host, OpenSegment]:
     (host,) = await bed.cluster(1)
     await bed.topic(host, segments=2)
     segment = host.inspect.segments[NAME, 0]
-    segment.log.producers.open(1, 0, 0, bed.loop.time())
+    segment.open_producer(1, 0, 0)
     return host, segment
 
 

@@ -134,8 +134,8 @@ BAD_FRAMES: dict[str, tuple[bytes, type[SeaweedMQError], str]] = {
     "bytes behind the frame": (frame() + b"x", Corrupt, "frame"),
     "more records than it has": (lying(record_count=3, histogram=(3,) + (0,) * 15), InvalidArgument, "record"),
     "fewer records than it has": (lying(record_count=1, histogram=(1,) + (0,) * 15), InvalidArgument, "record"),
-    "another producer": (frame(producer=2), InvalidArgument, "producer 2 epoch 0 came on the stream of producer 1"),
-    "another producer epoch": (frame(epoch=1), InvalidArgument, "open a stream for each"),
+    "another producer": (frame(producer=2), ProtocolViolation, "producer 2 epoch 0 came on the stream of producer 1"),
+    "another producer epoch": (frame(epoch=1), ProtocolViolation, "open a stream for each"),
     "a gap": (frame(first=9), InvalidArgument, "resend from 0"),
     "slots of another segment": (frame(slots=(0, 40_000)), StaleMetadata, "which holds \\[0, 32768\\)"),
     "another schema version": (lying(flags=1 << 8), StaleMetadata, "schema version 1 came to topic test/topic"),
@@ -220,7 +220,7 @@ async def test_a_stream_is_opened_once(bed: Bed) -> None:
         await publisher.stream.receive()
     reader = await host.subscriber()
     await reader.stream.send(SubscribeCredit(0))
-    assert isinstance(await reader.stream.failure(), InvalidArgument)
+    assert isinstance(await reader.stream.failure(), ProtocolViolation)
 
 
 @story

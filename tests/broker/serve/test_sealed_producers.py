@@ -1,5 +1,6 @@
 """Publishers of a sealed segment come back, all at once."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -7,8 +8,9 @@ import pytest
 
 from seaweedmq.broker.serve import sealed_producers
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
+from seaweedmq.errors import StorageFailed
 from seaweedmq.model.segment import ProducerSequence, Segment
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.store.memory import MemorySegmentStore, StorageOp
 from tests.support.segments import make_segment, make_topic
 
 TOPIC = make_topic()
@@ -65,3 +67,16 @@ async def test_few_records_are_kept(answering: SealedProducers, monkeypatch: pyt
     await ask(answering, empty[-26])
     assert Sequences.passes == 1, "and nothing else"
     assert await ask(answering, segments[0]) == [0] * 10
+
+
+async def test_each_of_those_who_wait_for_the_same_files_gets_an_error_of_its_own() -> None:
+    async def broken(op: StorageOp, path: str) -> None:
+        await asyncio.sleep(0)
+        raise StorageFailed("input/output error")
+
+    answering = SealedProducers(MemorySegmentStore(lambda: 0, broken))
+    segment = replace(sealed(1, 7, producers=0), sequences_complete=False)
+    waiting = (answering.progress(TOPIC, segment, n, 0, 50) for n in range(3))
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [StorageFailed] * 3
+    assert len(set(map(id, errors))) == 3

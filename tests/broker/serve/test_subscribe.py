@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import NotFound, OutOfRange, ProtocolViolation, SeaweedMQError, StaleMetadata
 from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
@@ -91,8 +91,8 @@ async def test_offsets_that_are_not_there_are_refused(bed: Bed) -> None:
     ("opening", "kind", "sentence"),
     [
         (SubscribeCredit(5), ProtocolViolation, "begins with SubscribeOpen"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), InvalidArgument, "credit of 0 bytes"),
-        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), InvalidArgument, "give 1 to"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=0), ProtocolViolation, "credit of 0 bytes"),
+        (SubscribeOpen(topic=NAME, segment=0, start=EARLIEST, credit_bytes=1 << 40), ProtocolViolation, "give 1 to"),
     ],
 )
 @story
@@ -134,7 +134,7 @@ async def test_bad_credit_ends_a_stream_that_waits_for_records(bed: Bed) -> None
     await bed.topic(host)
     reader = await host.subscriber()
     await reader.credit(-5)
-    assert isinstance(await reader.stream.failure(), InvalidArgument)
+    assert isinstance(await reader.stream.failure(), ProtocolViolation)
 
 
 # --- credit -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.balancer_world import Traffic, World, even_profile, profile_of
-from seaweedmq.core.balance.decide import Action, BalancerSettings, Cluster, Hold, Loads, Merge, Move, Split, decide
+from seaweedmq.core.balance.decide import (
+    Action,
+    BalancerSettings,
+    ClusterColumns,
+    Hold,
+    Loads,
+    Merge,
+    Move,
+    Split,
+    decide,
+)
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import Scaling, TopicName
@@ -212,7 +222,7 @@ def test_changes_that_are_under_way_count_against_the_pace_and_are_left_alone() 
     world = world_of(50, *[(1, 200)] * 30)
 
     def topics_split(changing: list[SegmentId]) -> list[str]:
-        cluster = Cluster.of(
+        cluster = ClusterColumns.of(
             world.topics.values(),
             (m.segment for m in world.segments.values()),
             world.brokers.values(),
@@ -265,7 +275,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     world.drain_broker("b-002")
 
     def decided(turn: int) -> list[Action]:
-        cluster = Cluster.of(
+        cluster = ClusterColumns.of(
             list(world.topics.values())[::turn],
             [m.segment for m in world.segments.values()][::turn],
             list(world.brokers.values())[::turn],
@@ -284,7 +294,7 @@ def test_what_is_not_known_does_not_count() -> None:
     [report] = world.reports()
     [load] = report.segments
     stranger = replace(segment, topic=TopicName("t", "deleted"))
-    cluster = Cluster.of(world.topics.values(), [stranger, segment], world.brokers.values(), SETTINGS)
+    cluster = ClusterColumns.of(world.topics.values(), [stranger, segment], world.brokers.values(), SETTINGS)
     assert cluster.topic.tolist() == [0]
     loads = Loads.of(
         cluster,
@@ -300,13 +310,13 @@ def test_what_is_not_known_does_not_count() -> None:
 
 
 def test_an_empty_cluster_has_nothing_to_decide() -> None:
-    cluster = Cluster.of([], [], [], SETTINGS)
+    cluster = ClusterColumns.of([], [], [], SETTINGS)
     assert decide(cluster, Loads.of(cluster, []), 0, SETTINGS) == []
 
 
 def test_reports_of_segments_that_are_gone_do_not_count_even_if_none_is_left() -> None:
     world = world_of(1, (1, 200))
-    cluster = Cluster.of([], [], world.brokers.values(), SETTINGS)
+    cluster = ClusterColumns.of([], [], world.brokers.values(), SETTINGS)
     loads = Loads.of(cluster, world.reports())
     assert loads.bytes_per_s.tolist() == []
     assert decide(cluster, loads, 0, SETTINGS) == []

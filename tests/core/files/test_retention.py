@@ -1,37 +1,38 @@
 """Which files may go: told as small histories. Times in microseconds, the grace period is 100."""
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.files.retention import RetentionPolicy, broker_of, covered_since, expired_files, log_end_bound
+from seaweedmq.core.files.cover import covered_since
+from seaweedmq.core.files.retention import RetentionPolicy, broker_of, expired_files, log_end_bound
+from seaweedmq.model.files import FileKind, SegmentFile
+from tests.support.segments import NAME
 
 
-@dataclass(frozen=True)
-class File:
-    kind: str
-    base_offset: int
-    end_offset: int | None
-    writer: str
-    size_bytes: int
-    modified_us: int
-
-    @property
-    def path(self) -> str:
-        return f"{self.kind} {self.base_offset}-{self.writer or self.end_offset}"
-
-
-def log(base: int, modified_us: int = 0, writer: str = "b-1") -> File:
-    return File("log", base, None, writer, 10, modified_us)
+def file(kind: FileKind, base: int, end: int | None, writer: str, size_bytes: int, modified_us: int) -> SegmentFile:
+    return SegmentFile(
+        topic=NAME,
+        segment=0,
+        kind=kind,
+        base_offset=base,
+        end_offset=end,
+        writer=writer,
+        size_bytes=size_bytes,
+        path=f"{kind} {base}-{writer or end}",
+        modified_us=modified_us,
+    )
 
 
-def table(base: int, end: int, modified_us: int = 0, size_bytes: int = 10) -> File:
-    return File("table", base, end, "", size_bytes, modified_us)
+def log(base: int, modified_us: int = 0, writer: str = "b-1") -> SegmentFile:
+    return file(FileKind.LOG, base, None, writer, 10, modified_us)
+
+
+def table(base: int, end: int, modified_us: int = 0, size_bytes: int = 10) -> SegmentFile:
+    return file(FileKind.TABLE, base, end, "", size_bytes, modified_us)
 
 
 def expired(
-    files: list[File],
+    files: list[SegmentFile],
     now_us: int,
     *,
     end: int | None = None,
@@ -207,9 +208,9 @@ def test_no_record_is_lost_without_retention(
     policy = RetentionPolicy(log_grace_us=100)
     gone = expired_files([(end, [*logs, *made])], policy, now_us)
     left = [t for t in made if t not in gone]
-    for file in (f for f in gone if f.kind == "table"):
-        assert covered_since(file.base_offset, file.end_offset or 0, left) is not None
-    for file in (f for f in gone if f.kind == "log"):
-        since = covered_since(file.base_offset, spans[file.base_offset], made)
+    for one in (f for f in gone if f.kind == "table"):
+        assert covered_since(one.base_offset, one.end_offset or 0, left) is not None
+    for one in (f for f in gone if f.kind == "log"):
+        since = covered_since(one.base_offset, spans[one.base_offset], made)
         assert since is not None
         assert since + 100 <= now_us

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.core.lineage.reshaping import check_targets, halves, neighbours
+from seaweedmq.core.lineage.reshaping import check_replicas, halves, neighbours
 from seaweedmq.core.lineage.topology import new_topic
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import KeyRange
@@ -48,7 +48,7 @@ def test_neighbours_are_merged_in_the_order_of_the_ring() -> None:
     ],
 )
 def test_targets_that_can_not_be_replicas_are_refused(brokers: list[str], sentence: str) -> None:
-    check_targets(TOPIC, ["a"])
-    check_targets(TOPIC, ["a", "b"])
+    check_replicas(TOPIC, ["a"])
+    check_replicas(TOPIC, ["a", "b"])
     with pytest.raises(InvalidArgument, match=sentence):
-        check_targets(TOPIC, brokers)
+        check_replicas(TOPIC, brokers)

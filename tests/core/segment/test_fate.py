@@ -77,8 +77,8 @@ class Tale:
     def seal(self) -> None:
         self.note("seal", self.perform(self.fate.seal()))
 
-    def stored(self) -> None:
-        self.note("all stored", self.perform(self.fate.stored()))
+    def all_flushed(self) -> None:
+        self.note("all flushed", self.perform(self.fate.all_flushed()))
 
     def drain(self) -> None:
         self.note("drain", self.perform(self.fate.drain(Unavailable("stopping"))))
@@ -249,7 +249,7 @@ def test_it_is_sealed_and_whatever_comes_then_changes_nothing() -> None:
     tale.lose(Unavailable("gone"))
     tale.store(written=20, flushed=20)
     tale.seal()
-    tale.stored()
+    tale.all_flushed()
     tale.seal()
     tale.close()
     assert tale.lines[1:] == [
@@ -257,7 +257,7 @@ def test_it_is_sealed_and_whatever_comes_then_changes_nothing() -> None:
         "b-2 is lost: Unavailable: - (sealing)",
         "written 20 flushed 20: - (sealing)",
         "seal: - (sealing)",
-        "all stored: - (sealed)",
+        "all flushed: - (sealed)",
         "seal: - (sealed)",
         "close: halt (closed)",
     ]
@@ -346,10 +346,10 @@ class AnyFate(RuleBasedStateMachine):
         self.tale.seal()
         self.looks.clear()  # halted
 
-    @precondition(lambda self: self.can(Event.ALL_STORED))
+    @precondition(lambda self: self.can(Event.ALL_FLUSHED))
     @rule()
-    def stored(self) -> None:
-        self.tale.stored()
+    def all_flushed(self) -> None:
+        self.tale.all_flushed()
 
     @precondition(lambda self: self.can(Event.CLOSE))
     @rule()
@@ -363,7 +363,7 @@ class AnyFate(RuleBasedStateMachine):
         assert log.committed <= log.written
         assert self.most <= log.committed, "the high watermark never falls"
         self.most = log.committed
-        assert (fate.closed is None) == (fate.stage in UNDISPUTED | {Stage.FENCED})
+        assert (fate.refusal is None) == (fate.stage in UNDISPUTED | {Stage.FENCED})
         assert fate.stage in COMMITTING or not self.looks
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
-from seaweedmq.errors import Fenced, InvalidArgument
+from seaweedmq.errors import Fenced, InvalidArgument, ProtocolViolation
 
 
 def follower(start: int = 100) -> Replica:
@@ -59,7 +59,7 @@ def test_fencing_with_the_epoch_that_is_followed_is_a_mistake_and_changes_nothin
 @pytest.mark.parametrize("base", [99, 101, 120])
 def test_a_frame_that_does_not_begin_at_the_end_is_refused(base: int) -> None:
     replica = follower()
-    with pytest.raises(InvalidArgument, match="the log ends at 100"):
+    with pytest.raises(ProtocolViolation, match="the log ends at 100"):
         append(replica, base, 5, sequence=0)
     assert replica.end == 100
 
@@ -68,7 +68,7 @@ def test_a_frame_that_does_not_begin_at_the_end_is_refused(base: int) -> None:
 def test_progress_that_can_not_be_is_refused(committed: int, flushed: int) -> None:
     replica = follower()
     append(replica, 100, 10)
-    with pytest.raises(InvalidArgument, match="broke the protocol"):
+    with pytest.raises(ProtocolViolation, match="broke the protocol"):
         replica.on_progress(5, committed, flushed)
     assert (replica.committed, replica.flushed) == (100, 100)
 

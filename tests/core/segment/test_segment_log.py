@@ -50,7 +50,7 @@ def test_a_stored_frame_is_visible_only_after_its_fsync() -> None:
     assert (log.end, log.unwritten_bytes, log.committable) == (105, 10, 100)
     write_all(log)
     assert (log.written, log.unwritten_bytes, log.committable, log.read(100, 99)) == (105, 0, 100, [])
-    log.on_synced(105)
+    log.on_flushed(105)
     assert (log.flushed, log.committable, log.read(100, 99)) == (105, 105, [])
     log.on_committed(105)
     assert offsets(log.read(100, 99)) == [100]
@@ -72,7 +72,7 @@ def test_nothing_is_committed_that_is_not_durable_and_nothing_written_that_was_n
     with pytest.raises(AssertionError):
         log.on_committed(5)
     with pytest.raises(AssertionError):
-        log.on_synced(5)
+        log.on_flushed(5)
     with pytest.raises(AssertionError):
         log.on_written(6, 10)
 
@@ -110,10 +110,10 @@ def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
     write_all(log)
     log.on_committed(5)
     assert log.evict(10_000) == 0, "a failed fsync would have nothing to write it from"
-    log.on_synced(5)
+    log.on_flushed(5)
     assert log.evict(10_000) == HELD
     assert (log.cache_start, log.cached_bytes) == (5, HELD)
-    log.on_synced(10)
+    log.on_flushed(10)
     assert log.evict(10_000) == 0, "it is not committed"
     log.on_committed(10)
     assert log.evict(1) == HELD
@@ -126,7 +126,7 @@ def test_after_a_failed_fsync_what_was_written_is_still_at_hand() -> None:
     log = new_log()
     append(log, 1, 1)
     write_all(log)
-    log.on_synced(2)
+    log.on_flushed(2)
     append(log, 1, 1)
     write_all(log)
     append(log, 1)
@@ -173,7 +173,7 @@ class AnyOrder(RuleBasedStateMachine):
     def synced(self, back: int) -> None:
         below = [e.end_offset for e in self.appended if e.end_offset <= self.log.written]
         if len(below) > back:
-            self.log.on_synced(below[-1 - back])
+            self.log.on_flushed(below[-1 - back])
 
     @precondition(lambda self: self.log.committable >= self.log.committed)
     @rule()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import sys
 from collections.abc import Mapping
@@ -92,7 +93,7 @@ class Cluster:
         await asyncio.to_thread((self.directory / "broker.toml").write_text, config)
         await self.etcd.start()
         host, port = self.etcd.endpoint.rsplit(":", 1)
-        self._meta = EtcdMetaStore(self.etcd.endpoint, timeout_s=1.0)
+        self._meta = EtcdMetaStore(self.etcd.endpoint, timeout_s=1.0, rng=random.Random(1))
         try:
             for index in range(self._brokers):
                 proxy = Proxy((host, int(port)))

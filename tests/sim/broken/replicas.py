@@ -11,7 +11,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.segment import follower
 from seaweedmq.broker.segment.follower import CLOSE_WRITE_OUT_S, FollowerService
 from seaweedmq.broker.segment.log_file import create_log_file
-from seaweedmq.broker.segment.write_out import WriteOut
+from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.client.admin.admin import Admin
@@ -47,7 +47,7 @@ def two_names_for_a_replica(patch: pytest.MonkeyPatch) -> None:
             await writer.close()
         writing.is_done = True
 
-    patch.setattr(WriteOut, "run", run)
+    patch.setattr(ReplicaWriter, "run", run)
 
 
 def drop_replicas_when_stopped(patch: pytest.MonkeyPatch) -> None:

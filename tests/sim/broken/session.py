@@ -13,7 +13,7 @@ from seaweedmq.broker.groups import registry
 from seaweedmq.broker.groups.coordinator import Coordinator
 from seaweedmq.broker.groups.seat import Seat
 from seaweedmq.broker.membership import Membership
-from seaweedmq.broker.segment.owned import Ownership
+from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.codec.keys import broker_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination import limits, session, view
@@ -64,13 +64,13 @@ def count_leases_by_a_clock_that_stops(patch: pytest.MonkeyPatch) -> None:
 
 def leave_a_surplus_segment_unserved(patch: pytest.MonkeyPatch) -> None:
     """A broker at its limit does not open what it is assigned."""
-    own = Ownership._own
+    own = OwnedSegments._own
 
     def within_the_limit(ownership: Any, topic: Any, segment: Any, term: Any) -> None:
         if len(ownership.segments) < ownership._context(term).config.open_segments_max:
             own(ownership, topic, segment, term)
 
-    patch.setattr(Ownership, "_own", within_the_limit)
+    patch.setattr(OwnedSegments, "_own", within_the_limit)
 
 
 def pass_calls_to_and_fro(patch: pytest.MonkeyPatch) -> None:

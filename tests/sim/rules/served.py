@@ -29,5 +29,5 @@ def _unserved(segment: Segment, brokers: dict[str, "Broker"]) -> Iterator[str]:
     owned = brokers[segment.primary].inspect.segments.get(segment.key)
     if owned is None:
         yield f"{segment} is not opened by its primary {segment.primary}"
-    elif owned.closed is not None or owned.failure is not None:
-        yield f"{segment} takes no records at its primary {segment.primary}: {owned.closed or owned.failure}"
+    elif owned.refusal is not None or owned.failure is not None:
+        yield f"{segment} takes no records at its primary {segment.primary}: {owned.refusal or owned.failure}"

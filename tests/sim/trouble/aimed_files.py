@@ -25,7 +25,7 @@ APPEND = frozenset({StorageOp.APPEND})
 CREATE = frozenset({StorageOp.CREATE})
 SYNC = frozenset({StorageOp.SYNC})
 LOOK = frozenset({StorageOp.LOOK})
-UNSYNCED_BYTES = (2 * KIB, 6 * KIB, 16 * KIB)
+UNFLUSHED_BYTES = (2 * KIB, 6 * KIB, 16 * KIB)
 """So much is to be at stake when the power goes: parts of a block, or several."""
 GROW_S_MAX = 1.5
 """How long that is waited for."""
@@ -182,15 +182,15 @@ class AimedAtFiles:
         active = None if owned is None else owned.files.active
         return active is not None and active.is_durable
 
-    def _unsynced_bytes(self, segment: Segment) -> int:
+    def _unflushed_bytes(self, segment: Segment) -> int:
         folder = f"{log_dir(segment.topic, segment.id)}/"
         files = self._world.disk.store.files.items()
         return sum(len(file.data) - file.synced_bytes for path, file in files if path.startswith(folder))
 
     async def _lose_once_grown(self, segment: Segment) -> list[BrokerProcess]:
         """The machines of all replicas, or of the primary if not all may be lost."""
-        wanted = self._rng.choice(UNSYNCED_BYTES)
-        await self._aimed.until(lambda: self._unsynced_bytes(segment) >= wanted, GROW_S_MAX)
+        wanted = self._rng.choice(UNFLUSHED_BYTES)
+        await self._aimed.until(lambda: self._unflushed_bytes(segment) >= wanted, GROW_S_MAX)
         await asyncio.sleep(self._rng.uniform(0, GO_ON_S_MAX))
         replicas = self._aimed.running(segment)
         lost = replicas if self._world.scenario.machines_fail else replicas[:1]

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec.frame import HEADER_BYTES, stamp
-from seaweedmq.codec.logfile import ProducerRecord
-from seaweedmq.core.segment.producers import ProducerState
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.segment import ProducerState
 from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment
@@ -64,7 +63,7 @@ async def test_end_and_producers_come_from_the_frames(store: FileSegmentStore) -
 
 
 async def test_what_came_before_the_last_file_is_in_its_preamble(store: FileSegmentStore) -> None:
-    early = ProducerRecord(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
+    early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=(FrameAck(40, 10, 90),))
     await write_log(store, 100, [make_frame(100, 5, producer=9, first_sequence=50)], producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
         end_offset=105, producers=(producer(55, (40, 10, 90), (50, 5, 100), producer_id=9),)
@@ -72,7 +71,7 @@ async def test_what_came_before_the_last_file_is_in_its_preamble(store: FileSegm
 
 
 async def test_an_empty_last_file_is_enough(store: FileSegmentStore) -> None:
-    early = ProducerRecord(producer_id=9, producer_epoch=0, next_sequence=50, recent=())
+    early = ProducerState(producer_id=9, producer_epoch=0, next_sequence=50, recent=())
     await write_log(store, 100, [], producers=[early])
     assert await recover_segment(store, make_topic(), make_segment()) == Recovered(
         end_offset=100, producers=(producer(50, producer_id=9),)
@@ -87,10 +86,10 @@ async def test_a_file_whose_preamble_never_reached_the_disk_is_as_if_it_were_not
     assert (await recover_segment(store, make_topic(), make_segment())).end_offset == 10
 
 
-def stored_below(offset: int) -> ProducerRecord:
+def stored_below(offset: int) -> ProducerState:
     """Of a producer that stored records [0, 8) and the rest of those below the offset, in one frame each."""
     recent = (FrameAck(0, 8, 0), FrameAck(8, offset - 8, 8))
-    return ProducerRecord(producer_id=1, producer_epoch=0, next_sequence=offset, recent=recent)
+    return ProducerState(producer_id=1, producer_epoch=0, next_sequence=offset, recent=recent)
 
 
 @pytest.mark.parametrize("frames_behind", [0, 1])
@@ -169,7 +168,7 @@ async def test_frames_rewritten_after_a_failed_fsync_count_once(store: FileSegme
     """b-1 could not fsync what lay behind offset 10, wrote that again to another file, and died over it."""
     frames = [make_frame(b, 10) for b in range(0, 50, 10)]
     await write_log(store, 0, frames)
-    after_ten = ProducerRecord(producer_id=1, producer_epoch=0, next_sequence=10, recent=(FrameAck(0, 10, 0),))
+    after_ten = ProducerState(producer_id=1, producer_epoch=0, next_sequence=10, recent=(FrameAck(0, 10, 0),))
     await write_log(store, 10, frames[1:3], producers=[after_ten])
     recovered = await recover_segment(store, make_topic(), make_segment())
     assert recovered.end_offset == 50
@@ -187,7 +186,7 @@ async def test_the_longest_of_several_writers_wins(store: FileSegmentStore) -> N
 async def test_what_a_frozen_broker_wrote_after_the_seal_is_nobodys(store: FileSegmentStore) -> None:
     frames = [make_frame(0, 3, producer=1, first_sequence=0), make_frame(3, 2, producer=1, first_sequence=3)]
     await write_log(store, 0, frames)
-    late = ProducerRecord(producer_id=1, producer_epoch=0, next_sequence=5, recent=(FrameAck(3, 2, 3),))
+    late = ProducerState(producer_id=1, producer_epoch=0, next_sequence=5, recent=(FrameAck(3, 2, 3),))
     await write_log(store, 5, [make_frame(5, 2, producer=1, first_sequence=5)], producers=[late])
     sealed = make_segment(end_offset=3)
     assert await recover_segment(store, make_topic(), sealed) == Recovered(
@@ -241,7 +240,7 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
     store = MemorySegmentStore(lambda: 0)
     log = None
     end = synced = 0
-    states: dict[int, ProducerRecord] = {}
+    states: dict[int, ProducerState] = {}
     for _ in range(rng.randint(1, 20)):
         if log is None or rng.random() < 0.2:
             if log is not None:
@@ -249,9 +248,9 @@ async def test_synced_frames_survive_any_crash(seed: int) -> None:
                 synced = end
             log = await begin_log(store, end, producers=list(states.values()))
         who, count = rng.randint(1, 3), rng.randint(1, 5)
-        known = states.pop(who, ProducerRecord(producer_id=who, producer_epoch=0, next_sequence=0))
+        known = states.pop(who, ProducerState(producer_id=who, producer_epoch=0, next_sequence=0))
         await log.append([make_frame(end, count, producer=who, first_sequence=known.next_sequence)])
-        states[who] = ProducerRecord(
+        states[who] = ProducerState(
             producer_id=who,
             producer_epoch=0,
             next_sequence=known.next_sequence + count,

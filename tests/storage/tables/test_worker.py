@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +42,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_it_converts_in_a_niced_child_that_is_kept_for_the_next_request(
     store: FileSegmentStore, log: SegmentFile
 ) -> None:
-    converter = ProcessTableConverter(store.root, row_group_bytes=1_000)
+    converter = ProcessTableConverter(store.root, row_group_bytes=1_000, rng=random.Random(1))
     made = await converter.convert(make_topic(), [log], None)
     assert made == await tables_of(store)
     assert [(t.base_offset, t.end_offset) for t in made] == [(0, 20)]
@@ -94,7 +95,7 @@ async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
     store: FileSegmentStore, log: SegmentFile
 ) -> None:
     cut = await write_log(store, 20, [make_frame(20, 10)])
-    converter = ProcessTableConverter(store.root)
+    converter = ProcessTableConverter(store.root, rng=random.Random(1))
     with pytest.raises(Corrupt, match=f"{cut.path} ends with offset 30"):
         await converter.convert(make_topic(), [cut], 40)
     child = converter.pid
@@ -104,7 +105,7 @@ async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
 
 
 async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root)
+    converter = ProcessTableConverter(store.root, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     first = converter.pid
     assert first is not None
@@ -115,7 +116,7 @@ async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: 
 
 
 async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, idle_s=0.05)
+    converter = ProcessTableConverter(store.root, idle_s=0.05, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     await until(lambda: converter.pid is None)
     assert len(await converter.convert(make_topic(), [log], None)) == 1
@@ -123,7 +124,7 @@ async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile)
 
 
 async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root, timeout_s=10)
+    converter = ProcessTableConverter(store.root, timeout_s=10, rng=random.Random(1))
     await converter.convert(make_topic(), [log], None)
     child = converter.pid
     assert child is not None
@@ -136,7 +137,7 @@ async def test_a_child_that_hangs_is_killed_at_the_deadline(store: FileSegmentSt
 
 
 async def test_a_cancelled_request_does_not_answer_the_next_one(store: FileSegmentStore, log: SegmentFile) -> None:
-    converter = ProcessTableConverter(store.root)
+    converter = ProcessTableConverter(store.root, rng=random.Random(1))
     request = asyncio.create_task(converter.convert(make_topic(), [log], None))
     await until(lambda: converter.pid is not None)
     request.cancel()
@@ -150,14 +151,14 @@ async def test_the_child_ends_with_its_parent_however_that_ends(tmp_path: Path) 
     parent = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "import asyncio, sys; from pathlib import Path\n"
+        "import asyncio, random, sys; from pathlib import Path\n"
         "from tests.support.segments import *\n"
         "from seaweedmq.storage.store.files import FileSegmentStore\n"
         "from seaweedmq.storage.tables.converter import ProcessTableConverter\n"
         "async def main():\n"
         "    store = FileSegmentStore(sys.argv[1])\n"
         "    log = await write_log(store, 0, [make_frame(0, 1)])\n"
-        "    converter = ProcessTableConverter(store.root)\n"
+        "    converter = ProcessTableConverter(store.root, rng=random.Random(1))\n"
         "    await converter.convert(make_topic(), [log], None)\n"
         "    print(converter.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"

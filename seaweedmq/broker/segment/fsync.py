@@ -15,7 +15,7 @@ class Syncable(Protocol):
         """Fsync what is written; reports its own failures to those who wait for it."""
 
 
-class GroupSync:
+class SyncRounds:
     """Collects segments that want an fsync and serves them in rounds.
 
     While a round runs, requests gather for the next one, so the longer the disk takes the more frames share a round.
