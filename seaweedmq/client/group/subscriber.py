@@ -392,6 +392,8 @@ class GroupSubscriber(Intake):
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._membership.leave(self._config.rpc_timeout_s)
         self._dispatcher.mute()
-        if self._dead_letters is not None:
-            await self._dead_letters.close()
-        self._on_close(self)
+        try:
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
+        finally:
+            self._on_close(self)

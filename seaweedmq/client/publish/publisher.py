@@ -201,6 +201,7 @@ class Publisher:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
             self._on_close(self)
 
