@@ -45,8 +45,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     for name, value in given.items():
         if name.lower() == "bootstrap":
             raise InvalidArgument(
-                "option 'bootstrap' is not supported: the unflushed tail can not be read yet; give 'storage', the root "
-                "of the shared storage, to read what is flushed"
+                "option 'bootstrap' is not supported: what is in no file yet can not be read; give 'storage', the root "
+                "of the shared storage, to read what is written"
             )
         if name.lower() == "path":
             raise InvalidArgument("a path is not taken by load(): give options 'storage' and 'topic', then load()")

@@ -7,7 +7,7 @@ large enough to cut or if timestamps are asked for. No data is read.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
@@ -27,14 +27,6 @@ PARTITION_BYTES_MIN = 4 * MIB
 FILE_COST_BYTES = 256 * 1024
 """What opening a file costs, in bytes that could be read meanwhile."""
 _FOOTER_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """Pieces of one partition and their size."""
-
-    pieces: tuple[SnapshotPiece, ...]
-    size_bytes: int
 
 
 class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
@@ -63,7 +55,7 @@ def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: 
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
     with ThreadPoolExecutor(_FOOTER_THREADS, "seaweedmq-footer") as pool:
         cut = pool.map(lambda piece: _cut(root, snapshot.topic, piece, window.timestamps, target), pieces)
-        return [Partition(share.pieces) for share in _pack((p for part in cut for p in part), target)]
+        return [Partition(together) for together in _pack((p for part in cut for p in part), target)]
 
 
 def slices(
@@ -111,16 +103,16 @@ def _cut(root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Span, targe
         return [piece]  # it was expired since the listing; the reader finds out what is left
 
 
-def _pack(pieces: Iterable[SnapshotPiece], target_bytes: int) -> Iterator[_Share]:
+def _pack(pieces: Iterable[SnapshotPiece], target_bytes: int) -> Iterator[tuple[SnapshotPiece, ...]]:
     """Neighbours together, until they reach the target."""
     waiting: list[SnapshotPiece] = []
     waiting_bytes = 0
     for piece in pieces:
         cost = piece.size_bytes + FILE_COST_BYTES
         if waiting and waiting_bytes + cost > target_bytes * 1.1:
-            yield _Share(tuple(waiting), waiting_bytes)
+            yield tuple(waiting)
             waiting, waiting_bytes = [], 0
         waiting.append(piece)
         waiting_bytes += cost
     if waiting:
-        yield _Share(tuple(waiting), waiting_bytes)
+        yield tuple(waiting)

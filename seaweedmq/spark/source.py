@@ -25,7 +25,7 @@ _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment"}
 
 
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
-    """``spark.read.format("seaweedmq")``: the flushed records of one topic."""
+    """``spark.read.format("seaweedmq")``: what was written of one topic, each record once."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)

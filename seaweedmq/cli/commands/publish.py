@@ -13,7 +13,7 @@ from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicAr
 from seaweedmq.cli.output import Bar, progress, show_done
 from seaweedmq.cli.records.reading import Format, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 
 FLUSH_TIMEOUT_S = 120.0

@@ -7,7 +7,8 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
-from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
 from seaweedmq.model.description import TopicDescription, Which
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag

@@ -17,7 +17,7 @@ from seaweedmq.client.publish.outgoing import Acked, Failed
 from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.start import Timestamp
-from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
@@ -140,12 +140,12 @@ class Publisher:
             DeadlineExceeded: it is not within ``timeout`` seconds.
             SeaweedMQError: the first failure since the last flush.
         """
-        await self._settled(timeout)
+        await self._until_settled(timeout)
         error = self._failures.take()
         if error is not None:
             raise error
 
-    async def _settled(self, timeout_s: float | None) -> None:
+    async def _until_settled(self, timeout_s: float | None) -> None:
         """Everything sent so far has an outcome. Raises DeadlineExceeded."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
@@ -193,7 +193,7 @@ class Publisher:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
         try:
-            await self._settled(timeout_s)
+            await self._until_settled(timeout_s)
             error = self._failures.untold()
             if error is not None:
                 raise error

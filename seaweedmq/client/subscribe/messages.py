@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
@@ -170,7 +170,7 @@ def messages_of(arrived: Arrived) -> list[Message]:
     if flags & FLAG_HEADERS:
         headers = batch.column(at).to_pylist()
         at += 1
-    if flags >> 8:
+    if flags >> SCHEMA_VERSION_SHIFT:
         names = batch.schema.names[at:]
         columns = [batch.column(i).to_pylist() for i in range(at, batch.num_columns)]
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

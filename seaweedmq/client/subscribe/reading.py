@@ -16,7 +16,7 @@ from seaweedmq.client.start import start_of
 from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Closed, Unavailable
 from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
