@@ -14,7 +14,7 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import ReadOptions
-from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.topic import TopicName
@@ -74,7 +74,7 @@ class Client:
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
-        self._open: dict[Publisher | Intake, None] = {}
+        self._open: dict[Publisher | TopicReading, None] = {}
         self._closed = False
         self.admin = Admin(cluster)
 
@@ -228,5 +228,5 @@ class Client:
         if self._closed:
             raise Closed("the client is closed: connect again")
 
-    def _forget(self, each: Publisher | Intake) -> None:
+    def _forget(self, each: Publisher | TopicReading) -> None:
         self._open.pop(each, None)

@@ -27,7 +27,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.core.member.dispatch import Bounds, GivenUp
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
@@ -40,7 +40,7 @@ from seaweedmq.runtime.retrying import deadline
 log = logging.getLogger(__name__)
 
 
-class GroupSubscriber(Intake):
+class GroupSubscriber(TopicReading):
     """Reads one topic as a member of a group. One task takes from it at a time; any thread acknowledges.
 
     Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is

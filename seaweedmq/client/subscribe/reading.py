@@ -29,7 +29,7 @@ MESSAGES_AT_ONCE = 4_096
 """Rows turned into Python objects together: enough to pay for the call, few enough to stay in the cache."""
 
 
-class Intake:
+class TopicReading:
     """Reads segments of one topic. One task takes from it at a time.
 
     Which segments, subclasses say: they start readers, and go on from those that ended.

@@ -13,7 +13,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
+from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.segment import Segment
@@ -22,7 +22,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
 
-class Subscriber(Intake):
+class Subscriber(TopicReading):
     """Reads one topic. One task takes from it at a time.
 
     Args:
