@@ -86,7 +86,7 @@ async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, s
 
 
 async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: Start) -> int | None:
-    segment = next((s for s in topic.segments if s.id == number), None)
+    segment = topic.segment(number)
     if segment is None:
         raise NotFound(f"segment {number} of {topic.topic.name} is gone: retention removed it")
     address = cluster.address_of(topic, segment)

@@ -105,7 +105,7 @@ class GroupSubscriber(TopicReading):
             description = await (self._view.whole() if self._stop_at_latest else self.description(True))
             check_columns(self._columns, self.schema)
             if self._stop_at_latest:
-                segments = {s.id: s for s in description.segments}
+                segments = description.by_id()
                 ends = await self._stop_offsets(segments, ())
                 self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
             opening = self._opening(description.topic.uid)
@@ -320,7 +320,7 @@ class GroupSubscriber(TopicReading):
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
             with attempt:
                 description = await self.description(attempt.retry_state.attempt_number > 1, (number,))
-                found = next((s for s in description.segments if s.id == number), None)
+                found = description.segment(number)
                 if found is None and description.topic.next_segment <= number:
                     raise Unavailable(f"segment {number} of {self._topic} is not known yet")
                 return found

@@ -103,7 +103,7 @@ class Lane:
         try:
             description = await self._view.description(self._refresh, (self._segment,))
             self._refresh = True
-            segment = next((s for s in description.segments if s.id == self._segment), None)
+            segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
                 self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
@@ -143,7 +143,7 @@ class Lane:
             with attempt:
                 wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
                 description = await self._view.description(refresh, wanted)
-                found = {s.id: s for s in description.segments}
+                found = description.by_id()
                 if wanted and found.keys() >= wanted:
                     return [found[number] for number in sorted(wanted)]
                 refresh = True

@@ -132,7 +132,7 @@ class SegmentReader:
         cursor = self._cursor
         description = await self._owner.description(self._refresh, (cursor.segment.id,))
         self._refresh = True
-        found = next((s for s in description.segments if s.id == cursor.segment.id), None)
+        found = description.segment(cursor.segment.id)
         if found is None:
             cursor.pruned(description)
             return

@@ -56,7 +56,7 @@ class Subscriber(TopicReading):
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema)
-        segments = {s.id: s for s in description.segments}
+        segments = description.by_id()
         skipped: set[int] = set()
         if latest:
             skipped = before_open(description.segments)
@@ -160,7 +160,7 @@ class Subscriber(TopicReading):
             with attempt:
                 while unknown := self._walk.unknown(successors) | self._walk.missing():
                     description = await self.description(False, unknown)
-                    found = {s.id: s for s in description.segments}
+                    found = description.by_id()
                     if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
                         await self.description(True)
                         raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet")
