@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.window import Offsets, Span, Window
+from seaweedmq.spark.window import Interval, Offsets, ReadWindow
 
 NAMES = (
     "storage",
@@ -24,18 +24,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class SparkOptions:
     """What the user asked for."""
 
     storage: str
     """Root URI."""
     topic: TopicName
-    window: Window
+    window: ReadWindow
     columns: tuple[str, ...] | None
     """None: all."""
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
+def parse_options(given: Mapping[str, str]) -> SparkOptions:
     """Read the options; their names are case-insensitive, as everywhere in Spark.
 
     Raises:
@@ -57,13 +57,13 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     for name, example in (("storage", "/mnt/shared/mq"), ("topic", "shop/orders")):
         if not options.get(name):
             raise InvalidArgument(f"option {name!r} is missing: give it like .option({name!r}, {example!r})")
-    return ReadOptions(
+    return SparkOptions(
         storage=options["storage"],
         topic=TopicName.parse(options["topic"]),
-        window=Window(
+        window=ReadWindow(
             starting=_offsets("startingOffsets", options.get("startingOffsets", "earliest"), absent=0),
             ending=_offsets("endingOffsets", options.get("endingOffsets", "latest"), absent=None),
-            timestamps=Span(
+            timestamps=Interval(
                 _timestamp("startingTimestamp", options.get("startingTimestamp")),
                 _timestamp("endingTimestamp", options.get("endingTimestamp")),
             ),

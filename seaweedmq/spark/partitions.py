@@ -17,7 +17,7 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
-from seaweedmq.spark.window import Span, Window
+from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
 MIB = 1024 * 1024
@@ -37,7 +37,9 @@ class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed h
         self.pieces = pieces
 
 
-def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: int | None = None) -> list[Partition]:
+def plan_partitions(
+    root: Path, snapshot: TopicSnapshot, window: ReadWindow, cores: int | None = None
+) -> list[Partition]:
     """Partitions that hold what the window wants of the snapshot, each record once.
 
     Raises:
@@ -59,10 +61,10 @@ def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: 
 
 
 def slices(
-    piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Span, target_bytes: int
+    piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
     """Cut the piece of a table into runs of row groups of about ``target_bytes`` each, without those that hold no
-    timestamp in the span.
+    timestamp in the interval.
     """
     assert piece.end_offset is not None
     kept = [
@@ -92,7 +94,9 @@ def slices(
     ]
 
 
-def _cut(root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Span, target_bytes: int) -> list[SnapshotPiece]:
+def _cut(
+    root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Interval, target_bytes: int
+) -> list[SnapshotPiece]:
     if piece.kind is FileKind.LOG or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded):
         return [piece]
     file = piece.files[0]

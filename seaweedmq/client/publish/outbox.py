@@ -42,14 +42,14 @@ class Reopen(NamedTuple):
     segment: int
 
 
-class Limits(NamedTuple):
+class SendLimits(NamedTuple):
     """What ``send`` is to keep to from now on."""
 
     frame_bytes_max: int
     batch_bytes: int
 
 
-Action: TypeAlias = Acked | Failed | Deliver | Reopen | Limits
+Action: TypeAlias = Acked | Failed | Deliver | Reopen | SendLimits
 
 
 class Outbox:
@@ -229,8 +229,8 @@ class Outbox:
         del self._windows[segment]
         return [self._limits()]
 
-    def _limits(self) -> Limits:
-        return Limits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
+    def _limits(self) -> SendLimits:
+        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
 
     def _current_routes(self) -> Routes:
         if self._routes is None:

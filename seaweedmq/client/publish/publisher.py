@@ -12,7 +12,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.lane import Lane
-from seaweedmq.client.publish.outbox import Action, Deliver, Limits, Outbox, Reopen
+from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.outgoing import Acked, Failed
 from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
@@ -303,7 +303,7 @@ class Publisher:
                     self._lane(action.segment).wake()
                 case Reopen():
                     self._lanes[action.segment].reopen()
-                case Limits():
+                case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
                     self.buffer.batch_bytes = action.batch_bytes
         self._progress.set()
