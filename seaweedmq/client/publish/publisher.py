@@ -14,6 +14,7 @@ from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.lane import Lane
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.outgoing import Acked, Failed
+from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.start import Timestamp
@@ -61,14 +62,7 @@ class Publisher:
         self._failures = Failures()
         self._closing: asyncio.Task[None] | None = None
         self.buffer = RecordBuffer(
-            post=post,
-            clock=self._loop.time,
-            wall_us=cluster.env.wall_us,
-            config=config,
-            on_open=self._on_open,
-            on_work=self._work.set,
-            on_settled=self._on_settled,
-            on_refused=self._failures.add,
+            owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
         )
 
     @property
@@ -218,8 +212,31 @@ class Publisher:
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = SentTable(sum(b.num_rows for b in batches))
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-        promise.on_settled = lambda: self._on_settled(job)
+        promise.on_settled = lambda: self.on_settled(job)
         return job
+
+    # --- for the buffer --------------------------------------------------------------------------------------------
+
+    def on_open(self) -> None:
+        batch = self.buffer.open_batch
+        if batch is not None:
+            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
+
+    def on_work(self) -> None:
+        self._work.set()
+
+    def on_settled(self, work: Work) -> None:
+        self._unsettled.pop(work, None)
+        self.buffer.release(work.size)
+        work.forget()
+        self._failures.add(work.promise)
+        for pending, done in self._flushes:
+            pending.discard(work)
+            if not pending and not done.done():
+                done.set_result(None)
+
+    def on_refused(self, promise: BatchPromise) -> None:
+        self._failures.add(promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -236,21 +253,6 @@ class Publisher:
             fatal.__cause__ = error
             self.buffer.close(fatal)
             self._fail_everything(fatal)
-
-    def _on_open(self) -> None:
-        batch = self.buffer.open_batch
-        if batch is not None:
-            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
-
-    def _on_settled(self, work: Work) -> None:
-        self._unsettled.pop(work, None)
-        self.buffer.release(work.size)
-        work.forget()
-        self._failures.add(work.promise)
-        for pending, done in self._flushes:
-            pending.discard(work)
-            if not pending and not done.done():
-                done.set_result(None)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
