@@ -14,17 +14,17 @@ from pyspark.sql.datasource import InputPartition
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
+from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
-MIB = 1024 * 1024
 PARTITION_BYTES_MAX = 64 * MIB
 PARTITION_BYTES_MIN = 4 * MIB
 """A partition costs tens of milliseconds whatever its size."""
-FILE_COST_BYTES = 256 * 1024
+FILE_COST_BYTES = 256 * KIB
 """What opening a file costs, in bytes that could be read meanwhile."""
 _FOOTER_THREADS = 8
 

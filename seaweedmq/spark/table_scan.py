@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seaweedmq.model.config import MIB
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
@@ -18,7 +19,7 @@ from seaweedmq.storage.tables.opener import open_table, table_error
 
 BATCH_RECORDS_MAX = 10_000
 """Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""
-BATCH_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 2 * MIB
 """Fewer records a batch if they are large."""
 
 

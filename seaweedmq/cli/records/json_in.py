@@ -13,14 +13,15 @@ import pyarrow.json
 
 from seaweedmq.cli.records.json_out import BASE64
 from seaweedmq.cli.records.source import Source, line_blocks
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 
 FIELDS = frozenset(
     {"topic", "segment", "offset", "timestamp", "key", "value", "headers"}
     | {"key_encoding", "value_encoding", "headers_encoding"}
 )
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-HEADERS = pa.map_(pa.string(), pa.binary())
+TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
+HEADERS = PLAIN_SCHEMA.field("_headers").type
 
 Row = dict[str, Any]
 
