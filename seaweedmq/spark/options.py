@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from seaweedmq.codec.moment import us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.window import Interval, Offsets, ReadWindow
@@ -20,7 +21,6 @@ NAMES = (
 )
 _BY_LOWER = {name.lower(): name for name in NAMES}
 _OFFSET_MAX = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _timestamp(option: str, text: str | None) -> int | None:
             "otherwise), or microseconds since 1970"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return us_of(moment)
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

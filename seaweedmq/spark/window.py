@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
+from seaweedmq.codec.moment import us_of
 from seaweedmq.model.segment import Segment
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +116,5 @@ def _bounds(found: Filter) -> tuple[int | None, int | None] | None:
 
 def _number(value: Any) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // timedelta(microseconds=1)
+        return us_of(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

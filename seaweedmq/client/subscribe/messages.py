@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any
@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
+from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
 _LEADING = [
     pa.field("_segment", pa.int32(), nullable=False),
@@ -96,7 +96,7 @@ class Message(tuple):  # type: ignore[type-arg]
     @property
     def timestamp(self) -> datetime:
         """When the record was published, or what its publisher said; UTC."""
-        return _EPOCH + timedelta(microseconds=self[2])
+        return EPOCH + timedelta(microseconds=self[2])
 
     @property
     def timestamp_us(self) -> int:
