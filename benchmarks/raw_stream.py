@@ -1,7 +1,7 @@
 """The yardstick of everything that moves: a plain gRPC stream of byte messages between two processes.
 
 No serializers, no protobuf: bytes in, bytes out, every message acknowledged. Its server runs with the same process
-settings as a broker (``cli.process.tune``), its client in the process that also is our client.
+settings as a broker (``cli.servers.process.tune``), its client in the process that also is our client.
 
 Every message is a new bytes object, copied from a template, as it is for anybody who has something to say. Sending one
 and the same object a thousand times, with its pages warm in the cache, tells what gRPC could do for a sender without

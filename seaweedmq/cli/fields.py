@@ -6,16 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from seaweedmq.codec.payload.batch import schema_from_bytes
-from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic
-
-HOLD = "hold"
-"""Kind of a decision not to change what should change and can not."""
 
 Fields = dict[str, Any]
 
@@ -72,7 +69,7 @@ def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decisi
     """The last decision about each open segment of the topic, where it is that the segment can not be changed."""
     last = {d.segments: d for d in decisions if d.topic == found.topic.name}
     still_open = {s.id for s in found.segments if s.is_open}
-    return [d for d in last.values() if d.kind == HOLD and still_open.issuperset(d.segments)]
+    return [d for d in last.values() if d.kind == DecisionKind.HOLD and still_open.issuperset(d.segments)]
 
 
 def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:

@@ -46,7 +46,7 @@ class Common:
         return seaweedmq.connect(self.bootstrap)
 
 
-def topic_name(text: str) -> str:
+def checked_topic(text: str) -> str:
     """Refuse a bad topic name before anything is dialled.
 
     Raises:
@@ -102,7 +102,7 @@ def records_per_s(text: str) -> float:
     return float(text)
 
 
-def start_of(text: str) -> Literal["earliest", "latest"] | int | datetime:
+def parse_start(text: str) -> Literal["earliest", "latest"] | int | datetime:
     """``earliest``, ``latest``, ``offset:N`` or ``time:ISO8601`` as the client takes it; a time without zone is UTC.
 
     Raises:

@@ -14,7 +14,7 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import ReadOptions
-from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
 from seaweedmq.model.topic import TopicName
@@ -27,6 +27,7 @@ class _Closing(Protocol):
 
 T = TypeVar("T", bound=_Closing)
 S = TypeVar("S", Subscriber, GroupSubscriber)
+U = TypeVar("U", Publisher, Subscriber, GroupSubscriber)
 _OPTIONS = frozenset({"start", "limit", "stop_at", "timeout", "columns"})
 _GROUP_ONLY = frozenset({"member", "auto_ack", "max_deliveries", "dead_letter", "max_unacked"})
 
@@ -73,7 +74,7 @@ class Client:
         self._cluster = cluster
         self._config = config
         self._post = post or asyncio.get_running_loop().call_soon
-        self._open: dict[Publisher | Intake, None] = {}
+        self._open: dict[Publisher | TopicReading, None] = {}
         self._closed = False
         self.admin = Admin(cluster)
 
@@ -118,8 +119,7 @@ class Client:
             self._check_open()
             publisher = Publisher(self._cluster, name, config, self._post, self._forget)
             await publisher.start()
-            self._open[publisher] = None
-            return publisher
+            return await self._keep(publisher)
 
         return Opening(open_publisher)
 
@@ -191,8 +191,15 @@ class Client:
         self._check_open()
         subscriber = make()
         await subscriber.open()
-        self._open[subscriber] = None
-        return subscriber
+        return await self._keep(subscriber)
+
+    async def _keep(self, opened: U) -> U:
+        """To be closed with the client. Raises Closed if it was closed meanwhile."""
+        if self._closed:
+            await opened.close()
+            self._check_open()
+        self._open[opened] = None
+        return opened
 
     async def close(self) -> None:
         """Close every publisher, which delivers what was sent, and subscriber, then the connections. Idempotent.
@@ -221,5 +228,5 @@ class Client:
         if self._closed:
             raise Closed("the client is closed: connect again")
 
-    def _forget(self, each: Publisher | Intake) -> None:
+    def _forget(self, each: Publisher | TopicReading) -> None:
         self._open.pop(each, None)

@@ -1,16 +1,15 @@
 """Where a reader begins, and points in time, as users write them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Literal, TypeAlias
 
+from seaweedmq.codec.moment import us_of
 from seaweedmq.codec.payload.batch import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.subscribe import EARLIEST, LATEST, Start, StartKind
 
 StartAt: TypeAlias = Literal["earliest", "latest"] | int | datetime
 Timestamp: TypeAlias = datetime | int
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def start_of(start: StartAt) -> Start:
@@ -35,7 +34,7 @@ def to_us(timestamp: Timestamp) -> int:
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise InvalidArgument(f"timestamp {timestamp.isoformat()} has no time zone: add one, such as tzinfo=UTC")
-        return (timestamp - _EPOCH) // timedelta(microseconds=1)
+        return us_of(timestamp)
     if isinstance(timestamp, int) and TIMESTAMP_MIN_US <= timestamp <= TIMESTAMP_MAX_US:
         return int(timestamp)
     raise InvalidArgument(

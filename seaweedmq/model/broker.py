@@ -1,6 +1,7 @@
 """Brokers: who they are and how loaded they are."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from seaweedmq.model.topic import TopicName
 
@@ -62,6 +63,20 @@ class BrokerStatus:
     is_leader: bool
 
 
+class DecisionKind(StrEnum):
+    """What a decision of the leader does to segments."""
+
+    SPLIT = "split"
+    MERGE = "merge"
+    MOVE = "move"
+    REPAIR = "repair"
+    """Replaces lost or missing replicas."""
+    SEAL = "seal"
+    """As asked for by hand."""
+    HOLD = "hold"
+    """Does not change what should change and can not (a single hot key)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Something the leader did to segments, or could not do, with its reason in words."""
@@ -72,8 +87,7 @@ class Decision:
     segments: tuple[int, ...]
     """What it is about, before the change."""
     kind: str
-    """``split``, ``merge``, ``move``, ``repair`` for lost or missing replicas, ``seal`` for what was asked for by hand,
-    or ``hold`` for what should change and can not (a single hot key)."""
+    """A :class:`DecisionKind`, or one that a newer leader knows."""
     reason: str
 
 

@@ -46,6 +46,14 @@ class TopicDescription:
     more_above: int | None = None
     """More sealed segments that were asked for have an id above this one; None: these are all."""
 
+    def segment(self, number: int) -> Segment | None:
+        """The segment with this id, if it is in the description."""
+        return next((segment for segment in self.segments if segment.id == number), None)
+
+    def by_id(self) -> dict[int, Segment]:
+        """All segments in it, to look up many."""
+        return {segment.id: segment for segment in self.segments}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStats:

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
@@ -37,11 +38,11 @@ _LEADING = (
     ("topic", TOPIC, pa.string(), False),
     ("segment", SEGMENT, pa.int32(), False),
     ("offset", OFFSET, pa.int64(), False),
-    ("timestamp", TIMESTAMP, pa.timestamp("us", tz="UTC"), False),
+    ("timestamp", TIMESTAMP, PLAIN_SCHEMA.field(TIMESTAMP).type, False),
     ("key", "_key", pa.binary(), True),
 )
 _VALUE = ("value", "_value", pa.binary(), True)
-_HEADERS = ("headers", "_headers", pa.map_(pa.string(), pa.binary()), True)
+_HEADERS = ("headers", "_headers", PLAIN_SCHEMA.field("_headers").type, True)
 _COMPUTED = frozenset({TOPIC, SEGMENT, OFFSET})
 """Known from the file's name: never read."""
 

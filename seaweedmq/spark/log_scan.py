@@ -13,8 +13,8 @@ from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
-from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_span
-from seaweedmq.spark.window import Span
+from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_interval
+from seaweedmq.spark.window import Interval
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.store.file_handles import open_input
 
@@ -22,7 +22,7 @@ from seaweedmq.storage.store.file_handles import open_input
 class LogScan:
     """One pass over one log file. ``position`` moves with what is yielded; a torn tail ends the pass."""
 
-    def __init__(self, root: Path, topic: Topic, timestamps: Span, assembler: Assembler) -> None:
+    def __init__(self, root: Path, topic: Topic, timestamps: Interval, assembler: Assembler) -> None:
         self._root = root
         self._topic = topic
         self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
@@ -71,7 +71,7 @@ class LogScan:
         for first in range(0, whole.num_rows, rows):
             part = whole.slice(first, rows)
             columns = dict(zip(part.schema.names, part.columns, strict=True))
-            mask = in_span(columns[TIMESTAMP], self._timestamps) if self._timestamps.is_bounded else None
+            mask = in_interval(columns[TIMESTAMP], self._timestamps) if self._timestamps.is_bounded else None
             offset = base + first
             yield Scanned(self._assembler.batch(segment, offset, part.num_rows, columns, mask), offset + part.num_rows)
 

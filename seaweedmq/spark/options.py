@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
+from seaweedmq.codec.moment import us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.window import Offsets, Span, Window
+from seaweedmq.spark.window import Interval, Offsets, ReadWindow
 
 NAMES = (
     "storage",
@@ -20,22 +21,21 @@ NAMES = (
 )
 _BY_LOWER = {name.lower(): name for name in NAMES}
 _OFFSET_MAX = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class SparkOptions:
     """What the user asked for."""
 
     storage: str
     """Root URI."""
     topic: TopicName
-    window: Window
+    window: ReadWindow
     columns: tuple[str, ...] | None
     """None: all."""
 
 
-def parse_options(given: Mapping[str, str]) -> ReadOptions:
+def parse_options(given: Mapping[str, str]) -> SparkOptions:
     """Read the options; their names are case-insensitive, as everywhere in Spark.
 
     Raises:
@@ -45,8 +45,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     for name, value in given.items():
         if name.lower() == "bootstrap":
             raise InvalidArgument(
-                "option 'bootstrap' is not supported: the unflushed tail can not be read yet; give 'storage', the root "
-                "of the shared storage, to read what is flushed"
+                "option 'bootstrap' is not supported: what is in no file yet can not be read; give 'storage', the root "
+                "of the shared storage, to read what is written"
             )
         if name.lower() == "path":
             raise InvalidArgument("a path is not taken by load(): give options 'storage' and 'topic', then load()")
@@ -57,13 +57,13 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     for name, example in (("storage", "/mnt/shared/mq"), ("topic", "shop/orders")):
         if not options.get(name):
             raise InvalidArgument(f"option {name!r} is missing: give it like .option({name!r}, {example!r})")
-    return ReadOptions(
+    return SparkOptions(
         storage=options["storage"],
         topic=TopicName.parse(options["topic"]),
-        window=Window(
+        window=ReadWindow(
             starting=_offsets("startingOffsets", options.get("startingOffsets", "earliest"), absent=0),
             ending=_offsets("endingOffsets", options.get("endingOffsets", "latest"), absent=None),
-            timestamps=Span(
+            timestamps=Interval(
                 _timestamp("startingTimestamp", options.get("startingTimestamp")),
                 _timestamp("endingTimestamp", options.get("endingTimestamp")),
             ),
@@ -116,7 +116,7 @@ def _timestamp(option: str, text: str | None) -> int | None:
             "otherwise), or microseconds since 1970"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return us_of(moment)
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -7,34 +7,26 @@ large enough to cut or if timestamps are asked for. No data is read.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import NotFound
+from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
-from seaweedmq.spark.window import Span, Window
+from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
-MIB = 1024 * 1024
 PARTITION_BYTES_MAX = 64 * MIB
 PARTITION_BYTES_MIN = 4 * MIB
 """A partition costs tens of milliseconds whatever its size."""
-FILE_COST_BYTES = 256 * 1024
+FILE_COST_BYTES = 256 * KIB
 """What opening a file costs, in bytes that could be read meanwhile."""
 _FOOTER_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """Pieces of one partition and their size."""
-
-    pieces: tuple[SnapshotPiece, ...]
-    size_bytes: int
 
 
 class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
@@ -45,7 +37,9 @@ class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed h
         self.pieces = pieces
 
 
-def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: int | None = None) -> list[Partition]:
+def plan_partitions(
+    root: Path, snapshot: TopicSnapshot, window: ReadWindow, cores: int | None = None
+) -> list[Partition]:
     """Partitions that hold what the window wants of the snapshot, each record once.
 
     Raises:
@@ -63,14 +57,14 @@ def plan_partitions(root: Path, snapshot: TopicSnapshot, window: Window, cores: 
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
     with ThreadPoolExecutor(_FOOTER_THREADS, "seaweedmq-footer") as pool:
         cut = pool.map(lambda piece: _cut(root, snapshot.topic, piece, window.timestamps, target), pieces)
-        return [Partition(share.pieces) for share in _pack((p for part in cut for p in part), target)]
+        return [Partition(together) for together in _pack((p for part in cut for p in part), target)]
 
 
 def slices(
-    piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Span, target_bytes: int
+    piece: SnapshotPiece, groups: Sequence[RowGroup], timestamps: Interval, target_bytes: int
 ) -> list[SnapshotPiece]:
     """Cut the piece of a table into runs of row groups of about ``target_bytes`` each, without those that hold no
-    timestamp in the span.
+    timestamp in the interval.
     """
     assert piece.end_offset is not None
     kept = [
@@ -100,7 +94,9 @@ def slices(
     ]
 
 
-def _cut(root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Span, target_bytes: int) -> list[SnapshotPiece]:
+def _cut(
+    root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Interval, target_bytes: int
+) -> list[SnapshotPiece]:
     if piece.kind is FileKind.LOG or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded):
         return [piece]
     file = piece.files[0]
@@ -111,16 +107,16 @@ def _cut(root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Span, targe
         return [piece]  # it was expired since the listing; the reader finds out what is left
 
 
-def _pack(pieces: Iterable[SnapshotPiece], target_bytes: int) -> Iterator[_Share]:
+def _pack(pieces: Iterable[SnapshotPiece], target_bytes: int) -> Iterator[tuple[SnapshotPiece, ...]]:
     """Neighbours together, until they reach the target."""
     waiting: list[SnapshotPiece] = []
     waiting_bytes = 0
     for piece in pieces:
         cost = piece.size_bytes + FILE_COST_BYTES
         if waiting and waiting_bytes + cost > target_bytes * 1.1:
-            yield _Share(tuple(waiting), waiting_bytes)
+            yield tuple(waiting)
             waiting, waiting_bytes = [], 0
         waiting.append(piece)
         waiting_bytes += cost
     if waiting:
-        yield _Share(tuple(waiting), waiting_bytes)
+        yield tuple(waiting)

@@ -13,7 +13,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
 from seaweedmq.spark.table_scan import Scanned, opened, scan_table
-from seaweedmq.spark.window import Span
+from seaweedmq.spark.window import Interval
 from seaweedmq.storage.snapshot import read_snapshot
 
 REPLANS_MAX = 3
@@ -26,7 +26,7 @@ class Scan:
 
     root: Path
     topic: Topic
-    timestamps: Span
+    timestamps: Interval
     columns: tuple[Column, ...]
 
     def read(self, pieces: Sequence[SnapshotPiece]) -> Iterator[pa.RecordBatch]:

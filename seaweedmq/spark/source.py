@@ -16,7 +16,7 @@ from seaweedmq.spark.columns import OFFSET, SEGMENT, TIMESTAMP, Column, columns_
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import Partition, plan_partitions
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Window
+from seaweedmq.spark.window import ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
 from seaweedmq.storage.store.files import open_store
 
@@ -25,7 +25,7 @@ _PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment"}
 
 
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
-    """``spark.read.format("seaweedmq")``: the flushed records of one topic."""
+    """``spark.read.format("seaweedmq")``: what was written of one topic, each record once."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -54,7 +54,7 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
     """Plans in the driver, reads on executors. Filters only prune: Spark applies them again."""
 
-    def __init__(self, root: Path, snapshot: TopicSnapshot, window: Window, columns: tuple[Column, ...]) -> None:
+    def __init__(self, root: Path, snapshot: TopicSnapshot, window: ReadWindow, columns: tuple[Column, ...]) -> None:
         self._root = root
         self._snapshot = snapshot
         self._window = window

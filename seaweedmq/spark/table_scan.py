@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seaweedmq.model.config import MIB
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import TIMESTAMP, Assembler
-from seaweedmq.spark.window import Span
+from seaweedmq.spark.window import Interval
 from seaweedmq.storage.store.file_handles import open_input
 from seaweedmq.storage.tables.opener import open_table, table_error
 
 BATCH_RECORDS_MAX = 10_000
 """Spark's own default (spark.sql.execution.arrow.maxRecordsPerBatch); its setting does not reach a data source."""
-BATCH_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 2 * MIB
 """Fewer records a batch if they are large."""
 
 
@@ -58,19 +59,19 @@ def row_groups(file: SegmentFile, table: pq.ParquetFile) -> list[RowGroup]:
     for index in range(table.metadata.num_row_groups):
         group = table.metadata.row_group(index)
         statistics = group.column(leaf).statistics
-        span = None
+        interval = None
         if statistics is not None and statistics.has_min_max:
-            span = (int(statistics.min_raw), int(statistics.max_raw))
+            interval = (int(statistics.min_raw), int(statistics.max_raw))
         size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-        groups.append(RowGroup(index, base, base + group.num_rows, size, span))
+        groups.append(RowGroup(index, base, base + group.num_rows, size, interval))
         base += group.num_rows
     return groups
 
 
 def scan_table(
-    table: pq.ParquetFile, file: SegmentFile, start: int, end: int, timestamps: Span, assembler: Assembler
+    table: pq.ParquetFile, file: SegmentFile, start: int, end: int, timestamps: Interval, assembler: Assembler
 ) -> Iterator[Scanned]:
-    """Records of offsets ``[start, end)`` with timestamps in the span, of an opened table.
+    """Records of offsets ``[start, end)`` with timestamps in the interval, of an opened table.
 
     Raises:
         NotFound: the table was deleted, and the file system keeps it for nobody.
@@ -95,7 +96,7 @@ def _scan_group(
     file: SegmentFile,
     group: RowGroup,
     wanted: tuple[int, int],
-    check: Span | None,
+    check: Interval | None,
     assembler: Assembler,
 ) -> Iterator[Scanned]:
     sources = assembler.sources
@@ -106,7 +107,7 @@ def _scan_group(
             continue
         if stop - start < count:
             columns = {name: array.slice(start - base, stop - start) for name, array in columns.items()}
-        mask = None if check is None else in_span(columns[TIMESTAMP], check)
+        mask = None if check is None else in_interval(columns[TIMESTAMP], check)
         yield Scanned(assembler.batch(file.segment, start, stop - start, columns, mask), stop)
 
 
@@ -127,14 +128,14 @@ def _batches(
         base += batch.num_rows
 
 
-def in_span(column: pa.Array, span: Span) -> pa.Array:
-    """Mask of the timestamps (microseconds) in the span."""
+def in_interval(column: pa.Array, interval: Interval) -> pa.Array:
+    """Mask of the timestamps (microseconds) in the interval."""
     values = column.view(pa.int64())
     masks = []
-    if span.lo is not None:
-        masks.append(pc.greater_equal(values, pa.scalar(span.lo, pa.int64())))
-    if span.hi is not None:
-        masks.append(pc.less(values, pa.scalar(span.hi, pa.int64())))
+    if interval.lo is not None:
+        masks.append(pc.greater_equal(values, pa.scalar(interval.lo, pa.int64())))
+    if interval.hi is not None:
+        masks.append(pc.less(values, pa.scalar(interval.hi, pa.int64())))
     return masks[0] if len(masks) == 1 else pc.and_(masks[0], masks[1])
 
 

@@ -2,36 +2,35 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
+from seaweedmq.codec.moment import us_of
 from seaweedmq.model.segment import Segment
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Interval:
     """Whole numbers ``[lo, hi)``; None: no bound on that side."""
 
     lo: int | None = None
     hi: int | None = None
 
-    def narrow(self, lo: int | None, hi: int | None) -> "Span":
+    def narrow(self, lo: int | None, hi: int | None) -> "Interval":
         """What lies in both."""
-        return Span(
+        return Interval(
             max((b for b in (self.lo, lo) if b is not None), default=None),
             min((b for b in (self.hi, hi) if b is not None), default=None),
         )
 
     def overlaps(self, lowest: int, highest: int) -> bool:
-        """Whether any number from ``lowest`` to ``highest``, both included, may be in the span."""
+        """Whether any number from ``lowest`` to ``highest``, both included, may be in the interval."""
         return (self.lo is None or highest >= self.lo) and (self.hi is None or lowest < self.hi)
 
     def contains(self, lowest: int, highest: int) -> bool:
-        """Whether all numbers from ``lowest`` to ``highest``, both included, are in the span."""
+        """Whether all numbers from ``lowest`` to ``highest``, both included, are in the interval."""
         return (self.lo is None or lowest >= self.lo) and (self.hi is None or highest < self.hi)
 
     @property
@@ -52,26 +51,26 @@ class Offsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ReadWindow:
     """What to read. Starts are inclusive, ends exclusive. Timestamps are microseconds since 1970 UTC."""
 
     starting: Offsets = Offsets(default=0)
     ending: Offsets = Offsets(default=None)
-    offsets: Span = Span()
+    offsets: Interval = Interval()
     """From pushed filters."""
-    timestamps: Span = Span()
-    segments: Span = Span()
+    timestamps: Interval = Interval()
+    segments: Interval = Interval()
 
     def of(self, segment: Segment) -> tuple[int, int | None] | None:
         """Offsets ``[start, end)`` wanted of a segment, the end None if it is what there is; None if there are none."""
         start = self.starting.of(segment.id)
         if start is None or not self.segments.contains(segment.id, segment.id):
             return None
-        span = self.offsets.narrow(max(start, 0), self.ending.of(segment.id))
-        assert span.lo is not None
-        return None if span.hi is not None and span.hi <= span.lo else (span.lo, span.hi)
+        interval = self.offsets.narrow(max(start, 0), self.ending.of(segment.id))
+        assert interval.lo is not None
+        return None if interval.hi is not None and interval.hi <= interval.lo else (interval.lo, interval.hi)
 
-    def narrowed(self, filters: Iterable[Filter], names: Mapping[str, str]) -> "Window":
+    def narrowed(self, filters: Iterable[Filter], names: Mapping[str, str]) -> "ReadWindow":
         """With comparisons of offset, timestamp and segment to constants taken in; other filters change nothing.
 
         Args:
@@ -117,5 +116,5 @@ def _bounds(found: Filter) -> tuple[int | None, int | None] | None:
 
 def _number(value: Any) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // timedelta(microseconds=1)
+        return us_of(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

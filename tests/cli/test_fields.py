@@ -1,8 +1,8 @@
 """Rows of groups: totals, starts, and what is not known."""
 
 from seaweedmq.cli.fields import group_fields, start_text
-from seaweedmq.cli.options import start_of
-from seaweedmq.client.start import start_of as client_start_of
+from seaweedmq.cli.options import parse_start
+from seaweedmq.client.start import start_of
 from seaweedmq.model.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.subscribe import EARLIEST
 from seaweedmq.model.topic import TopicName
@@ -52,4 +52,4 @@ def test_a_group_that_has_read_everything_lags_by_nothing() -> None:
 
 def test_a_start_is_shown_as_it_was_written() -> None:
     for text in ("earliest", "latest", "offset:12", "time:2026-01-31T12:00:00+00:00"):
-        assert start_text(client_start_of(start_of(text))) == text
+        assert start_text(start_of(parse_start(text))) == text

@@ -192,3 +192,12 @@ def test_numbers_json_does_not_know_are_null() -> None:
     columns = [*envelope.columns, pa.array([float("nan"), float("inf")])]
     text = json_out.lines(pa.record_batch(columns, schema=pa.schema([*ENVELOPE, *schema])))
     assert [json.loads(line)["value"] for line in text.splitlines()] == [{"x": None}, {"x": None}]
+
+
+@pytest.mark.parametrize("blank", [b"", b"   ", b"\r", b"\t\r"])
+def test_a_line_of_blanks_is_passed_over_and_counted(tmp_path: Path, blank: bytes) -> None:
+    lines = [b'{"value": "1"}', blank, b'{"value": "2"}']
+    table = read(tmp_path / "lines", b"\n".join(lines))
+    assert table.column("_value").to_pylist() == [b"1", b"2"]
+    with pytest.raises(InvalidArgument, match="line 4 has no"):
+        read(tmp_path / "lines", b"\n".join([*lines, b"{}"]))

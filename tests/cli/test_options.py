@@ -12,7 +12,7 @@ import typer
 
 from seaweedmq.broker import broker as server
 from seaweedmq.cli.demo import __main__ as demo
-from seaweedmq.cli.options import duration_s, records_per_s, size_bytes, start_of
+from seaweedmq.cli.options import duration_s, parse_start, records_per_s, size_bytes
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster
 from seaweedmq.cli.servers.config_file import read_config
@@ -56,19 +56,19 @@ def test_what_is_no_rate(text: str) -> None:
 
 
 def test_starts() -> None:
-    assert start_of("earliest") == "earliest"
-    assert start_of("latest") == "latest"
-    assert start_of("offset:12") == 12
-    assert start_of("time:2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert start_of("time:2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert parse_start("earliest") == "earliest"
+    assert parse_start("latest") == "latest"
+    assert parse_start("offset:12") == 12
+    assert parse_start("time:2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert parse_start("time:2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
     berlin = timezone(timedelta(hours=1))
-    assert start_of("time:2026-01-31T13:00:00+01:00") == datetime(2026, 1, 31, 13, tzinfo=berlin)
+    assert parse_start("time:2026-01-31T13:00:00+01:00") == datetime(2026, 1, 31, 13, tzinfo=berlin)
 
 
 @pytest.mark.parametrize("text", ["", "first", "offset:", "offset:-1", "offset:x", "time:", "time:noon", "latest:1"])
 def test_what_is_no_start(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="start"):
-        start_of(text)
+        parse_start(text)
 
 
 def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from seaweedmq.cli.records import source as source_module
-from seaweedmq.cli.records.reading import Format, tables
+from seaweedmq.cli.records.reading import InputFormat, tables
 from seaweedmq.cli.records.source import Source, line_blocks, open_source, pieces
 from seaweedmq.errors import InvalidArgument
 
@@ -34,7 +34,7 @@ def piped(*parts: bytes) -> Iterator[Source]:
     writer.join()
 
 
-def all_rows(kind: Format, path: Path, schema: pa.Schema | None = None) -> pa.Table:
+def all_rows(kind: InputFormat, path: Path, schema: pa.Schema | None = None) -> pa.Table:
     with open_source(str(path)) as source:
         return pa.concat_tables(tables(kind, source, schema, None))
 
@@ -53,7 +53,9 @@ def all_rows(kind: Format, path: Path, schema: pa.Schema | None = None) -> pa.Ta
 def test_lines_are_kept_byte_for_byte(tmp_path: Path, text: bytes, lines: list[bytes]) -> None:
     (tmp_path / "text").write_bytes(text)
     with open_source(str(tmp_path / "text")) as source:
-        read = [value for table in tables(Format.LINES, source, None, None) for value in table["_value"].to_pylist()]
+        read = [
+            value for table in tables(InputFormat.LINES, source, None, None) for value in table["_value"].to_pylist()
+        ]
     assert read == lines
 
 
@@ -84,13 +86,13 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(monkeypatch: p
 
 def test_csv_takes_its_columns_from_the_header(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,name\n1,a\n2,b\n")
-    assert all_rows(Format.CSV, tmp_path / "t.csv").to_pydict() == {"id": [1, 2], "name": ["a", "b"]}
+    assert all_rows(InputFormat.CSV, tmp_path / "t.csv").to_pydict() == {"id": [1, 2], "name": ["a", "b"]}
 
 
 def test_csv_takes_its_types_from_the_topic(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,name\n1,7\nNA,8\n")
     schema = pa.schema([("id", pa.int32()), ("name", pa.string())])
-    table = all_rows(Format.CSV, tmp_path / "t.csv", schema)
+    table = all_rows(InputFormat.CSV, tmp_path / "t.csv", schema)
     assert table.schema == schema
     assert table.to_pydict() == {"id": [1, None], "name": ["7", "8"]}
 
@@ -98,15 +100,15 @@ def test_csv_takes_its_types_from_the_topic(tmp_path: Path) -> None:
 def test_csv_that_does_not_fit_names_the_column(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id\n1\nx\n")
     with pytest.raises(InvalidArgument, match=r"t\.csv can not be read as csv.*x"):
-        all_rows(Format.CSV, tmp_path / "t.csv", pa.schema([("id", pa.int32())]))
+        all_rows(InputFormat.CSV, tmp_path / "t.csv", pa.schema([("id", pa.int32())]))
 
 
 def test_parquet_from_a_file_and_from_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pa.parquet.write_table(ROWS, path)
-    assert all_rows(Format.PARQUET, path).equals(ROWS)
+    assert all_rows(InputFormat.PARQUET, path).equals(ROWS)
     with piped(path.read_bytes()) as source:
-        assert pa.concat_tables(tables(Format.PARQUET, source, None, None)).equals(ROWS)
+        assert pa.concat_tables(tables(InputFormat.PARQUET, source, None, None)).equals(ROWS)
 
 
 def test_arrow_files_and_streams_are_told_apart(tmp_path: Path) -> None:
@@ -115,13 +117,13 @@ def test_arrow_files_and_streams_are_told_apart(tmp_path: Path) -> None:
     with pa.OSFile(str(tmp_path / "stream"), "wb") as out, pa.ipc.new_stream(out, ROWS.schema) as writer:
         writer.write_table(ROWS)
     for name in ("file", "stream"):
-        assert all_rows(Format.ARROW, tmp_path / name).equals(ROWS)
+        assert all_rows(InputFormat.ARROW, tmp_path / name).equals(ROWS)
         with piped((tmp_path / name).read_bytes()) as source:
-            assert pa.concat_tables(tables(Format.ARROW, source, None, None)).equals(ROWS)
+            assert pa.concat_tables(tables(InputFormat.ARROW, source, None, None)).equals(ROWS)
 
 
-@pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])
-def test_a_file_of_another_format_is_refused(tmp_path: Path, kind: Format) -> None:
+@pytest.mark.parametrize("kind", [InputFormat.PARQUET, InputFormat.ARROW])
+def test_a_file_of_another_format_is_refused(tmp_path: Path, kind: InputFormat) -> None:
     (tmp_path / "t").write_text("not a table of any kind\n")
     with pytest.raises(InvalidArgument, match=f"can not be read as {kind}"):
         all_rows(kind, tmp_path / "t")
@@ -130,7 +132,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path, kind: Format) -> No
 def test_lines_can_not_fill_a_schema(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("1\n")
     with pytest.raises(InvalidArgument, match="the topic has a schema"):
-        all_rows(Format.LINES, tmp_path / "t", ROWS.schema)
+        all_rows(InputFormat.LINES, tmp_path / "t", ROWS.schema)
 
 
 def test_a_folder_is_no_source(tmp_path: Path) -> None:

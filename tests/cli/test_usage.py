@@ -60,7 +60,9 @@ def here(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byt
         ["subscribe", "a/b", "--start", "yesterday"],
         ["subscribe", "a/b", "--limit", "0"],
         ["up", "--brokers", "0"],
+        ["up", "--log-level", "verbose"],
         ["broker"],
+        ["broker", "--etcd", "127.0.0.1:1", "--storage", "/tmp", "--log-level", "verbose"],
     ],
 )
 def test_wrong_usage_ends_with_status_2(here: Here, arguments: list[str]) -> None:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.codec.frame import Frame, FrameHeader, decode_header, split_frames, stamp
-from seaweedmq.codec.payload.batch import schema_from_bytes, validate_payload
+from seaweedmq.codec.payload.batch import validate_payload
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.segment.producers import ProducerTable
 from seaweedmq.errors import (
     AlreadyExists,

@@ -134,7 +134,7 @@ class FakeCoordinator:
             for number in list(self._queues):
                 self._close(number, error)
             return
-        segments = {s.id: s for s in description.segments}
+        segments = description.by_id()
         events: Iterable[Event] = (Changed(segments, description.topic.next_segment), Learned(ends), event)
         for each in events:
             self._say(self.group.handle(each, now))

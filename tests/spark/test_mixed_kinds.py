@@ -10,7 +10,7 @@ from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.partitions import plan_partitions
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Window
+from seaweedmq.spark.window import ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.files import convert_files
@@ -40,8 +40,8 @@ async def test_plain_records_among_typed_ones_are_rows_without_columns(
         assert len(convert_files(tmp_path, topic, await logs_of(store), None, 500)) == 4
     snapshot = read_snapshot(tmp_path, NAME)
     columns = columns_of(snapshot.topic, chosen)
-    scan = Scan(root=tmp_path, topic=snapshot.topic, timestamps=Window().timestamps, columns=columns)
-    batches = [b for part in plan_partitions(tmp_path, snapshot, Window(), 1) for b in scan.read(part.pieces)]
+    scan = Scan(root=tmp_path, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
+    batches = [b for part in plan_partitions(tmp_path, snapshot, ReadWindow(), 1) for b in scan.read(part.pieces)]
     table = pa.Table.from_batches(batches)
     assert table["number"].to_pylist() == [number for _, number in ROWS]
     if "offset" in table.column_names:

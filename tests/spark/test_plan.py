@@ -18,7 +18,7 @@ from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import plan_partitions, slices
 from seaweedmq.spark.table_scan import RowGroup
-from seaweedmq.spark.window import Span, Window
+from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.segments import make_topic
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -50,7 +50,7 @@ def groups_of(sizes: list[int], rows: int = 100) -> list[RowGroup]:
 def test_defaults_ask_for_everything() -> None:
     options = parse_options(REQUIRED)
     assert options.topic == TopicName("shop", "orders")
-    assert (options.window, options.columns) == (Window(), None)
+    assert (options.window, options.columns) == (ReadWindow(), None)
 
 
 def test_a_timestamp_is_iso_or_microseconds() -> None:
@@ -83,7 +83,7 @@ def test_a_column_that_spark_lacks_a_type_for_is_named_and_may_be_left_out(kind:
 
 def test_filters_narrow_the_window_and_others_change_nothing() -> None:
     noon = datetime.fromtimestamp(NOON_US // 1_000_000, UTC)
-    window = Window().narrowed(
+    window = ReadWindow().narrowed(
         [
             GreaterThan(("offset",), 9),
             LessThanOrEqual(("offset",), 20),
@@ -96,7 +96,11 @@ def test_filters_narrow_the_window_and_others_change_nothing() -> None:
         ],
         NAMES,
     )
-    assert (window.offsets, window.segments, window.timestamps) == (Span(10, 21), Span(3, 6), Span(NOON_US, None))
+    assert (window.offsets, window.segments, window.timestamps) == (
+        Interval(10, 21),
+        Interval(3, 6),
+        Interval(NOON_US, None),
+    )
 
 
 @given(
@@ -107,9 +111,9 @@ def test_filters_narrow_the_window_and_others_change_nothing() -> None:
 )
 def test_slices_hold_every_group_in_time_once(sizes: list[int], target: int, lo: int, width: int) -> None:
     groups = groups_of(sizes)
-    span = Span(lo, lo + width)
-    kept = [g for g in groups if g.timestamps is not None and span.overlaps(*g.timestamps)]
-    found = slices(piece_of(groups), groups, span, target)
+    interval = Interval(lo, lo + width)
+    kept = [g for g in groups if g.timestamps is not None and interval.overlaps(*g.timestamps)]
+    found = slices(piece_of(groups), groups, interval, target)
     held = [offset for s in found for offset in range(s.start_offset, s.end_offset or 0)]
     assert held == [offset for g in kept for offset in range(g.base_offset, g.end_offset)]
     if kept == groups:
@@ -118,7 +122,7 @@ def test_slices_hold_every_group_in_time_once(sizes: list[int], target: int, lo:
 
 def test_a_large_table_is_cut_evenly() -> None:
     groups = groups_of([16] * 10)
-    assert [(s.start_offset, s.end_offset) for s in slices(piece_of(groups), groups, Span(), 80)] == [
+    assert [(s.start_offset, s.end_offset) for s in slices(piece_of(groups), groups, Interval(), 80)] == [
         (0, 500),
         (500, 1_000),
     ]
@@ -135,13 +139,13 @@ def test_offsets_decide_without_opening_a_file(tmp_path: Path) -> None:
     (partition,) = plan_partitions(tmp_path, snapshot, window)
     assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(30, 40), (40, 41)]
     with pytest.raises(Corrupt, match="is damaged: its footer"):
-        plan_partitions(tmp_path, snapshot, Window(timestamps=Span(NOON_US, None)))
+        plan_partitions(tmp_path, snapshot, ReadWindow(timestamps=Interval(NOON_US, None)))
 
 
 def test_tables_out_of_time_are_left_out_by_their_statistics(tmp_path: Path) -> None:
     orders = TopicFiles(tmp_path)
     for start in range(0, 100, 20):
         orders.table(start, start + 20)
-    window = Window(timestamps=Span(NOON_US + 45 * STEP_US, NOON_US + 61 * STEP_US))
+    window = ReadWindow(timestamps=Interval(NOON_US + 45 * STEP_US, NOON_US + 61 * STEP_US))
     (partition,) = plan_partitions(tmp_path, read_snapshot(tmp_path, orders.name), window)
     assert [(p.start_offset, p.end_offset) for p in partition.pieces] == [(40, 60), (60, 80)]

@@ -10,7 +10,7 @@ from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
 from seaweedmq.spark.columns import columns_of
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Span
+from seaweedmq.spark.window import Interval
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.footer import seal_footer
 from tests.support.segments import NAME, make_frame, make_segment, make_topic, write_log
@@ -22,7 +22,7 @@ async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_th
     await write_log(store, 0, [make_frame(0, 8), make_frame(8, 2)[:-40]], flushed=0)
     await write_log(store, 10, [make_frame(10, 5)], flushed=8)
     topic = make_topic()
-    scan = Scan(root=tmp_path, topic=topic, timestamps=Span(), columns=columns_of(topic))
+    scan = Scan(root=tmp_path, topic=topic, timestamps=Interval(), columns=columns_of(topic))
 
     async def offsets(end: int | None = None) -> list[int]:
         pieces = plan_snapshot(make_segment(end), await store.list_files(NAME, 0))
@@ -44,7 +44,7 @@ async def test_what_a_log_holds_beyond_the_begin_of_the_next_is_read_once_its_se
     await write_log(store, 0, [make_frame(0, 10), make_frame(10, 10), make_frame(20, 10)])
     await write_log(store, 10, [make_frame(10, 10)] * again, writer="b-1")
     topic = make_topic()
-    scan = Scan(root=tmp_path, topic=topic, timestamps=Span(), columns=columns_of(topic))
+    scan = Scan(root=tmp_path, topic=topic, timestamps=Interval(), columns=columns_of(topic))
     pieces = plan_snapshot(make_segment(30), await store.list_files(NAME, 0))
     read = [row["offset"] for batch in scan.read(pieces) for row in batch.to_pylist()]
     assert read == list(range(30))
@@ -59,7 +59,9 @@ def test_a_table_with_other_columns_than_the_topic_is_refused_as_brokers_refuse_
             pa.table({"_timestamp": pa.array(range(10), pa.timestamp("us", tz="UTC")), "n": range(10)}), sink
         )
         seal_footer(sink)
-    scan = Scan(root=orders.root, topic=orders.topic, timestamps=Span(), columns=columns_of(orders.topic, ["offset"]))
+    scan = Scan(
+        root=orders.root, topic=orders.topic, timestamps=Interval(), columns=columns_of(orders.topic, ["offset"])
+    )
     pieces = plan_snapshot(make_segment(), orders.files())
     with pytest.raises(Corrupt, match=rf"{table.path} does not have the columns of topic shop/orders"):
         list(scan.read(pieces))
@@ -70,6 +72,8 @@ def test_a_log_that_became_a_table_since_the_listing_is_read_as_that(orders: Top
     listed = orders.files()
     orders.convert()
     log.unlink()
-    scan = Scan(root=orders.root, topic=orders.topic, timestamps=Span(), columns=columns_of(orders.topic, ["offset"]))
+    scan = Scan(
+        root=orders.root, topic=orders.topic, timestamps=Interval(), columns=columns_of(orders.topic, ["offset"])
+    )
     (batch,) = scan.read(plan_snapshot(make_segment(), listed))
     assert batch.column(0).to_pylist() == list(range(10))

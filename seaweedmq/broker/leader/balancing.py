@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
@@ -19,7 +19,7 @@ from seaweedmq.core.balance.decide import (
     decide,
 )
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.broker import BrokerLoad, Decision
+from seaweedmq.model.broker import BrokerLoad, Decision, DecisionKind
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentId
@@ -31,6 +31,13 @@ MISSED_REPORTS_MAX = 3
 """Report intervals that a broker's last report is believed, and that a new leader waits for the first ones."""
 DECIDING_SHARE_MAX = 0.05
 """Of the leader's time that may be spent on deciding: with very many segments it decides less often."""
+
+KINDS: Mapping[type[Action], DecisionKind] = {
+    Split: DecisionKind.SPLIT,
+    Merge: DecisionKind.MERGE,
+    Move: DecisionKind.MOVE,
+    Hold: DecisionKind.HOLD,
+}
 
 
 class Balancing:
@@ -158,7 +165,7 @@ class Balancing:
 
     def _decision(self, action: Action) -> Decision:
         segments = action.segments if isinstance(action, Merge) else (action.segment,)
-        kind = type(action).__name__.lower()
+        kind = KINDS[type(action)]
         return Decision(at_us=self._wall_us(), topic=action.topic, segments=segments, kind=kind, reason=action.reason)
 
     def _step(self, action: Action) -> Step | None:

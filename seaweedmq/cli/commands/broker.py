@@ -1,4 +1,4 @@
-"""`seaweedmq broker`: what it is given. ``broker_process`` runs it."""
+"""`seaweedmq broker`: what it is given. ``servers.broker`` runs it."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.servers.config_file import read_config
-from seaweedmq.cli.servers.process import die_with_parent, log_to_stderr, tune, until_signal
+from seaweedmq.cli.servers.process import LogLevel, die_with_parent, log_to_stderr, tune, until_signal
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.rpc.address import Address, parse_address
 
@@ -34,8 +34,8 @@ def broker(
         typer.Option(metavar="FILE", help="TOML file of settings.", exists=True, dir_okay=False, show_default=False),
     ] = None,
     log_level: Annotated[
-        str, typer.Option(metavar="debug|info|warning|error", help="What to log on stderr.", envvar="SEAWEEDMQ_LOG")
-    ] = "info",
+        LogLevel, typer.Option(case_sensitive=False, help="What to log on stderr.", envvar="SEAWEEDMQ_LOG")
+    ] = LogLevel.INFO,
     parent_pid: Annotated[int | None, typer.Option(hidden=True, help="Stop when this parent process ends.")] = None,
 ) -> None:
     """Run one broker until SIGTERM or SIGINT."""

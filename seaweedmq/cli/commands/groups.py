@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from seaweedmq.cli.fields import group_fields, summary_fields
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.errors import Unavailable
 
@@ -69,8 +69,8 @@ def reset(
 ) -> None:
     """Have a group read a topic from another place; members that there are go on from there."""
     common = Common.of(context, bootstrap, output)
-    begin = start_of(to)
-    name = topic_name(topic)
+    begin = parse_start(to)
+    name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.reset_group(group, name, begin, force)
     show_done(group_fields(found, {}), f"reset {group}: it reads {name} from {to}", common.output)

@@ -9,11 +9,11 @@ import pyarrow as pa
 import typer
 
 import seaweedmq
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
 from seaweedmq.cli.output import Bar, progress, show_done
-from seaweedmq.cli.records.reading import Format, tables
+from seaweedmq.cli.records.reading import InputFormat, tables
 from seaweedmq.cli.records.source import Source, open_source
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 
 FLUSH_TIMEOUT_S = 120.0
@@ -25,8 +25,8 @@ def publish(
     topic: TopicArgument,
     source: Annotated[str, typer.Option("--from", metavar="FILE|-", help="Where records come from; - is stdin.")] = "-",
     format_: Annotated[
-        Format, typer.Option("--format", help="lines: one record a line. The others name their columns.")
-    ] = Format.LINES,
+        InputFormat, typer.Option("--format", help="lines: one record a line. The others name their columns.")
+    ] = InputFormat.LINES,
     key: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Field or column that is the key.", show_default=False)
     ] = None,
@@ -35,14 +35,14 @@ def publish(
 ) -> None:
     """Publish records and wait until all are acknowledged."""
     common = Common.of(context, bootstrap, output)
-    if key is not None and format_ is Format.LINES:
+    if key is not None and format_ is InputFormat.LINES:
         raise typer.BadParameter("lines have no fields: use --format jsonl, csv, parquet or arrow", param_hint="--key")
-    name = topic_name(topic)
+    name = checked_topic(topic)
     began_s = time.monotonic()
     with open_source(source) as opened, common.connect() as client:
         found = client.admin.describe_topic(name).topic
         schema = None if found.schema is None else schema_from_bytes(found.schema)
-        column = key if schema is not None or format_ is not Format.JSONL else None
+        column = key if schema is not None or format_ is not InputFormat.JSONL else None
         shown = None if not opened.interactive else False
         with client.publisher(name) as publisher, progress("records", shown=shown) as bars:
             bar = bars.add(f"publishing to {name}", opened.size_bytes)

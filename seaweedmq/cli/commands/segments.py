@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.fields import segments_fields
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, topic_name
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic
 from seaweedmq.cli.output import show_done, show_rows
 from seaweedmq.model.description import TopicDescription
 
@@ -36,7 +36,7 @@ def list_(
 ) -> None:
     """List the segments of a topic, open and sealed."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         rows = segments_fields(client.admin.describe_topic(name), client.admin.topic_stats(name))
     show_rows(rows, COLUMNS, common.output)
@@ -56,7 +56,7 @@ def split(
 ) -> None:
     """Cut a segment in two."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.split_segment(name, segment, at)
     _show(common, f"split {segment} into", found, segment)
@@ -73,7 +73,7 @@ def merge(
 ) -> None:
     """Make one segment of two neighbours."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.merge_segments(name, first, second)
     _show(common, f"merged {first} and {second} into", found, first, second)
@@ -89,7 +89,7 @@ def seal(
 ) -> None:
     """Close a segment; a successor of the same range goes on."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.seal_segment(name, segment)
     _show(common, f"sealed {segment}, followed by", found, segment)
@@ -109,7 +109,7 @@ def move(
 ) -> None:
     """Give a segment's range to these brokers."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         found = client.admin.move_segment(name, segment, brokers)
     _show(common, f"moved {segment}, followed by", found, segment)

@@ -9,12 +9,12 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, start_of, topic_name
+from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
 from seaweedmq.cli.output import progress, write
 from seaweedmq.cli.records import json_out
 
 
-class Format(StrEnum):
+class PrintFormat(StrEnum):
     """How records are printed."""
 
     JSONL = "jsonl"
@@ -41,8 +41,8 @@ def subscribe(
     ] = "earliest",
     limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.", show_default=False)] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="jsonl: all fields; raw: each value and a newline.")
-    ] = Format.JSONL,
+        PrintFormat, typer.Option("--format", help="jsonl: all fields; raw: each value and a newline.")
+    ] = PrintFormat.JSONL,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new records instead of ending at the last.")
     ] = False,
@@ -54,9 +54,9 @@ def subscribe(
     A member of a group acknowledges what it has printed, and commits that at the end, however it ends.
     """
     common = Common.of(context, bootstrap, output)
-    begin = start_of(start)
-    text_of = _raw if format_ is Format.RAW else json_out.lines
-    name = topic_name(topic)
+    begin = parse_start(start)
+    text_of = _raw if format_ is PrintFormat.RAW else json_out.lines
+    name = checked_topic(topic)
     if group is not None:
         signal.signal(signal.SIGTERM, _leave)
     with common.connect() as client:

@@ -13,10 +13,10 @@ from seaweedmq.cli.options import (
     OutputOption,
     TopicArgument,
     WatchOption,
+    checked_topic,
     duration_s,
     records_per_s,
     size_bytes,
-    topic_name,
 )
 from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.cli.records.schema import read_schema
@@ -91,7 +91,7 @@ def create(
 ) -> None:
     """Create a topic."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     arrow_schema = read_schema(schema) if schema else None
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
     with common.connect() as client:
@@ -131,7 +131,7 @@ def describe(
 ) -> None:
     """Show a topic and its segments."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         if watching:
             watch.topic(client.admin, name, common.output)
@@ -168,7 +168,7 @@ def alter(
             "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes or "
             "--target-records"
         )
-    name = topic_name(topic)
+    name = checked_topic(topic)
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
     with common.connect() as client:
         changed = client.admin.alter_topic(
@@ -189,7 +189,7 @@ def delete(
 ) -> None:
     """Delete a topic and all its records."""
     common = Common.of(context, bootstrap, output)
-    name = topic_name(topic)
+    name = checked_topic(topic)
     with common.connect() as client:
         client.admin.delete_topic(name)
     show_done({"deleted": name}, f"deleted {name}", common.output)

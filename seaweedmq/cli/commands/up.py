@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.output import note, say
-from seaweedmq.cli.servers.process import die_with_parent, until_signal
+from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
 
 
 def up(
@@ -27,9 +27,8 @@ def up(
         ),
     ] = None,
     log_level: Annotated[
-        str,
-        typer.Option(metavar="debug|info|warning|error", help="What brokers log on stderr.", envvar="SEAWEEDMQ_LOG"),
-    ] = "warning",
+        LogLevel, typer.Option(case_sensitive=False, help="What brokers log on stderr.", envvar="SEAWEEDMQ_LOG")
+    ] = LogLevel.WARNING,
     parent_pid: Annotated[int | None, typer.Option(hidden=True, help="Stop when this parent process ends.")] = None,
 ) -> None:
     """Run etcd and brokers on 127.0.0.1 until Ctrl-C or SIGTERM, then stop all of it cleanly."""

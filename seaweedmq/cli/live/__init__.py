@@ -1,1 +1,3 @@
-"""Live views: the same question again every second. Imports no other room of the command line."""
+"""Live views: the same question again every second (``watch``), and what the answers look like (``views``).
+Imports no other folder of the command line.
+"""

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seaweedmq.cli.fields import HOLD, topic_status
-from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision
+from seaweedmq.cli.fields import topic_status
+from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -17,13 +17,13 @@ DECISIONS_SHOWN_MAX = 8
 SEGMENTS_SHOWN_MAX = 24
 """Rows of the legend; of a topic with more segments those with the highest rates."""
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_red", "bright_green", "bright_yellow")
-KIND_STYLES = {
-    "split": "green",
-    "merge": "cyan",
-    "move": "yellow",
-    "repair": "magenta",
-    "seal": "blue",
-    HOLD: "bold red",
+KIND_STYLES: Mapping[str, str] = {
+    DecisionKind.SPLIT: "green",
+    DecisionKind.MERGE: "cyan",
+    DecisionKind.MOVE: "yellow",
+    DecisionKind.REPAIR: "magenta",
+    DecisionKind.SEAL: "blue",
+    DecisionKind.HOLD: "bold red",
 }
 FULL_CPU_SHARE = 0.9
 

@@ -1,3 +1,3 @@
 """Records in and out as text and files: CSV, JSON lines, Parquet, schemas.
-Imports no other room of the command line.
+Imports no other folder of the command line.
 """

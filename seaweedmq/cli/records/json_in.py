@@ -13,14 +13,15 @@ import pyarrow.json
 
 from seaweedmq.cli.records.json_out import BASE64
 from seaweedmq.cli.records.source import Source, line_blocks
+from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 
 FIELDS = frozenset(
     {"topic", "segment", "offset", "timestamp", "key", "value", "headers"}
     | {"key_encoding", "value_encoding", "headers_encoding"}
 )
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-HEADERS = pa.map_(pa.string(), pa.binary())
+TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
+HEADERS = PLAIN_SCHEMA.field("_headers").type
 
 Row = dict[str, Any]
 
@@ -39,7 +40,7 @@ def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[
     for lines in line_blocks(source):
         rows = _parse(lines, first_line)
         if rows:
-            numbers = _line_numbers(lines, first_line)
+            numbers = _line_numbers(lines, len(rows), first_line)
             if schema is None:
                 yield _keyed_table(lines, rows, key, numbers) if key else _plain_table(rows, numbers)
             else:
@@ -49,8 +50,9 @@ def read(source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[
         first_line += len(lines)
 
 
-def _line_numbers(lines: Sequence[bytes], first_line: int) -> Sequence[int]:
-    if all(lines):
+def _line_numbers(lines: Sequence[bytes], row_count: int, first_line: int) -> Sequence[int]:
+    """The number of each line that is a row."""
+    if row_count == len(lines):
         return range(first_line, first_line + len(lines))
     return [first_line + index for index, line in enumerate(lines) if line.strip()]
 

@@ -19,7 +19,7 @@ BATCH_ROWS = 65_536
 ARROW_FILE_MAGIC = b"ARROW1"
 
 
-class Format(StrEnum):
+class InputFormat(StrEnum):
     """How records are written in the input."""
 
     LINES = "lines"
@@ -29,7 +29,7 @@ class Format(StrEnum):
     ARROW = "arrow"
 
 
-def tables(kind: Format, source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
+def tables(kind: InputFormat, source: Source, schema: pa.Schema | None, key: str | None) -> Iterator[pa.Table]:
     """The records of a source, table by table, in order.
 
     Args:
@@ -41,12 +41,12 @@ def tables(kind: Format, source: Source, schema: pa.Schema | None, key: str | No
     Raises:
         InvalidArgument: the input is not in this format, or does not fit the topic.
     """
-    readers: dict[Format, Callable[[], Iterator[pa.Table]]] = {
-        Format.LINES: lambda: _lines(source, schema),
-        Format.JSONL: lambda: json_in.read(source, schema, key),
-        Format.CSV: lambda: _csv(source, schema),
-        Format.PARQUET: lambda: _parquet(source),
-        Format.ARROW: lambda: _arrow(source),
+    readers: dict[InputFormat, Callable[[], Iterator[pa.Table]]] = {
+        InputFormat.LINES: lambda: _lines(source, schema),
+        InputFormat.JSONL: lambda: json_in.read(source, schema, key),
+        InputFormat.CSV: lambda: _csv(source, schema),
+        InputFormat.PARQUET: lambda: _parquet(source),
+        InputFormat.ARROW: lambda: _arrow(source),
     }
     try:
         yield from readers[kind]()

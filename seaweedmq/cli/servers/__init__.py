@@ -1,3 +1,3 @@
 """Processes that stay: a broker, a local cluster, what each does about signals, limits and its log.
-Imports no other room of the command line.
+Imports no other folder of the command line.
 """

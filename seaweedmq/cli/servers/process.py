@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import Coroutine
+from enum import StrEnum
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -19,6 +20,15 @@ MMAP_THRESHOLD_BYTES = 32 * 1024 * 1024
 """The largest that glibc takes: above it, memory is mapped and unmapped by the system every time."""
 THREAD_SWITCH_INTERVAL_S = 0.0005
 """A thread that compresses or writes gives the event loop its turn within this time; Python's default is 5 ms."""
+
+
+class LogLevel(StrEnum):
+    """What a process logs: this and all that is worse."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 async def until_signal(work: Coroutine[Any, Any, None]) -> None:
@@ -77,12 +87,8 @@ class _OneLine(logging.Formatter):
         return super().format(record).replace("\n", " | ")
 
 
-def log_to_stderr(level: str) -> None:
-    """Send the log to stderr, a line an event.
-
-    Args:
-        level: debug, info, warning or error.
-    """
+def log_to_stderr(level: LogLevel) -> None:
+    """Send the log to stderr, a line an event."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()

@@ -1,1 +1,1 @@
-"""Topics, groups and the cluster, for programs. Imports ``client.cluster``."""
+"""Topics, groups and the cluster, for programs; how far a group is behind (``lag``). Imports ``cluster``."""

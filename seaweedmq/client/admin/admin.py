@@ -8,7 +8,7 @@ import pyarrow as pa
 from seaweedmq.client.admin.lag import lag_seconds
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.start import StartAt, start_of
-from seaweedmq.codec.payload.batch import schema_to_bytes
+from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.broker import ClusterStatus, Decision
 from seaweedmq.model.calls import (

@@ -7,7 +7,8 @@ from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import conversation
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, Frame, split_frames
-from seaweedmq.codec.payload.batch import decode_frame, schema_from_bytes
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import NotFound, OutOfRange, Unavailable
 from seaweedmq.model.description import TopicDescription, Which
 from seaweedmq.model.groups import GroupDescription, GroupTopic, SegmentLag
@@ -85,7 +86,7 @@ async def _first_timestamp_us(cluster: Cluster, name: TopicName, segment: int, s
 
 
 async def _read(cluster: Cluster, topic: TopicDescription, number: int, start: Start) -> int | None:
-    segment = next((s for s in topic.segments if s.id == number), None)
+    segment = topic.segment(number)
     if segment is None:
         raise NotFound(f"segment {number} of {topic.topic.name} is gone: retention removed it")
     address = cluster.address_of(topic, segment)

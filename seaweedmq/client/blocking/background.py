@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from seaweedmq.errors import Closed, InvalidArgument, fresh
@@ -27,6 +27,8 @@ class Background:
         self.on_exit = on_exit
         self.on_fork = on_fork
         self._closed: Closed | None = None
+        self._starting = threading.Lock()
+        """Held while a coroutine is handed over, so that none comes after the end."""
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="seaweedmq", daemon=True)
         self._thread.start()
@@ -37,24 +39,31 @@ class Background:
         try:
             self.loop.run_forever()
         finally:
+            self._cancel_everything()
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    def _cancel_everything(self) -> None:
+        """Whoever waits for what still runs is told."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin to run a coroutine.
 
         Raises:
             Closed: the client was closed, or this is a child process.
-            InvalidArgument: called from the loop's own thread, in a callback, where waiting would wait for itself.
+            InvalidArgument: see :meth:`check_thread`.
         """
         try:
-            if self._closed is not None:
-                raise fresh(self._closed)
-            if self.is_current_thread():
-                raise InvalidArgument(
-                    "a callback of a future may not wait for the client, whose thread it runs in: use another thread"
-                )
-            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            with self._starting:
+                if self._closed is not None:
+                    raise fresh(self._closed)
+                self.check_thread()
+                return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except BaseException:
             coroutine.close()
             raise
@@ -63,24 +72,41 @@ class Background:
         """Run a coroutine to its end; an interrupt (Ctrl-C) cancels it."""
         future = self.start(coroutine)
         try:
-            return future.result()
+            return self.wait(future)
         except BaseException:
             future.cancel()
             raise
 
-    def is_current_thread(self) -> bool:
-        return threading.current_thread() is self._thread
+    def wait(self, future: Future[T]) -> T:
+        """The result of what was started; an interrupt leaves it running. Raises Closed if :meth:`stop` ended it."""
+        try:
+            return future.result()
+        except CancelledError:
+            if self._closed is None:
+                raise
+            raise fresh(self._closed) from None
+
+    def check_thread(self) -> None:
+        """Raises InvalidArgument in the loop's own thread, where waiting would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise InvalidArgument(
+                "a callback of a future and a coroutine handler may not wait for the client, whose thread they run in: "
+                "use another thread"
+            )
 
     def stop(self) -> None:
-        """End the thread. Idempotent."""
-        if self._closed is None:
+        """Cancel what still runs and end the thread. Idempotent."""
+        with self._starting:
+            if self._closed is not None:
+                return
             self._closed = Closed("the client is closed: connect again")
-            _running.discard(self)
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+        _running.discard(self)
+        self._thread.join()
 
     def after_fork(self) -> None:
         """In a child process: everything raises from now on."""
+        self._starting = threading.Lock()  # a thread that is not in this process may have held the other
         self._closed = Closed(
             f"this client was made by process {os.getppid()} and can not be used in its child {os.getpid()}: connect "
             "after fork(), or start processes with spawn"

@@ -22,7 +22,7 @@ from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.start import StartAt, Timestamp
 from seaweedmq.client.subscribe import subscriber as aio_subscriber
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import Closed, SeaweedMQError
+from seaweedmq.errors import Closed
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 
@@ -194,12 +194,10 @@ class Subscriber(_Context):
                 return False
             self._pending = self._background.start(self._core.fetch())
         try:
-            fetched = self._pending.result()
-        except SeaweedMQError:
-            self._pending = None
-            raise
-        self._pending = None
-        return fetched
+            return self._background.wait(self._pending)
+        finally:
+            if self._pending.done():
+                self._pending = None
 
 
 class GroupSubscriber(Subscriber):
@@ -362,9 +360,11 @@ class Client(_Context):
 
         Raises:
             SeaweedMQError: the first failure to deliver that was not told yet; everything is closed all the same.
+            InvalidArgument: called by a callback or a coroutine handler, whose thread would wait for itself.
         """
         if self._closed:
             return
+        self._background.check_thread()
         self._closed = True
         try:
             self._background.run(self._core.close())

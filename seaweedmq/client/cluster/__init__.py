@@ -1,1 +1,3 @@
-"""The client's view of the cluster: whom to ask, and what was said last. Imports only settings of the client."""
+"""The client's view of the cluster: whom to ask, what was said last (``cluster``), one ``conversation`` with a broker.
+Imports no other room of the client, only its ``config`` and ``retry``.
+"""

@@ -202,7 +202,7 @@ class Cluster:
             self._live = tuple(first.addresses.values())
         if first.more_above is None and not further:
             return first
-        name, segments = first.topic.name, {s.id: s for s in first.segments}
+        name, segments = first.topic.name, first.by_id()
         more, pages = first.more_above, list(further)
         while pages or more is not None:
             which = pages.pop() if pages else Which(open=False, sealed_above=more)

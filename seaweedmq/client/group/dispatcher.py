@@ -295,7 +295,7 @@ class Dispatcher:
     def close(self) -> None:
         """Hand nothing out any more; what is refused goes to the next member."""
         with self._lock:
-            self._dispatch.is_closed = True
+            self._dispatch.close()
 
     def mute(self) -> None:
         """Nobody waits any more, and the loop may be closed soon."""

@@ -1,15 +1,23 @@
 """What the messages of one frame share that a member of a group handed out: where they are acknowledged and refused."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from seaweedmq.client.subscribe.messages import Arrived, Message, Origin, messages_of
 from seaweedmq.core.member.acks import ACKED, Span
 from seaweedmq.core.member.assigned import Assigned
 
-if TYPE_CHECKING:
-    from seaweedmq.client.group.dispatcher import Dispatcher
-
 AssignedSegment: TypeAlias = Assigned[Arrived, Message]
+
+
+class OriginOwner(Protocol):
+    """The dispatcher, as the records it handed out see it. From any thread."""
+
+    def on_acked(self) -> None:
+        """Something that is watched may be dealt with now."""
+
+    def refuse(self, messages: Sequence[Message], delay_s: float, reason: str) -> None:
+        """Those that are out go out again, all at one time."""
 
 
 class GroupOrigin(Origin):
@@ -17,23 +25,23 @@ class GroupOrigin(Origin):
     that.
     """
 
-    __slots__ = ("_dispatcher", "_first", "_states", "assigned", "span")
+    __slots__ = ("_first", "_owner", "_states", "assigned", "span")
 
-    def __init__(self, topic: str, assigned: AssignedSegment, span: Span[Arrived], dispatcher: "Dispatcher") -> None:
+    def __init__(self, topic: str, assigned: AssignedSegment, span: Span[Arrived], owner: OriginOwner) -> None:
         super().__init__(topic, assigned.segment)
         self.assigned = assigned
         self.span = span
         self._first = span.first
         self._states = span.states
-        self._dispatcher = dispatcher
+        self._owner = owner
 
     def ack(self, offset: int) -> None:
         self._states[offset - self._first] = ACKED
         if self.assigned.is_watched:
-            self._dispatcher.on_acked()
+            self._owner.on_acked()
 
     def nack(self, message: Message, delay_s: float) -> None:
-        self._dispatcher.refuse([message], delay_s, "nack")
+        self._owner.refuse([message], delay_s, "nack")
 
     def deliveries(self, offset: int) -> int:
         return self.assigned.ledger.refused.get(offset, 0) + 1

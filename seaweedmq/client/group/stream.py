@@ -90,7 +90,7 @@ class MemberStream:
                         await self._session()
         except SeaweedMQError as error:
             if not self._leaving:
-                self.fail(error)
+                self._fail(error)
 
     async def committed(self, timeout_s: float) -> None:
         """Return when all of ``commits`` was answered.
@@ -120,7 +120,7 @@ class MemberStream:
     def _what(self) -> str:
         return f"group {self._opening.group} of {self._opening.topic}"
 
-    def fail(self, error: SeaweedMQError) -> None:
+    def _fail(self, error: SeaweedMQError) -> None:
         """The membership is over."""
         self._failed = error
         self._answered.set()

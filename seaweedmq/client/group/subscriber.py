@@ -27,7 +27,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Message, check_columns, delay_s, rows_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import Intake
+from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.core.member.dispatch import Bounds, GivenUp
 from seaweedmq.core.member.redelivery import NEVER
 from seaweedmq.errors import Closed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable, fresh
@@ -40,7 +40,7 @@ from seaweedmq.runtime.retrying import deadline
 log = logging.getLogger(__name__)
 
 
-class GroupSubscriber(Intake):
+class GroupSubscriber(TopicReading):
     """Reads one topic as a member of a group. One task takes from it at a time; any thread acknowledges.
 
     Every record is delivered at least once: what is not acknowledged when a member ends, or loses a segment, is
@@ -105,7 +105,7 @@ class GroupSubscriber(Intake):
             description = await (self._view.whole() if self._stop_at_latest else self.description(True))
             check_columns(self._columns, self.schema)
             if self._stop_at_latest:
-                segments = {s.id: s for s in description.segments}
+                segments = description.by_id()
                 ends = await self._stop_offsets(segments, ())
                 self._stops = {number: end for number, end in ends.items() if end > segments[number].start_offset}
             opening = self._opening(description.topic.uid)
@@ -320,7 +320,7 @@ class GroupSubscriber(Intake):
         async for attempt in retrying(self._config, self._cluster.env.rng, deadline(self._config.read_retry_timeout_s)):
             with attempt:
                 description = await self.description(attempt.retry_state.attempt_number > 1, (number,))
-                found = next((s for s in description.segments if s.id == number), None)
+                found = description.segment(number)
                 if found is None and description.topic.next_segment <= number:
                     raise Unavailable(f"segment {number} of {self._topic} is not known yet")
                 return found
@@ -392,6 +392,8 @@ class GroupSubscriber(Intake):
         await asyncio.gather(*helpers, return_exceptions=True)
         await self._membership.leave(self._config.rpc_timeout_s)
         self._dispatcher.mute()
-        if self._dead_letters is not None:
-            await self._dead_letters.close()
-        self._on_close(self)
+        try:
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
+        finally:
+            self._on_close(self)

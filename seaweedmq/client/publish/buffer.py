@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.batch import Batch
@@ -45,29 +45,40 @@ class NoRoom(DeadlineExceeded):
         """Bytes that room is needed for."""
 
 
+class BufferOwner(Protocol):
+    """The publisher, as its buffer sees it."""
+
+    def on_open(self) -> None:
+        """A batch got its first record. In the loop."""
+
+    def on_work(self) -> None:
+        """Work is waiting. In the loop."""
+
+    def on_settled(self, work: Work) -> None:
+        """Work has its whole outcome."""
+
+    def on_refused(self, promise: BatchPromise) -> None:
+        """Of one record, which is too long. In the sender's thread."""
+
+
 class RecordBuffer:
     """Open batch and finished work of one publisher.
 
     Args:
         post: runs a function in the loop soon, from any thread.
         clock: the loop's time, seconds. wall_us: microseconds since 1970.
-        on_open: called in the loop when a batch got its first record. on_work: when work is waiting.
-        on_settled: called with work that has its whole outcome.
-        on_refused: called, in the sender's thread, with the promise of one record, which is too long.
     """
 
     def __init__(
         self,
         *,
+        owner: BufferOwner,
         post: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         config: ClientConfig,
-        on_open: Callable[[], None],
-        on_work: Callable[[], None],
-        on_settled: Callable[[Work], None],
-        on_refused: Callable[[BatchPromise], None],
     ) -> None:
+        self._owner = owner
         self._post = post
         self._clock = clock
         self._wall_us = wall_us
@@ -75,10 +86,6 @@ class RecordBuffer:
         self._delivery_timeout_s = config.delivery_timeout_s
         self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
-        self._on_open = on_open
-        self._on_work = on_work
-        self._on_settled = on_settled
-        self._on_refused = on_refused
         self._loop_thread = threading.get_ident()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
@@ -292,11 +299,11 @@ class RecordBuffer:
         if not self._has_room(size):
             return None
         limit = max(self.batch_bytes, size)
-        batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._on_settled)
+        batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
         self._reserved = limit
         self.used += limit
         self._batch = batch
-        self._post(self._on_open)
+        self._post(self._owner.on_open)
         return batch
 
     def _cut(self) -> None:
@@ -312,7 +319,7 @@ class RecordBuffer:
     def _hand_over(self, work: Work) -> None:
         self._backlog += 1
         self.work.append(work)
-        self._post(self._on_work)
+        self._post(self._owner.on_work)
 
     def _refused(self, size: int) -> Sent:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
@@ -323,7 +330,7 @@ class RecordBuffer:
         promise = BatchPromise(0.0, lambda: None)
         promise.begin(1)
         promise.failed(range(1), error)
-        self._on_refused(promise)
+        self._owner.on_refused(promise)
         return Sent(promise, 0)
 
 

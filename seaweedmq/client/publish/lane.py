@@ -69,9 +69,9 @@ class Lane:
         self._send.set()
 
     def reopen(self) -> None:
-        """The stream, if there is one, is of no use any more."""
+        """The stream, if there is one, is of no use any more; that is not the broker's fault."""
         if self._talk is not None:
-            self._talk.expect(0.0)
+            self._talk.end(StaleMetadata("records were overdue: the stream is opened anew"))
 
     async def run(self) -> None:
         """Until the window is handed over. Cancel to stop."""
@@ -103,7 +103,7 @@ class Lane:
         try:
             description = await self._view.description(self._refresh, (self._segment,))
             self._refresh = True
-            segment = next((s for s in description.segments if s.id == self._segment), None)
+            segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
                 self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
@@ -143,7 +143,7 @@ class Lane:
             with attempt:
                 wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
                 description = await self._view.description(refresh, wanted)
-                found = {s.id: s for s in description.segments}
+                found = description.by_id()
                 if wanted and found.keys() >= wanted:
                     return [found[number] for number in sorted(wanted)]
                 refresh = True

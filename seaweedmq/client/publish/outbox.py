@@ -42,14 +42,14 @@ class Reopen(NamedTuple):
     segment: int
 
 
-class Limits(NamedTuple):
+class SendLimits(NamedTuple):
     """What ``send`` is to keep to from now on."""
 
     frame_bytes_max: int
     batch_bytes: int
 
 
-Action: TypeAlias = Acked | Failed | Deliver | Reopen | Limits
+Action: TypeAlias = Acked | Failed | Deliver | Reopen | SendLimits
 
 
 class Outbox:
@@ -139,7 +139,7 @@ class Outbox:
         left = self._windows[segment].opened(ready)
         # Whoever said it first, this window may have held frames that were cut before.
         self._frame_bytes_max = min(self._frame_bytes_max, ready.frame_bytes_max)
-        return [self._limits(), *self._settled(left)]
+        return [self._limits(), *self._actions_of(left)]
 
     def sealed(self, segment: int, sealed: PublishSealed, successors: Iterable[Segment]) -> list[Action]:
         """The segment takes no more: what it did not keep goes to its successors.
@@ -150,7 +150,7 @@ class Outbox:
         heirs = list(successors)
         routes = self._current_routes().replace(segment, heirs)
         left = self._windows[segment].sealed(sealed)
-        return [*self._hand_over(segment, heirs, routes), *self._settled(left)]
+        return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
 
     def forgotten(self, segment: int, heirs: Iterable[Segment]) -> list[Action]:
         """As ``sealed``, when nobody knows the segment any more: it goes on with the heirs.
@@ -161,7 +161,7 @@ class Outbox:
         heirs = list(heirs)
         routes = self._current_routes().replace(segment, heirs)
         left = self._windows[segment].forgotten()
-        return [*self._hand_over(segment, heirs, routes), *self._settled(left)]
+        return [*self._hand_over(segment, heirs, routes), *self._actions_of(left)]
 
     def expire(self, now: float) -> list[Action]:
         """Fail what is overdue."""
@@ -203,7 +203,7 @@ class Outbox:
             actions.append(Deliver(segment))
         return actions
 
-    def _settled(self, left: Iterable[Left]) -> list[Action]:
+    def _actions_of(self, left: Iterable[Left]) -> list[Action]:
         """Whatever left a window, with what is to be routed anew in other windows."""
         actions: list[Action] = []
         for each in left:
@@ -229,8 +229,8 @@ class Outbox:
         del self._windows[segment]
         return [self._limits()]
 
-    def _limits(self) -> Limits:
-        return Limits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
+    def _limits(self) -> SendLimits:
+        return SendLimits(self._frame_bytes_max, min(self.rows_bytes, self._bytes_max))
 
     def _current_routes(self) -> Routes:
         if self._routes is None:

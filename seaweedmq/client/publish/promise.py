@@ -111,7 +111,7 @@ class BatchPromise:
                 else:
                     offsets[where] = np.arange(base_offset, base_offset + len(positions))
             self._wake()
-        self._settled(len(positions))
+        self._count_settled(len(positions))
 
     def failed(self, positions: Positions, error: SeaweedMQError) -> None:
         error = fresh(error)
@@ -123,7 +123,7 @@ class BatchPromise:
             self._errors.append(error)
             self._untold += len(positions)
             self._wake()
-        self._settled(len(positions))
+        self._count_settled(len(positions))
 
     def settle_from(self, position: int, error: SeaweedMQError | None) -> None:
         """The rows from there on never became frames; without an error there are none."""
@@ -224,7 +224,7 @@ class BatchPromise:
             self._offsets = np.full(self.count, _NOT_YET, dtype=np.int64)
         return self._segments, self._offsets
 
-    def _settled(self, count: int) -> None:
+    def _count_settled(self, count: int) -> None:
         self.pending -= count
         if self.pending == 0 and self._on_settled is not None:
             on_settled, self._on_settled = self._on_settled, None  # it holds the batch, which holds this

@@ -12,12 +12,13 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.lane import Lane
-from seaweedmq.client.publish.outbox import Action, Deliver, Limits, Outbox, Reopen
+from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.outgoing import Acked, Failed
+from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.start import Timestamp
-from seaweedmq.codec.payload.batch import schema_from_bytes, schema_to_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
@@ -61,14 +62,7 @@ class Publisher:
         self._failures = Failures()
         self._closing: asyncio.Task[None] | None = None
         self.buffer = RecordBuffer(
-            post=post,
-            clock=self._loop.time,
-            wall_us=cluster.env.wall_us,
-            config=config,
-            on_open=self._on_open,
-            on_work=self._work.set,
-            on_settled=self._on_settled,
-            on_refused=self._failures.add,
+            owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
         )
 
     @property
@@ -140,12 +134,12 @@ class Publisher:
             DeadlineExceeded: it is not within ``timeout`` seconds.
             SeaweedMQError: the first failure since the last flush.
         """
-        await self._settled(timeout)
+        await self._until_settled(timeout)
         error = self._failures.take()
         if error is not None:
             raise error
 
-    async def _settled(self, timeout_s: float | None) -> None:
+    async def _until_settled(self, timeout_s: float | None) -> None:
         """Everything sent so far has an outcome. Raises DeadlineExceeded."""
         self.buffer.cut()
         pending: set[Work] = {*self._unsettled, *self.buffer.waiting_work()}
@@ -193,7 +187,7 @@ class Publisher:
         closed = Closed(f"the publisher of {self._topic} is closed: open another")
         self.buffer.close(closed)
         try:
-            await self._settled(timeout_s)
+            await self._until_settled(timeout_s)
             error = self._failures.untold()
             if error is not None:
                 raise error
@@ -201,6 +195,7 @@ class Publisher:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
             self._on_close(self)
 
@@ -217,8 +212,31 @@ class Publisher:
         batches, flags = fit(table, self._outbox.schema, key, timestamp)
         promise = SentTable(sum(b.num_rows for b in batches))
         job = TableJob(batches, flags, sum(b.nbytes for b in batches), self._cluster.env.wall_us(), promise)
-        promise.on_settled = lambda: self._on_settled(job)
+        promise.on_settled = lambda: self.on_settled(job)
         return job
+
+    # --- for the buffer --------------------------------------------------------------------------------------------
+
+    def on_open(self) -> None:
+        batch = self.buffer.open_batch
+        if batch is not None:
+            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
+
+    def on_work(self) -> None:
+        self._work.set()
+
+    def on_settled(self, work: Work) -> None:
+        self._unsettled.pop(work, None)
+        self.buffer.release(work.size)
+        work.forget()
+        self._failures.add(work.promise)
+        for pending, done in self._flushes:
+            pending.discard(work)
+            if not pending and not done.done():
+                done.set_result(None)
+
+    def on_refused(self, promise: BatchPromise) -> None:
+        self._failures.add(promise)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -235,21 +253,6 @@ class Publisher:
             fatal.__cause__ = error
             self.buffer.close(fatal)
             self._fail_everything(fatal)
-
-    def _on_open(self) -> None:
-        batch = self.buffer.open_batch
-        if batch is not None:
-            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
-
-    def _on_settled(self, work: Work) -> None:
-        self._unsettled.pop(work, None)
-        self.buffer.release(work.size)
-        work.forget()
-        self._failures.add(work.promise)
-        for pending, done in self._flushes:
-            pending.discard(work)
-            if not pending and not done.done():
-                done.set_result(None)
 
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
@@ -302,7 +305,7 @@ class Publisher:
                     self._lane(action.segment).wake()
                 case Reopen():
                     self._lanes[action.segment].reopen()
-                case Limits():
+                case SendLimits():
                     self.buffer.frame_bytes_max = action.frame_bytes_max
                     self.buffer.batch_bytes = action.batch_bytes
         self._progress.set()

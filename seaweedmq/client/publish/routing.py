@@ -89,9 +89,6 @@ class Trail:
     def __init__(self) -> None:
         self._heirs: dict[int, tuple[int, ...]] = {}
 
-    def __len__(self) -> int:
-        return len(self._heirs)
-
     def leave(self, segment: int, heirs: Iterable[int], routes: Routes) -> None:
         """Note it, and forget what nobody can come to any more from where ``routes`` are now: ids only rise."""
         oldest = min(routes.segments)

@@ -153,16 +153,16 @@ class SentTable(Future[TableReceipt]):
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
         if base_offset is not None:
             self._ranges.append(OffsetRange(segment, base_offset, base_offset + len(positions)))
-        self._settled(len(positions))
+        self._count_settled(len(positions))
 
     def failed(self, positions: Positions, error: SeaweedMQError) -> None:
         self._error = self._error or fresh(error)
-        self._settled(len(positions))
+        self._count_settled(len(positions))
 
     def settle_from(self, position: int, error: SeaweedMQError | None) -> None:
         """The rows from there on never became frames; without an error there are none."""
         if error is None:
-            self._settled(0)
+            self._count_settled(0)
         elif position < self.records:
             self.failed(range(position, self.records), error)
 
@@ -171,7 +171,7 @@ class SentTable(Future[TableReceipt]):
         if self.pending or not self.done():
             self.failed(range(self.pending), error)
 
-    def _settled(self, count: int) -> None:
+    def _count_settled(self, count: int) -> None:
         self.pending -= count
         if self.pending:
             return

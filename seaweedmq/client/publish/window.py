@@ -122,14 +122,15 @@ class Window:
         nothing of the queue is stored, and it is numbered anew from what the broker knows.
 
         Raises:
-            Corrupt: the broker claims more than was ever sent, or lost what it had acknowledged.
+            ProtocolViolation: the broker claims more than was ever sent.
+            Corrupt: it lost what it had acknowledged.
         """
         self.lost()
         loss = self._loss(ready)
         if loss is not None:
             raise loss
         if ready.next_sequence > self.next_sequence:
-            raise Corrupt(
+            raise ProtocolViolation(
                 f"the broker has sequences up to {ready.next_sequence}, but {self.next_sequence} is next to be sent: "
                 "another producer uses the same id"
             )

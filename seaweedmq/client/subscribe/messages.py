@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
+from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
+from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
 _LEADING = [
     pa.field("_segment", pa.int32(), nullable=False),
@@ -96,7 +96,7 @@ class Message(tuple):  # type: ignore[type-arg]
     @property
     def timestamp(self) -> datetime:
         """When the record was published, or what its publisher said; UTC."""
-        return _EPOCH + timedelta(microseconds=self[2])
+        return EPOCH + timedelta(microseconds=self[2])
 
     @property
     def timestamp_us(self) -> int:
@@ -170,7 +170,7 @@ def messages_of(arrived: Arrived) -> list[Message]:
     if flags & FLAG_HEADERS:
         headers = batch.column(at).to_pylist()
         at += 1
-    if flags >> 8:
+    if flags >> SCHEMA_VERSION_SHIFT:
         names = batch.schema.names[at:]
         columns = [batch.column(i).to_pylist() for i in range(at, batch.num_columns)]
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

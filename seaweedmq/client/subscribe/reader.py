@@ -17,7 +17,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.credit import Credit
 from seaweedmq.client.subscribe.cursor import Cursor
 from seaweedmq.client.subscribe.messages import Arrived, Origin
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import NotFound, OutOfRange, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
@@ -132,7 +132,7 @@ class SegmentReader:
         cursor = self._cursor
         description = await self._owner.description(self._refresh, (cursor.segment.id,))
         self._refresh = True
-        found = next((s for s in description.segments if s.id == cursor.segment.id), None)
+        found = description.segment(cursor.segment.id)
         if found is None:
             cursor.pruned(description)
             return
@@ -181,8 +181,8 @@ class SegmentReader:
             async with self._conversation(address, requests) as talk:
                 async for reply in talk.replies:
                     if isinstance(reply, SubscribeFrames):
+                        self._receive(reply)
                         self._got_frames = True
-                        await self._receive(reply)
                     elif isinstance(reply, SubscribeReady):
                         ready = True
                         talk.expect(None)
@@ -196,25 +196,36 @@ class SegmentReader:
                 self._reached_at = loop.time()
         raise Unavailable(f"broker {address} ended the stream from {self.segment}")
 
-    async def _receive(self, reply: SubscribeFrames) -> None:
+    def _receive(self, reply: SubscribeFrames) -> None:
+        """Take frames in.
+
+        Raises:
+            StaleMetadata: the topic got a schema meanwhile. The next session asks for it, outside of this stream,
+                whose broker is not to blame if nobody answers.
+        """
         self._credit.received(len(reply.data))
-        for frame in split_frames(reply.data):
-            header = frame.header
+        try:
+            for frame in split_frames(reply.data):
+                self._take_in(frame)
+        finally:
+            if self._arrived:
+                self._owner.on_arrived(self)
+            else:
+                self._give_credit.set()
+
+    def _take_in(self, frame: Frame) -> None:
+        header = frame.header
+        wanted = self._cursor.wanted(header.base_offset, header.end_offset)
+        if wanted:
             if header.schema_version and self._owner.schema is None:
-                await self._owner.description(True)
-            wanted = self._cursor.wanted(header.base_offset, header.end_offset)
-            if wanted:
-                batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
-                arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
-                if len(wanted) < len(arrived):
-                    arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
-                self._credit.hold(header.frame_bytes)
-                self._arrived.append((arrived, header.frame_bytes))
-            self._cursor.passed(header.end_offset)
-        if self._arrived:
-            self._owner.on_arrived(self)
-        else:
-            self._give_credit.set()
+                raise StaleMetadata(f"{self.segment} has records of a schema that is not known here yet")
+            batch = decode_frame(frame, self._owner.schema if header.schema_version else None)
+            arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
+            if len(wanted) < len(arrived):
+                arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
+            self._credit.hold(header.frame_bytes)
+            self._arrived.append((arrived, header.frame_bytes))
+        self._cursor.passed(header.end_offset)
 
     async def _requests(
         self, start: Start, topic_uid: int, give_credit: asyncio.Event

@@ -16,7 +16,7 @@ from seaweedmq.client.start import start_of
 from seaweedmq.client.subscribe.messages import Arrived, Message
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.codec.payload.batch import schema_from_bytes
+from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Closed, Unavailable
 from seaweedmq.model.calls import TopicStats
 from seaweedmq.model.description import TopicDescription
@@ -29,7 +29,7 @@ MESSAGES_AT_ONCE = 4_096
 """Rows turned into Python objects together: enough to pay for the call, few enough to stay in the cache."""
 
 
-class Intake:
+class TopicReading:
     """Reads segments of one topic. One task takes from it at a time.
 
     Which segments, subclasses say: they start readers, and go on from those that ended.

@@ -13,7 +13,7 @@ from seaweedmq.client.retry import retrying
 from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
-from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, Intake
+from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
 from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.segment import Segment
@@ -22,7 +22,7 @@ from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
 
 
-class Subscriber(Intake):
+class Subscriber(TopicReading):
     """Reads one topic. One task takes from it at a time.
 
     Args:
@@ -56,7 +56,7 @@ class Subscriber(Intake):
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
         check_columns(self._columns, self.schema)
-        segments = {s.id: s for s in description.segments}
+        segments = description.by_id()
         skipped: set[int] = set()
         if latest:
             skipped = before_open(description.segments)
@@ -160,7 +160,7 @@ class Subscriber(Intake):
             with attempt:
                 while unknown := self._walk.unknown(successors) | self._walk.missing():
                     description = await self.description(False, unknown)
-                    found = {s.id: s for s in description.segments}
+                    found = description.by_id()
                     if unknown - found.keys() and max(unknown) >= description.topic.next_segment:
                         await self.description(True)
                         raise Unavailable(f"segments {sorted(unknown)} of {self._topic} are not known yet")

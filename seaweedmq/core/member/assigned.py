@@ -145,6 +145,14 @@ class Assigned(Generic[R, M]):
         if not self.is_revoked:
             self.order.drop(record.key, record.offset)
 
+    def watch(self, is_watched: bool) -> None:
+        """From here on acknowledgements are to be reported, or need not be any more."""
+        self.is_watched = is_watched
+
+    def refuse_commits(self) -> None:
+        """The coordinator took no commit of it: none is tried again."""
+        self.is_refused = True
+
     def revoke(self) -> None:
         """Nothing more of it goes out."""
         self.is_revoked = True

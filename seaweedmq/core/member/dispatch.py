@@ -132,7 +132,7 @@ class Dispatch(Generic[R, M]):
     def release(self, assigned: Assigned[R, M]) -> None:
         """It is held no more."""
         del self.assigned[assigned.segment]
-        assigned.is_watched = False
+        assigned.watch(False)
 
     def arrive(self, assigned: Assigned[R, M], first: int, count: int, size_bytes: int) -> Span[R]:
         """Rows arrived. Requires ``wants_rows``."""
@@ -322,6 +322,10 @@ class Dispatch(Generic[R, M]):
             record[0].assigned.bring_back(record, now)
         for assigned in self.assigned.values():
             assigned.order.one_at_a_time = one_at_a_time
+
+    def close(self) -> None:
+        """What is refused from here on does not come again here."""
+        self.is_closed = True
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Holdings(Generic[R, M]):
         self.commits.answered(committed)
         refused = [a for s in committed.refused if (a := self._dispatch.assigned.get(s)) is not None]
         for assigned in refused:
-            assigned.is_refused = True
+            assigned.refuse_commits()
         return Instructions(stop=self._revoke(refused))
 
     def end(self) -> Instructions[R, M]:
@@ -84,7 +84,7 @@ class Holdings(Generic[R, M]):
         drained = []
         for assigned in self._dispatch.assigned.values():
             is_urgent = assigned.is_revoked or assigned.is_read
-            assigned.is_watched = is_urgent or self._dispatch.unacked.blocks
+            assigned.watch(is_urgent or self._dispatch.unacked.blocks)
             # Acknowledgements take no lock: first that nothing is out, then the position, which is the last one.
             is_over = assigned.is_revoked and not assigned.ledger.is_out()
             if (is_time or is_urgent) and not assigned.is_refused:

@@ -38,7 +38,7 @@ class Unacked:
         self.blocks = self._is_full()
         if self.blocks:
             for assigned in self._assigned.values():
-                assigned.is_watched = True
+                assigned.watch(True)
             self.blocks = self._is_full()  # once more: from here on, who acknowledges says so
         return self.blocks
 

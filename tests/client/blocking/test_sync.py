@@ -1,5 +1,6 @@
 """The synchronous face, from threads, interrupts and forks."""
 
+import asyncio
 import gc
 import inspect
 import os
@@ -8,17 +9,18 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
 import seaweedmq
+from seaweedmq import aio
 from seaweedmq.client.publish.sent import Sent
 from seaweedmq.errors import AlreadyExists, Closed, DeadlineExceeded, InvalidArgument, NotFound
 from tests.client.conftest import QUICK, environment
-from tests.client.fake_broker import FakeCluster
+from tests.client.fake_broker import FakeBroker, FakeCluster
 from tests.support.tracebacks import depth
 
 TOPIC = "shop/orders"
@@ -287,3 +289,55 @@ def _raised_any(sent: Sent) -> BaseException | None:
     except InvalidArgument as error:
         return error
     return None
+
+
+def test_a_thread_that_waits_while_another_closes_the_client_is_told(
+    client: seaweedmq.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+
+    async def never(broker: FakeBroker, request: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeBroker, "call", never)
+    with ThreadPoolExecutor(1) as waiting:
+        status = waiting.submit(client.admin.cluster_status)
+        assert asked.wait(10)
+        client.close()
+        with pytest.raises(Closed):
+            status.result(10)
+
+
+def test_a_callback_may_not_close_the_client(client: seaweedmq.Client) -> None:
+    client.admin.create_topic(TOPIC)
+    refused: Future[Exception | None] = Future()
+    publisher = client.publisher(TOPIC)
+
+    def callback(_: object) -> None:
+        try:
+            client.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            refused.set_result(error)
+        else:
+            refused.set_result(None)
+
+    publisher.send(b"x").add_done_callback(callback)
+    assert isinstance(refused.result(10), InvalidArgument)
+    assert publisher.send(b"y").result(10).offset == 1
+
+
+def test_iteration_goes_on_after_an_unforeseen_error(client: seaweedmq.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.admin.create_topic(TOPIC)
+    with client.publisher(TOPIC) as publisher:
+        publisher.send(b"1")
+    subscriber = client.subscriber(TOPIC, start="earliest", stop_at="latest")
+
+    async def broken(core: aio.Subscriber) -> bool:
+        raise AssertionError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(aio.Subscriber, "fetch", broken)
+        with pytest.raises(AssertionError, match="a bug"):
+            list(subscriber)
+    assert [m.value for m in subscriber] == [b"1"]

@@ -7,13 +7,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 import seaweedmq
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import Fenced
+from seaweedmq.errors import Closed, Fenced, InvalidArgument
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
 
@@ -195,3 +196,38 @@ def test_auto_ack_while_threads_pause_and_resume_it(client: seaweedmq.Client, cl
         disturbing.join()
     assert sorted(got) == list(range(2_000))
     assert cluster.coordinator(GROUP, TOPIC).committed == {n: cluster.stored(TOPIC, n).end for n in range(2)}
+
+
+def test_a_handler_that_closes_the_client_ends_what_waits_for_it(cluster: FakeCluster) -> None:
+    config = replace(QUICK, close_timeout_s=0.2)
+    env = environment(boot_s=time.monotonic)
+    closed: Future[None] = Future()
+    with (
+        ThreadPoolExecutor(1) as waiting,
+        seaweedmq.connect("fake:9000", dialer=cluster.dialer(), env=env, config=config) as client,
+    ):
+        publish(client, 1)
+        subscriber = client.subscriber(TOPIC, group=GROUP, start="earliest")
+
+        def handler(message: Message) -> None:
+            client.close()
+            closed.set_result(None)
+
+        handling = waiting.submit(subscriber.handle, handler)
+        closed.result(10)
+        with pytest.raises(Closed):
+            handling.result(10)
+
+
+def test_a_coroutine_handler_may_not_close_the_client(client: seaweedmq.Client) -> None:
+    publish(client, 1)
+    refused = []
+    with client.subscriber(TOPIC, group=GROUP, start="earliest", stop_at="latest") as subscriber:
+
+        async def handler(message: Message) -> None:
+            with pytest.raises(InvalidArgument, match="may not wait for the client"):
+                client.close()
+            refused.append(message.value)
+
+        subscriber.handle(handler)
+    assert refused == [b"0"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
-from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Limits, Outbox, Reopen
+from seaweedmq.client.publish.outbox import AHEAD_BYTES, Action, Deliver, Outbox, Reopen, SendLimits
 from seaweedmq.client.publish.outgoing import Acked, Failed
 from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.rows import Rows
@@ -105,7 +105,7 @@ def told(actions: Iterable[Action]) -> list[str]:
                 lines.append(f"deliver {number}")
             case Reopen(number):
                 lines.append(f"reopen {number}")
-            case Limits(frame_bytes_max, batch_bytes):
+            case SendLimits(frame_bytes_max, batch_bytes):
                 lines.append(f"frames up to {frame_bytes_max >> 20} MiB, batches of {batch_bytes >> 20} MiB")
     return lines
 

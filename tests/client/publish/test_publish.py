@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.client.client import Client
+from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
@@ -18,7 +19,8 @@ from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
-from tests.client.fake_broker import FakeCluster
+from tests.client.conftest import QUICK
+from tests.client.fake_broker import FakeBroker, FakeCluster
 
 TOPIC = "shop/orders"
 
@@ -463,3 +465,47 @@ async def test_a_publisher_asks_for_open_segments_and_its_own_however_many_were_
             (last,) = cluster.seal(TOPIC, last)
     assert cluster.asked
     assert all(which.sealed_above is None and len(which.ids) <= 3 for which in cluster.asked)
+
+
+async def test_a_broker_is_not_avoided_for_records_that_were_overdue_here(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience = []
+    answer_timeout_s = Cluster.answer_timeout_s
+
+    def spied(self: Cluster, address: str) -> float:
+        patience.append(answer_timeout_s(self, address))
+        return patience[-1]
+
+    monkeypatch.setattr(Cluster, "answer_timeout_s", spied)
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, delivery_timeout_s=0.2) as publisher:
+        cluster.holds_acks = True
+        with pytest.raises(DeadlineExceeded):
+            await (await publisher.send(b"late"))
+        cluster.release_acks()
+        await (await publisher.send(b"in time"))
+    assert patience == [QUICK.rpc_timeout_s] * 2
+
+
+async def test_a_publisher_that_closes_leaves_no_question_behind(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(broker: FakeBroker, request: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    await client.admin.create_topic(TOPIC)
+    here = asyncio.all_tasks()
+    publisher = await client.publisher(TOPIC)
+    cluster.refuse = Unavailable("not now")
+    monkeypatch.setattr(FakeBroker, "call", never)
+    sent = await publisher.send(b"x")
+    await asked.wait()
+    with pytest.raises(DeadlineExceeded):
+        await publisher.close(timeout=0.1)
+    with pytest.raises(Closed):
+        await sent
+    assert asyncio.all_tasks() == here

@@ -143,7 +143,7 @@ def test_an_acknowledgement_for_another_frame_breaks_the_protocol(ack: FrameAck)
 def test_a_broker_that_knows_sequences_never_sent_is_refused() -> None:
     window = Window(SEGMENT)
     add(window, 3)
-    with pytest.raises(Corrupt, match="another producer uses the same id"):
+    with pytest.raises(ProtocolViolation, match="another producer uses the same id"):
         window.opened(ready(next_sequence=4))
 
 

@@ -4,18 +4,21 @@ import asyncio
 import random
 from collections import defaultdict
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from seaweedmq import aio
 from seaweedmq.client.client import Client
+from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.subscribe.messages import Message
-from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, Unavailable
+from seaweedmq.errors import InvalidArgument, NotFound, OutOfRange, StaleMetadata, Unavailable
+from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import SegmentStats
 from seaweedmq.model.topic import TopicName
-from tests.client.conftest import environment
+from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeBroker, FakeCluster
 
 TOPIC = "shop/orders"
@@ -352,3 +355,34 @@ async def test_a_segment_whose_next_record_is_gone_with_it_is_an_error(
             await client.admin.alter_topic(TOPIC, retention=0)
         with pytest.raises(OutOfRange, match="retention removed its records: go on with"):
             await anext(messages)
+
+
+async def test_a_broker_is_not_avoided_because_nobody_tells_the_schema(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic gets its schema while a subscriber reads, and for a while the others are silent, and this one lags."""
+    patience = []
+    answer, answer_timeout_s = FakeBroker.call, Cluster.answer_timeout_s
+    told = asyncio.Event()
+
+    def spied(self: Cluster, address: str) -> float:
+        patience.append(answer_timeout_s(self, address))
+        return patience[-1]
+
+    async def lagging(broker: FakeBroker, request: Any) -> Any:
+        if isinstance(request, DescribeTopic) and not told.is_set():
+            if broker.id == cluster.stored(TOPIC).meta.primary:
+                raise StaleMetadata("this broker lags")
+            await told.wait()
+        return await answer(broker, request)
+
+    monkeypatch.setattr(Cluster, "answer_timeout_s", spied)
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher, client.subscriber(TOPIC, limit=2) as subscriber:
+        monkeypatch.setattr(FakeBroker, "call", lagging)
+        await publisher.send_table(pa.table({"number": [1, 2]}))
+        await asyncio.sleep(1.1 * QUICK.rpc_timeout_s)
+        told.set()
+        numbers = [batch.column("number").to_pylist() async for batch in subscriber.batches()]
+    assert numbers == [[1, 2]]
+    assert set(patience) == {QUICK.rpc_timeout_s}

@@ -98,7 +98,7 @@ def test_what_is_refused_after_the_member_was_closed_goes_to_the_next() -> None:
     tale = Tale()
     tale.arrives("a b")
     assert tale.takes() == "a0 b1"
-    tale.member.dispatch.is_closed = True
+    tale.member.dispatch.close()
     tale.acks("a0")
     tale.nacks("b1")
     tale.looks_after()

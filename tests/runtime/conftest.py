@@ -1,0 +1,10 @@
+"""On virtual time: waiting costs nothing, and who waits for what never comes is named."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from tests.sim.machines.loop import SimLoop
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual": SimLoop}

@@ -1,0 +1,38 @@
+"""Who waits is woken by the next signal, not by one that came before."""
+
+import asyncio
+
+from seaweedmq.runtime.signal import Signal
+
+
+async def test_all_that_wait_are_woken_and_nobody_later() -> None:
+    signal = Signal()
+    signal.fire()
+    waiting = [asyncio.create_task(signal.wait()) for _ in range(3)]
+    await asyncio.sleep(1)
+    assert not any(task.done() for task in waiting)
+    signal.fire()
+    await asyncio.gather(*waiting)
+    late = asyncio.create_task(signal.wait())
+    await asyncio.sleep(1)
+    assert not late.done()
+    late.cancel()
+
+
+async def test_one_of_several_is_enough() -> None:
+    first, second = Signal(), Signal()
+    for fired in (first, second):
+        waiting = asyncio.create_task(first.wait(second))
+        await asyncio.sleep(0)
+        fired.fire()
+        await waiting
+
+
+async def test_who_gave_up_waiting_is_in_nobodys_way() -> None:
+    signal = Signal()
+    gone, staying = asyncio.create_task(signal.wait()), asyncio.create_task(signal.wait())
+    await asyncio.sleep(0)
+    gone.cancel()
+    signal.fire()
+    await staying
+    assert (await asyncio.gather(gone, return_exceptions=True))[0].__class__ is asyncio.CancelledError
