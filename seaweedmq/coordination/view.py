@@ -116,10 +116,10 @@ class ClusterView:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
 
-    def segment_revision(self, name: TopicName, segment: int) -> int:
+    def segment_revision(self, segment: SegmentId) -> int:
         """Modification revision of the segment's key, 0 if there is no such segment."""
-        known = segment in self._segments.get(name, ())
-        return self._mod_revisions[keys.segment_key(name, segment)] if known else 0
+        known = self.segment(segment) is not None
+        return self._mod_revisions[keys.segment_key(*segment)] if known else 0
 
     async def wait_revision(self, revision: int) -> None:
         """Return once the view is at least that new. No deadline."""
