@@ -10,7 +10,7 @@ from typing import TypeAlias
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, OutOfRange, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, Topic, TopicName
@@ -94,6 +94,14 @@ class ClusterView:
     async def ready(self) -> None:
         """Return once the first listing is in. No deadline."""
         await self.wait_revision(1)
+
+    def broker_named(self, name: str) -> BrokerInfo:
+        """The broker with this id or address. Raises NotFound."""
+        for broker in self._brokers.values():
+            if name in (broker.id, broker.address):
+                return broker
+        known = ", ".join(sorted(broker.address for broker in self._brokers.values()))
+        raise NotFound(f"there is no broker {name}: the cluster has {known}")
 
     def segment(self, segment: SegmentId) -> Segment | None:
         """None if there is none of that name."""
