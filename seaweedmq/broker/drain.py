@@ -5,7 +5,7 @@ from collections.abc import Callable
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.term import Term
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import InvalidArgument, NotFound
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.calls import DrainBroker
 from seaweedmq.ports import Dialer
 
@@ -30,14 +30,11 @@ class Draining:
 
     async def drain_named(self, broker: str) -> None:
         """Have the broker with this id or address drain itself. NotFound; InvalidArgument: it is the last one."""
-        named = [b for b in self._view.brokers.values() if broker in (b.id, b.address)]
-        if not named:
-            known = ", ".join(sorted(b.address for b in self._view.brokers.values()))
-            raise NotFound(f"there is no broker {broker}: the cluster has {known}")
-        if named[0].id == self.broker_id:
+        named = self._view.broker_named(broker)
+        if named.id == self.broker_id:
             await self.drain()
         else:
-            await self._dialer.dial(named[0].address).passed_on.call(DrainBroker(named[0].id))
+            await self._dialer.dial(named.address).passed_on.call(DrainBroker(named.id))
 
     async def drain(self) -> None:
         """Return when this broker holds no segment. InvalidArgument: there is no other to take them."""

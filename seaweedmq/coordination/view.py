@@ -10,7 +10,7 @@ from typing import TypeAlias
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, OutOfRange, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, Topic, TopicName
@@ -95,6 +95,14 @@ class ClusterView:
         """Return once the first listing is in. No deadline."""
         await self.wait_revision(1)
 
+    def broker_named(self, name: str) -> BrokerInfo:
+        """The broker with this id or address. Raises NotFound."""
+        for broker in self._brokers.values():
+            if name in (broker.id, broker.address):
+                return broker
+        known = ", ".join(sorted(broker.address for broker in self._brokers.values()))
+        raise NotFound(f"there is no broker {name}: the cluster has {known}")
+
     def segment(self, segment: SegmentId) -> Segment | None:
         """None if there is none of that name."""
         return self._segments.get(segment.topic, {}).get(segment.number)
@@ -116,10 +124,10 @@ class ClusterView:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
 
-    def segment_revision(self, name: TopicName, segment: int) -> int:
+    def segment_revision(self, segment: SegmentId) -> int:
         """Modification revision of the segment's key, 0 if there is no such segment."""
-        known = segment in self._segments.get(name, ())
-        return self._mod_revisions[keys.segment_key(name, segment)] if known else 0
+        known = self.segment(segment) is not None
+        return self._mod_revisions[keys.segment_key(*segment)] if known else 0
 
     async def wait_revision(self, revision: int) -> None:
         """Return once the view is at least that new. No deadline."""

@@ -6,6 +6,7 @@ from seaweedmq.errors import InvalidArgument
 
 KIB = 1024
 MIB = 1024 * KIB
+US_PER_S = 1_000_000
 STREAM_IN_FLIGHT_FRAMES_MAX = 1_024
 """Highest ``stream_in_flight_frames_max``: so many acknowledgements are remembered of each producer."""
 PRODUCERS_MAX = 100_000

@@ -25,6 +25,13 @@ class SegmentId(NamedTuple):
         return f"{self.topic}#{self.number}"
 
 
+class ReplicaKey(NamedTuple):
+    """Names one segment where an earlier topic of the same name may still be known, whose segments had the same ids."""
+
+    topic_uid: int
+    segment: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSequence:
     """How far a producer's stream got: every sequence below ``next_sequence`` is committed. Sequences count records."""

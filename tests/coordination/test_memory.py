@@ -19,7 +19,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.ring import WHOLE_RING
-from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.segment import Segment, SegmentId, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
 from seaweedmq.ports import Changes, Delete, Put
 
@@ -202,7 +202,7 @@ async def test_what_can_not_be_read_is_named_and_left_out(
 
     assert list(view.segments[ORDERS]) == [1]
     assert bad in caplog.text
-    assert view.segment_revision(ORDERS, 2) == 0
+    assert view.segment_revision(SegmentId(ORDERS, 2)) == 0
 
     await store.transact([], [Delete(put.key) for put in strangers])
     last = await store.transact([], [Put(keys.segment_key(ORDERS, 1), b"now unreadable too")])
@@ -285,7 +285,7 @@ async def _follow_through(steps: list[tuple[str, int, int]]) -> None:
     for number in segments:
         entry = server.get(keys.segment_key(ORDERS, number))
         assert entry is not None
-        assert view.segment_revision(ORDERS, number) == entry.mod_revision
+        assert view.segment_revision(SegmentId(ORDERS, number)) == entry.mod_revision
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from seaweedmq.codec import keys
 from seaweedmq.codec.group_metadata import committed_from_json, committed_to_json, group_from_json, group_to_json
 from seaweedmq.coordination.election import Election
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import Conflict, Deposed, StaleMetadata, Unavailable
 from seaweedmq.model.group_record import Committed, GroupRecord
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
-PUTS_PER_TRANSACTION = 100
-"""With as many compares, below what a default etcd takes."""
 CHUNK_BYTES_MAX = 1_000_000
 """Leaves room for the record below what a default etcd takes."""
 WRITE_TIMEOUT_S = 30.0
@@ -96,7 +95,7 @@ class GroupStore:
             return
         chunks = _chunks(new)
         if record is not None:
-            last = chunks.pop() if chunks and len(chunks[-1]) < PUTS_PER_TRANSACTION else {}
+            last = chunks.pop() if chunks and len(chunks[-1]) < CHANGES_PER_TRANSACTION else {}
             chunks.append({**last, self._key: group_to_json(record)})
         for chunk in chunks:
             await self._write(chunk)
@@ -176,7 +175,7 @@ def _chunks(new: Mapping[str, bytes | None]) -> list[dict[str, bytes | None]]:
     size_bytes = 0
     for key, value in new.items():
         added_bytes = len(key) + len(value or b"")
-        if not chunks or len(chunks[-1]) == PUTS_PER_TRANSACTION or size_bytes + added_bytes > CHUNK_BYTES_MAX:
+        if not chunks or len(chunks[-1]) == CHANGES_PER_TRANSACTION or size_bytes + added_bytes > CHUNK_BYTES_MAX:
             chunks.append({})
             size_bytes = 0
         chunks[-1][key] = value

@@ -200,7 +200,9 @@ class Balancing:
                 return None
 
     def _segment(self, name: TopicName, number: int) -> Segment:
-        return self._metadata.view.segments[name][number]
+        found = self._metadata.view.segment(SegmentId(name, number))
+        assert found is not None, "decided about in this moment"
+        return found
 
     async def _carry_out(self, step: Step) -> None:
         """What fails is forgotten: if it is still to be done, it is decided anew."""

@@ -181,7 +181,7 @@ class Leader:
 
     def status(self) -> ClusterStatus:
         """The cluster as the leader sees it."""
-        counts = self.placement.open_segments()
+        counts = self.placement.open_counts()
         return ClusterStatus(
             leader=self._view.leader or "",
             brokers=tuple(

@@ -59,7 +59,7 @@ class Metadata:
 
     def unchanged(self, segment: Segment) -> Compare:
         """Holds while the segment is as the view has it."""
-        revision = self.view.segment_revision(segment.topic, segment.id)
+        revision = self.view.segment_revision(segment.key)
         return Compare(keys.segment_key(segment.topic, segment.id), mod_revision=revision)
 
     async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:

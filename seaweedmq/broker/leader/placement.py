@@ -148,10 +148,10 @@ class Placement:
 
     def has_room(self, broker: str, segment: Segment) -> bool:
         """Whether a broker may take a successor of the segment."""
-        return broker in segment.replicas or self.open_segments().get(broker, 0) < self._open_segments_max
+        return broker in segment.replicas or self.open_counts().get(broker, 0) < self._open_segments_max
 
     def _why_full(self) -> str:
-        counts = [count for broker, count in self.open_segments().items() if broker not in self.draining]
+        counts = [count for broker, count in self.open_counts().items() if broker not in self.draining]
         return (
             f"{len(counts)} brokers may have {self._open_segments_max} open segments each (open_segments_max; every "
             f"replica counts), and have {sum(counts)} in all: delete topics, merge segments, add brokers, or raise "
@@ -180,10 +180,10 @@ class Placement:
                 expected=expected[broker],
                 room=self._open_segments_max - count,
             )
-            for broker, count in sorted(self.open_segments().items())
+            for broker, count in sorted(self.open_counts().items())
         ]
 
-    def open_segments(self) -> dict[str, int]:
+    def open_counts(self) -> dict[str, int]:
         """Live broker -> open segments it is a replica of."""
         counts = dict.fromkeys(self._view.brokers, 0)
         for name, segments in self._view.open_segments.items():

@@ -8,11 +8,12 @@ from dataclasses import replace
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.metadata import Metadata, segment_put
 from seaweedmq.codec import keys
-from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable, trimmable
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
+from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable, trimmable
 from seaweedmq.core.lineage.topology import Change
 from seaweedmq.errors import NotFound, SeaweedMQError
 from seaweedmq.model.calls import ReportEmptied
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Delete
@@ -20,9 +21,6 @@ from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
-US_PER_S = 1_000_000
-SEGMENTS_PER_TRANSACTION = 100
-"""Below what a default etcd takes."""
 TRANSACTIONS_PER_ROUND = 10
 
 
@@ -85,7 +83,7 @@ class Pruning:
         if topic.uid != emptied.topic_uid:
             raise NotFound(f"{name} was deleted: there is another topic of that name now")
         before_us = self._before_us(self._config.segment_retention_s)
-        going = prunable(topic, self._segments(name), emptied.segments, before_us, SEGMENTS_PER_TRANSACTION)
+        going = prunable(topic, self._segments(name), emptied.segments, before_us, CHANGES_PER_TRANSACTION)
         if not going:
             return False
         revision = await metadata.write(
@@ -103,16 +101,16 @@ class Pruning:
         """Producers' sequences, once nobody comes back to ask for them."""
         before_us = self._before_us(self._config.producer_retention_s)
         now = asyncio.get_running_loop().time()
-        since = now - min(PATIENCE_S, self._config.producer_retention_s)
+        since = now - min(CLOCK_DOUBT_S, self._config.producer_retention_s)
         due: dict[SegmentId, Segment] = {}
         for name in list(self._metadata.view.topics):
             due |= {s.key: s for s in trimmable(self._segments(name), before_us)}
             await asyncio.sleep(0)
         self._trim_due = {key: self._trim_due.get(key, now) for key in due}
         ready = [segment for key, segment in due.items() if self._trim_due[key] <= since]
-        ready = ready[: TRANSACTIONS_PER_ROUND * SEGMENTS_PER_TRANSACTION]
-        for at in range(0, len(ready), SEGMENTS_PER_TRANSACTION):
-            chosen = ready[at : at + SEGMENTS_PER_TRANSACTION]
+        ready = ready[: TRANSACTIONS_PER_ROUND * CHANGES_PER_TRANSACTION]
+        for at in range(0, len(ready), CHANGES_PER_TRANSACTION):
+            chosen = ready[at : at + CHANGES_PER_TRANSACTION]
             await self._metadata.transact(  # what was changed meanwhile is for the next round
                 [self._metadata.unchanged(segment) for segment in chosen],
                 [segment_put(replace(segment, sequences=(), sequences_complete=False)) for segment in chosen],

@@ -96,15 +96,12 @@ class Reshaping:
 
     def _broker(self, named: str) -> str:
         """Its id, by id or address."""
-        found = [b for b in self._metadata.view.brokers.values() if named in (b.id, b.address)]
-        if not found:
-            known = ", ".join(sorted(b.address for b in self._metadata.view.brokers.values()))
-            raise NotFound(f"there is no broker {named}: the cluster has {known}")
-        if found[0].draining:
+        found = self._metadata.view.broker_named(named)
+        if found.draining:
             raise InvalidArgument(f"broker {named} is being drained and gets no segments: choose another one")
-        if found[0].id in self._placement.suspects:
+        if found.id in self._placement.suspects:
             raise Unavailable(f"broker {named} did not answer another one a moment ago: try again in some seconds")
-        return found[0].id
+        return found.id
 
 
 def _listed(segments: Sequence[int]) -> str:

@@ -14,6 +14,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json, topic_to_json
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.description import describe
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.core.lineage.topology import Change, altered, check_spec, new_topic
 from seaweedmq.errors import AlreadyExists, Conflict, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
@@ -21,8 +22,6 @@ from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, Topic
 from seaweedmq.ports import BrokerApi, Compare, Delete, Environment, Put, SegmentStore
 
 log = logging.getLogger(__name__)
-
-PUTS_PER_TRANSACTION = 100
 
 
 class Topics:
@@ -72,8 +71,8 @@ class Topics:
         # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last. A
         # leader that died in between may have left some, which would not fit ours.
         await self._while(free, spec.name, [Delete(keys.segments_prefix(spec.name), prefix=True)])
-        for start in range(0, len(change.segments), PUTS_PER_TRANSACTION):
-            chunk = change.segments[start : start + PUTS_PER_TRANSACTION]
+        for start in range(0, len(change.segments), CHANGES_PER_TRANSACTION):
+            chunk = change.segments[start : start + CHANGES_PER_TRANSACTION]
             await self._while(free, spec.name, [segment_put(s) for s in chunk])
         revision = await self._while(free, spec.name, [Put(key, topic_to_json(change.topic))])
         return await self._changed(spec.name, revision)

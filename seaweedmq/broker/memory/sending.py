@@ -9,7 +9,8 @@ from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.errors import ResourceExhausted
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 
-PATIENCE_S = 10.0
+MEMORY_WAIT_S_MAX = 10.0
+"""A large message that gets no memory in this time is refused."""
 STALL_S = 1.0
 """A subscriber that takes nothing for so long does not read at the moment, and perhaps never will."""
 STALLED_PART = 2
@@ -44,7 +45,7 @@ class Sending:
             return 0
         size = self._size(message_bytes)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(MEMORY_WAIT_S_MAX):
                 await self._budget.take(size)
         except TimeoutError:
             raise ResourceExhausted(

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing, suppress
-from typing import TypeAlias
 
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.shares import BrokerMemory
@@ -29,7 +28,7 @@ from seaweedmq.model.replication import (
     SealedLog,
     SegmentRef,
 )
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import Environment, SegmentStore
 from seaweedmq.runtime.retrying import backoff, retrying
@@ -40,9 +39,6 @@ VIEW_LAG_S = 2.0
 CLOSE_WRITE_OUT_S = 2.0
 """How long what is about to be dropped may take to be written out."""
 WRITE_OUTS_AT_ONCE = 16
-
-Key: TypeAlias = tuple[int, int]
-"""Topic uid and segment id: a topic of the same name, deleted before, has segments of the same ids."""
 
 
 class FollowerService:
@@ -70,9 +66,9 @@ class FollowerService:
         self._intake = memory.intake
         self._broker_id = broker_id
         self._suspect = suspect
-        self.replicas: dict[Key, Replica] = {}
+        self.replicas: dict[ReplicaKey, Replica] = {}
         """What is followed."""
-        self._write_outs: dict[Key, ReplicaWriter] = {}
+        self._write_outs: dict[ReplicaKey, ReplicaWriter] = {}
         """Of each replica, by the same keys."""
         self._closed = False
 
@@ -185,7 +181,7 @@ class FollowerService:
         for key in list(self.replicas):
             self._drop(key)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: ReplicaKey) -> None:
         self._write_outs.pop(key).drop()
         self._budget.give(self.replicas.pop(key).release_all())
 
@@ -236,16 +232,15 @@ class FollowerService:
         return self._new_replica(topic, segment, epoch=ref.epoch)
 
     def _new_replica(self, topic: Topic, segment: Segment, *, epoch: int) -> Replica:
-        replica = self.replicas[topic.uid, segment.id] = Replica(
+        key = ReplicaKey(topic.uid, segment.id)
+        replica = self.replicas[key] = Replica(
             name=str(segment),
             start_offset=segment.start_offset,
             epoch=epoch,
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
-        self._write_outs[topic.uid, segment.id] = ReplicaWriter(
-            self._store, topic, segment, replica, self._broker_id, self._env.rng
-        )
+        self._write_outs[key] = ReplicaWriter(self._store, topic, segment, replica, self._broker_id, self._env.rng)
         return replica
 
     async def _hold_large(
@@ -299,8 +294,8 @@ class FollowerService:
         self._suspect(ReportSuspicion(ref=ref, suspect=primary, reason=reason))
 
 
-def _key(ref: SegmentRef) -> Key:
-    return ref.topic_uid, ref.segment
+def _key(ref: SegmentRef) -> ReplicaKey:
+    return ReplicaKey(ref.topic_uid, ref.segment)
 
 
 def _frames_of(request: ReplicateRequest | None) -> Frames | None:

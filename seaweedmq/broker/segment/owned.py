@@ -94,7 +94,7 @@ class OwnedSegments:
         for name, segments in self._view.open_segments.items():
             topic = self._view.topics.get(name)
             for segment in segments.values() if topic else ():
-                key = name, segment.id
+                key = segment.key
                 if segment.primary == term.id and key not in self.segments and key not in but:
                     assert topic is not None
                     self._own(topic, segment, term)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from seaweedmq.errors import Corrupt, Fenced, NotFound, OutOfRange, SeaweedMQError, StorageFailed, fresh
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import ProducerSequence, ProducerState, Segment
+from seaweedmq.model.segment import ProducerSequence, ProducerState, ReplicaKey, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.read.recovery import Recovered, recover_segment
@@ -98,13 +98,13 @@ class _Recorded:
     """Producers by id as the records of sealed segments have them: all publishers of a segment come back at once."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, int], tuple[Sequences, dict[int, ProducerSequence]]] = OrderedDict()
-        """By (topic uid, segment), the longest unused first."""
+        self._known: OrderedDict[ReplicaKey, tuple[Sequences, dict[int, ProducerSequence]]] = OrderedDict()
+        """The longest unused first."""
         self._weight = 0
 
     def of(self, topic: Topic, segment: Segment) -> Mapping[int, ProducerSequence]:
         """Of a segment as it is recorded now."""
-        key = topic.uid, segment.id
+        key = ReplicaKey(topic.uid, segment.id)
         known = self._known.get(key)
         if known is not None and known[0] is segment.sequences:
             self._known.move_to_end(key)
@@ -118,7 +118,7 @@ class _Recorded:
             self._forget(next(iter(self._known)))
         return recorded
 
-    def _forget(self, key: tuple[int, int]) -> None:
+    def _forget(self, key: ReplicaKey) -> None:
         _, recorded = self._known.pop(key)
         self._weight -= 1 + len(recorded)
 
@@ -138,14 +138,14 @@ class _Recovered:
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
-        self._known: OrderedDict[tuple[int, int], _Found] = OrderedDict()
-        """By (topic uid, segment), the longest unused first."""
-        self._reading: dict[tuple[int, int], asyncio.Task[_Found]] = {}
+        self._known: OrderedDict[ReplicaKey, _Found] = OrderedDict()
+        """The longest unused first."""
+        self._reading: dict[ReplicaKey, asyncio.Task[_Found]] = {}
         """Goes on when somebody who waits for it has gone: the next one who asks would begin anew."""
 
     async def of(self, topic: Topic, segment: Segment) -> _Found:
         """Raises as ``recover_segment``."""
-        key = topic.uid, segment.id
+        key = ReplicaKey(topic.uid, segment.id)
         if key not in self._known:
             if key not in self._reading:
                 task = asyncio.create_task(self._read(key, topic, segment), name=f"producers of {segment}")
@@ -160,13 +160,13 @@ class _Recovered:
         self._known.move_to_end(key)
         return self._known[key]
 
-    async def _read(self, key: tuple[int, int], topic: Topic, segment: Segment) -> _Found:
+    async def _read(self, key: ReplicaKey, topic: Topic, segment: Segment) -> _Found:
         found = self._known[key] = _Found(await recover_segment(self._store, topic, segment))
         while len(self._known) > 1 and sum(known.weight for known in self._known.values()) > RECOVERED_WEIGHT_MAX:
             self._known.popitem(last=False)
         return found
 
-    def _done(self, key: tuple[int, int], task: "asyncio.Task[_Found]") -> None:
+    def _done(self, key: ReplicaKey, task: "asyncio.Task[_Found]") -> None:
         del self._reading[key]
         if not task.cancelled():
             task.exception()  # told to those who wait, if there still are any

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 FRESH_S = 30.0
 """Retention removes files minutes apart, and listing many of them costs."""
-PATIENCE_S = 1.0
+LISTING_WAIT_S_MAX = 1.0
 """A storage that hangs does not hold up figures that come from memory."""
 
 
@@ -52,7 +52,7 @@ class StartOffsets:
         if listing.refreshing is None and self._is_old(listing, topic):
             listing.refreshing = self._spawn(self._refresh(topic, listing), f"start offsets of {topic.name}")
         if listing.refreshing is not None:
-            await asyncio.wait({listing.refreshing}, timeout=PATIENCE_S)
+            await asyncio.wait({listing.refreshing}, timeout=LISTING_WAIT_S_MAX)
         return listing.starts
 
     def _is_old(self, listing: _Listing, topic: Topic) -> bool:

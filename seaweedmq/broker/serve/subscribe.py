@@ -31,7 +31,8 @@ from seaweedmq.model.subscribe import (
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
-from seaweedmq.storage.read.recovery import earliest_offset, find_offset_by_time
+from seaweedmq.storage.read.recovery import earliest_offset
+from seaweedmq.storage.read.time_search import find_offset_by_time
 
 CREDIT_BYTES_MAX = 256 * 1024 * 1024
 

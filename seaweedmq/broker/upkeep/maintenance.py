@@ -11,10 +11,10 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.files.retention import RetentionPolicy, expired_files, is_unconverted
 from seaweedmq.core.lineage.allocation import maintainer
-from seaweedmq.core.lineage.pruning import PATIENCE_S, prunable
+from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.calls import ReportEmptied
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -22,7 +22,6 @@ from seaweedmq.ports import SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
 
-US_PER_S = 1_000_000
 EMPTIED_PER_REPORT = 1_000
 
 
@@ -177,7 +176,7 @@ class Maintenance:
         before = share.emptied
         share.emptied = {n: before.get(n, now) for n, s in known.items() if not s.is_open and not files.get(n)}
         retention_s = self._config.segment_retention_s
-        ready = [n for n, since in share.emptied.items() if since + min(PATIENCE_S, retention_s) <= now]
+        ready = [n for n, since in share.emptied.items() if since + min(CLOCK_DOUBT_S, retention_s) <= now]
         before_us = self._wall_us() - int(retention_s * US_PER_S)
         going = prunable(topic, known, ready, before_us, EMPTIED_PER_REPORT)
         if going:

@@ -50,7 +50,8 @@ from seaweedmq.core.group.events import (
     TimePassed,
 )
 from seaweedmq.core.group.progress import Progress
-from seaweedmq.errors import Fenced, ResourceExhausted, SeaweedMQError, StaleMetadata
+from seaweedmq.core.group.refusals import fenced, too_many_members
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.model.group_record import FORMER_INCARNATIONS_MAX, Committed, GroupRecord, MemberRecord, Owner
 from seaweedmq.model.groups import GroupAssignment, GroupCommitted, Ownership, Position
 
@@ -156,16 +157,16 @@ class Group:
         known = self._members.get(member)
         if known is None:
             if len(self._members) >= self._limits.members_max:
-                self._replies.append(Goodbye(event.stream, _too_many(self._limits.members_max)))
+                self._replies.append(Goodbye(event.stream, too_many_members(self._limits.members_max)))
                 return
             self._members[member] = MemberRecord(incarnation=event.incarnation, client=event.client)
             self._dirty = True
             self._share_out_later(now)
         elif event.incarnation in known.former:
-            self._replies.append(Goodbye(event.stream, _fenced(member)))
+            self._replies.append(Goodbye(event.stream, fenced(member)))
             return
         elif event.incarnation != known.incarnation:
-            self._dismiss(member, _fenced(member))
+            self._dismiss(member, fenced(member))
             self._lose_all(member, now)
             former = (known.incarnation, *known.former)[:FORMER_INCARNATIONS_MAX]
             self._members[member] = MemberRecord(incarnation=event.incarnation, client=event.client, former=former)
@@ -389,15 +390,3 @@ class Group:
         )
         self._dirty, self._committed, self._replies = False, {}, []
         return outcome
-
-
-def _fenced(member: str) -> Fenced:
-    return Fenced(
-        f"another subscriber joined the group as member {member}: stop this one, or give each a member id of its own"
-    )
-
-
-def _too_many(members_max: int) -> ResourceExhausted:
-    return ResourceExhausted(
-        f"the group has {members_max} members, no more are allowed: use fewer, or raise group_members_max"
-    )

@@ -15,7 +15,7 @@ PRUNED_RANGES_MAX = 20_000
 """Runs of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is one more run than
 there are runs of segments that stay."""
 
-PATIENCE_S = 1.5 * DELIVERY_TIMEOUT_S_MAX
+CLOCK_DOUBT_S = 1.5 * DELIVERY_TIMEOUT_S_MAX
 """Wall clocks jump. What is due by them is let go of only once it was due for this long by a clock that never does, or
 for as long as it is kept, if that is shorter; publishers wait less."""
 

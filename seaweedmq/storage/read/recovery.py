@@ -16,9 +16,6 @@ from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
-from seaweedmq.storage.read.time_search import find_offset_by_time
-
-__all__ = ["Recovered", "earliest_offset", "find_offset_by_time", "recover_segment"]
 
 _PREAMBLE_READ_BYTES = 64 * 1024
 LISTINGS_MAX = 6

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.groups.registry import Groups
-from seaweedmq.broker.leader import pruning
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import lineage_from_document, topic_from_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, fence_path, log_path
 from seaweedmq.coordination import description
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
 from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
@@ -215,15 +215,13 @@ async def test_the_leader_believes_a_report_about_its_own_topic_only_and_checks_
 @story
 async def test_many_are_forgotten_in_transactions_that_etcd_takes(bed: Bed) -> None:
     (host,) = await bed.cluster(1, replace(SMALL, segment_retention_s=0.0))
-    await bed.topic(host, segments=pruning.SEGMENTS_PER_TRANSACTION + 20)
+    await bed.topic(host, segments=CHANGES_PER_TRANSACTION + 20)
     for number in list(known(host)):
         await host.api.call(SealSegment(NAME, number))
     before = bed.etcd.server.revision
     uid = topic(host).uid
-    await host.api.call(
-        ReportEmptied(topic=NAME, topic_uid=uid, segments=tuple(range(pruning.SEGMENTS_PER_TRANSACTION + 20)))
-    )
-    assert len(known(host)) == pruning.SEGMENTS_PER_TRANSACTION + 20
+    await host.api.call(ReportEmptied(topic=NAME, topic_uid=uid, segments=tuple(range(CHANGES_PER_TRANSACTION + 20))))
+    assert len(known(host)) == CHANGES_PER_TRANSACTION + 20
     assert 2 <= bed.etcd.server.revision - before <= 4
 
 

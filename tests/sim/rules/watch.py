@@ -10,11 +10,10 @@ from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.file_turn import FileTurn
 from seaweedmq.broker.memory.shares import COPIES
-from seaweedmq.broker.segment.follower import Key as FollowedKey
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.core.segment.fate import Stage
 from seaweedmq.core.segment.replica import Replica
-from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.segment import ReplicaKey, Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.support.history import Violation
@@ -103,7 +102,7 @@ class InsideWatch:
         found = self._world.cluster.state.topics.get(topic)
         return 0 if found is None else found.uid
 
-    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[FollowedKey, str, Replica]]:
+    def _replicas(self, brokers: list[Broker]) -> Iterator[tuple[ReplicaKey, str, Replica]]:
         for broker in brokers:
             if broker.inspect.term is not None:
                 for key, replica in broker.inspect.followers.replicas.items():

@@ -16,7 +16,8 @@ from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
-from seaweedmq.storage.read.recovery import Recovered, earliest_offset, find_offset_by_time, recover_segment
+from seaweedmq.storage.read.recovery import Recovered, earliest_offset, recover_segment
+from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files

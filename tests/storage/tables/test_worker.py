@@ -61,7 +61,7 @@ from pathlib import Path
 from seaweedmq.codec.metadata import topic_from_json
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.read.reader import read_segment
-from seaweedmq.storage.read.recovery import find_offset_by_time
+from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.tables.worker import convert_files
 
 async def main():
