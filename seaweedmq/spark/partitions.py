@@ -66,7 +66,8 @@ def slices(
     """Cut the piece of a table into runs of row groups of about ``target_bytes`` each, without those that hold no
     timestamp in the interval.
     """
-    assert piece.end_offset is not None
+    if piece.end_offset is None:
+        raise AssertionError(f"{piece.files[0].path} is a table, and nobody knows where it ends")
     kept = [
         g
         for g in groups

@@ -60,8 +60,9 @@ class Scan:
 
     def _files(self, piece: SnapshotPiece, assembler: Assembler) -> Iterator[Scanned]:
         if piece.kind is FileKind.TABLE:
-            assert piece.end_offset is not None
             (file,) = piece.files
+            if piece.end_offset is None:
+                raise AssertionError(f"{file.path} is a table, and nobody knows where it ends")
             with opened(self.root, file, self.topic) as table:
                 yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, assembler)
             return

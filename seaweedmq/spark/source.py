@@ -69,7 +69,8 @@ class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
         return list(plan_partitions(self._root, self._snapshot, self._window)) or [Partition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Partition)
+        if not isinstance(partition, Partition):
+            raise AssertionError(f"Spark gave {partition!r} back, which is no partition of ours")
         scan = Scan(
             root=self._root, topic=self._snapshot.topic, timestamps=self._window.timestamps, columns=self._columns
         )

@@ -67,7 +67,8 @@ class ReadWindow:
         if start is None or not self.segments.contains(segment.id, segment.id):
             return None
         interval = self.offsets.narrow(max(start, 0), self.ending.of(segment.id))
-        assert interval.lo is not None
+        if interval.lo is None:
+            raise AssertionError("an interval that was narrowed from below has no lower bound")
         return None if interval.hi is not None and interval.hi <= interval.lo else (interval.lo, interval.hi)
 
     def narrowed(self, filters: Iterable[Filter], names: Mapping[str, str]) -> "ReadWindow":

@@ -18,13 +18,15 @@ class Batch:
     """Records of one publisher, appended under its buffer's lock until they are cut off from those that follow."""
 
     __slots__ = (
-        "has_extras", "headers", "keys", "limit", "promise", "size", "timestamp_us", "timestamps", "values",
+        "has_extras", "headers", "keys", "limit_bytes", "promise", "size_bytes", "timestamp_us", "timestamps", "values",
     )  # fmt: skip
 
-    def __init__(self, limit: int, timestamp_us: int, deadline: float, on_settled: "Callable[[Batch], None]") -> None:
-        self.limit = limit
+    def __init__(
+        self, limit_bytes: int, timestamp_us: int, deadline_s: float, on_settled: "Callable[[Batch], None]"
+    ) -> None:
+        self.limit_bytes = limit_bytes
         """Bytes it may grow to; -1 when it takes no more."""
-        self.size = 0
+        self.size_bytes = 0
         """Bytes counted so far."""
         self.timestamp_us = timestamp_us
         """Of every record that brings none."""
@@ -34,7 +36,7 @@ class Batch:
         self.timestamps: list[int | None] | None = None
         self.has_extras = False
         """Some record brought headers or a timestamp, so every later one is put with ``put_extras``."""
-        self.promise = BatchPromise(deadline, partial(on_settled, self))
+        self.promise = BatchPromise(deadline_s, partial(on_settled, self))
 
     def put_extras(self, index: int, headers: dict[str, bytes] | None, timestamp_us: int | None) -> None:
         """Headers and timestamp of record ``index``; records before it had none unless they were put here too."""
@@ -51,7 +53,7 @@ class Batch:
     def cut(self) -> None:
         """Take no more records."""
         self.promise.begin(len(self.values))
-        self.limit = -1
+        self.limit_bytes = -1
 
     def rows(self, rows_bytes: int) -> list[Rows]:
         """All records at once, which forgets them here: with the columns they need, ``_key, _timestamp, _headers`` if

@@ -41,7 +41,7 @@ class NoRoom(DeadlineExceeded):
 
     def __init__(self, size: int) -> None:
         super().__init__("there is no room to send now, and a callback may not wait for it: send from another thread")
-        self.size = size
+        self.size_bytes = size
         """Bytes that room is needed for."""
 
 
@@ -92,8 +92,8 @@ class RecordBuffer:
         self._threads_waiting = 0
         self._tasks_waiting: list[asyncio.Future[None]] = []
         self._batch = _NO_BATCH
-        self._reserved = 0
-        self.used = 0
+        self._reserved_bytes = 0
+        self.used_bytes = 0
         """Bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
         self._backlog = 0
@@ -129,10 +129,10 @@ class RecordBuffer:
             return self._append_extras(value, key, headers, timestamp, size, timeout)
         with self._lock:
             batch = self._batch
-            total = batch.size + size
-            fits = total <= batch.limit
+            total = batch.size_bytes + size
+            fits = total <= batch.limit_bytes
             if fits:
-                batch.size = total
+                batch.size_bytes = total
                 values = batch.values
                 index = len(values)
                 values.append(value)
@@ -164,7 +164,7 @@ class RecordBuffer:
         size += headers_bytes
         with self._lock:
             batch = self._batch
-            if batch.size + size <= batch.limit:
+            if batch.size_bytes + size <= batch.limit_bytes:
                 return _put(batch, value, key, checked, time_us, size)
         return self._append_first(value, key, checked, time_us, size, timeout)
 
@@ -182,7 +182,7 @@ class RecordBuffer:
         while True:
             with self._lock:
                 batch = self._batch
-                if batch.size + size > batch.limit:
+                if batch.size_bytes + size > batch.limit_bytes:
                     opened = self._next_batch(size)
                     if opened is not None:
                         return _put(opened, value, key, headers, time_us, size)
@@ -197,11 +197,11 @@ class RecordBuffer:
         with self._lock:
             if self._closed is not None:
                 raise fresh(self._closed)
-            if not self._has_room(job.size):
+            if not self._has_room(job.size_bytes):
                 return False
             self._cut()
-            job.promise.deadline = self._clock() + self._delivery_timeout_s
-            self.used += job.size
+            job.promise.deadline_s = self._clock() + self._delivery_timeout_s
+            self.used_bytes += job.size_bytes
             self._hand_over(job)
             return True
 
@@ -229,7 +229,7 @@ class RecordBuffer:
     def release(self, size: int) -> None:
         """Bytes are settled."""
         with self._lock:
-            self.used -= size
+            self.used_bytes -= size
         self._wake()
 
     def close(self, error: SeaweedMQError) -> None:
@@ -260,8 +260,8 @@ class RecordBuffer:
             try:
                 if not self._room.wait_for(lambda: self._may_pass(size), timeout_s):
                     raise DeadlineExceeded(
-                        f"no room to send within {timeout_s:g} s: {self.used} of {self._bytes_max} bytes wait for "
-                        "their acknowledgement; slow down, or raise buffer_bytes_max"
+                        f"no room to send within {timeout_s:g} s: {self.used_bytes} of {self._bytes_max} bytes wait "
+                        "for their acknowledgement; slow down, or raise buffer_bytes_max"
                     )
             finally:
                 self._threads_waiting -= 1
@@ -277,8 +277,8 @@ class RecordBuffer:
         return self._closed is not None or self._has_room(size)
 
     def _has_room(self, size: int) -> bool:
-        free = self.used + max(self.batch_bytes, size) - self._reserved <= self._bytes_max
-        return self._backlog < BACKLOG_MAX and (free or self.used == self._reserved)
+        free = self.used_bytes + max(self.batch_bytes, size) - self._reserved_bytes <= self._bytes_max
+        return self._backlog < BACKLOG_MAX and (free or self.used_bytes == self._reserved_bytes)
 
     def _wake(self) -> None:
         if self._threads_waiting:
@@ -300,8 +300,8 @@ class RecordBuffer:
             return None
         limit = max(self.batch_bytes, size)
         batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
-        self._reserved = limit
-        self.used += limit
+        self._reserved_bytes = limit
+        self.used_bytes += limit
         self._batch = batch
         self._post(self._owner.on_open)
         return batch
@@ -311,8 +311,8 @@ class RecordBuffer:
         if batch is _NO_BATCH:
             return
         self._batch = _NO_BATCH
-        self.used += batch.size - self._reserved
-        self._reserved = 0
+        self.used_bytes += batch.size_bytes - self._reserved_bytes
+        self._reserved_bytes = 0
         batch.cut()
         self._hand_over(batch)
 
@@ -342,7 +342,7 @@ def _put(
     batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
 ) -> Sent:
     """Requires the lock."""
-    batch.size += size
+    batch.size_bytes += size
     index = len(batch.values)
     batch.values.append(value)
     if batch.keys is not None:

@@ -24,7 +24,7 @@ class Promise(Protocol):
     """Learns what became of the rows of one batch or table. Called in the loop's thread, once for every row."""
 
     @property
-    def deadline(self) -> float:
+    def deadline_s(self) -> float:
         """Loop time by which every row must have an outcome."""
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
@@ -65,12 +65,12 @@ class BatchPromise:
         "_untold",
         "_waiters",
         "count",
-        "deadline",
+        "deadline_s",
         "pending",
     )
 
-    def __init__(self, deadline: float, on_settled: Callable[[], None]) -> None:
-        self.deadline = deadline
+    def __init__(self, deadline_s: float, on_settled: Callable[[], None]) -> None:
+        self.deadline_s = deadline_s
         self.count = 0
         """Rows, once the batch takes no more."""
         self.pending = 0

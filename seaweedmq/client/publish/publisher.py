@@ -105,7 +105,7 @@ class Publisher:
             try:
                 return self.buffer.send(value, key=key, headers=headers, timestamp=timestamp)
             except NoRoom as full:
-                await self.buffer.room(full.size)
+                await self.buffer.room(full.size_bytes)
 
     async def send_table(
         self, table: pa.Table | pa.RecordBatch, key: str | None = None, timestamp: str | None = None
@@ -124,7 +124,7 @@ class Publisher:
         """
         job = await self.prepare(table, key, timestamp)
         while not self.buffer.add_table(job):
-            await self.buffer.room(job.size)
+            await self.buffer.room(job.size_bytes)
         return job.promise
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -227,7 +227,7 @@ class Publisher:
 
     def on_settled(self, work: Work) -> None:
         self._unsettled.pop(work, None)
-        self.buffer.release(work.size)
+        self.buffer.release(work.size_bytes)
         work.forget()
         self._failures.add(work.promise)
         for pending, done in self._flushes:
@@ -274,7 +274,7 @@ class Publisher:
         put_out = 0
         error: SeaweedMQError | None = None
         try:
-            async with asyncio.timeout_at(work.promise.deadline):
+            async with asyncio.timeout_at(work.promise.deadline_s):
                 for rows in work.rows(self._outbox.rows_bytes):
                     while self._outbox.is_crowded:
                         self._progress.clear()

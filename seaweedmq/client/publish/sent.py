@@ -105,7 +105,7 @@ class SentTable(Future[TableReceipt]):
         super().__init__()
         self.records = records
         self.pending = records
-        self.deadline = 0.0
+        self.deadline_s = 0.0
         """Loop time; set when the table is taken in."""
         self._error: SeaweedMQError | None = None
         self._told_of = False

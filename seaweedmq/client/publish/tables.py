@@ -26,8 +26,8 @@ class TableJob:
 
     batches: list[pa.RecordBatch]
     flags: int
-    size: int
-    """Bytes."""
+    size_bytes: int
+    """Of its columns."""
     timestamp_us: int
     promise: SentTable
 

@@ -93,13 +93,13 @@ class Window:
 
         A frame behind one that is not overdue waits for it: sequences leave no other way.
         """
-        if not self._frames or self._frames[0].promise.deadline > now:
+        if not self._frames or self._frames[0].promise.deadline_s > now:
             return [], False
         was_open = self.is_open
         if was_open:
             self.lost()
         overdue: list[OutFrame] = []
-        while self._frames and self._frames[0].promise.deadline <= now:
+        while self._frames and self._frames[0].promise.deadline_s <= now:
             overdue.append(self._pop_first())
         why = f"; last: {self.last_error}" if self.last_error is not None else ""
         error = DeadlineExceeded(

@@ -29,7 +29,7 @@ FRAME_BYTES = 1 << 20
 class Quiet:
     """A promise nobody looks at."""
 
-    deadline: float = 100.0
+    deadline_s: float = 100.0
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None: ...
 
@@ -47,13 +47,13 @@ class Story:
     )
     sent: int = 0
 
-    def send(self, count: int, deadline: float = 100.0, value: bytes = b"") -> list[Action]:
+    def send(self, count: int, deadline_s: float = 100.0, value: bytes = b"") -> list[Action]:
         """Records with values 0, 1, ... and as many keys."""
         numbers = range(self.sent, self.sent + count)
         self.sent += count
         keys, values = [b"key-%d" % (n % 10) for n in numbers], [b"%d" % n + value for n in numbers]
         columns = {"_key": pa.array(keys, pa.binary()), "_value": pa.array(values, pa.binary())}
-        rows = Rows(pa.RecordBatch.from_pydict(columns), FLAG_KEY, NOW_US, numbers, Quiet(deadline))
+        rows = Rows(pa.RecordBatch.from_pydict(columns), FLAG_KEY, NOW_US, numbers, Quiet(deadline_s))
         return self.box.add(rows)
 
     def open(self, segment: int, next_sequence: int = 0, frame_bytes_max: int = 1 << 24) -> list[Action]:
@@ -209,7 +209,7 @@ def test_plain_records_are_refused_once_the_topic_has_a_schema_also_those_that_w
 def test_what_is_overdue_fails_and_its_stream_is_opened_anew() -> None:
     story = Story()
     story.box.begin(WHOLE_RING, [segment(0)])
-    story.send(2, deadline=10.0)
+    story.send(2, deadline_s=10.0)
     story.open(0)
     assert told(story.box.expire(9.0)) == []
     assert told(story.box.expire(10.0)) == ["failed [0, 1]: DeadlineExceeded", "reopen 0"]

@@ -25,8 +25,8 @@ def batch(count: int) -> tuple[BatchPromise, list[Sent]]:
 class Watched(BatchPromise):
     """Tells which positions somebody waited for."""
 
-    def __init__(self, deadline: float, on_settled: Callable[[], None]) -> None:
-        super().__init__(deadline, on_settled)
+    def __init__(self, deadline_s: float, on_settled: Callable[[], None]) -> None:
+        super().__init__(deadline_s, on_settled)
         self.waited_for: set[int] = set()
 
     def waiters(self, future: Future[Receipt], position: int) -> list[Any]:

@@ -31,7 +31,7 @@ MESSAGE = 1 << 20
 class Quiet:
     """A promise nobody looks at."""
 
-    deadline: float = 100.0
+    deadline_s: float = 100.0
 
     def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None: ...
 
@@ -57,11 +57,11 @@ def frame_bytes(first_sequence: int, count: int, size: int = 200) -> bytes:
     return encode_header(header) + bytes(size - 144)
 
 
-def add(window: Window, count: int, deadline: float = 100.0, size: int = 200) -> bytes:
+def add(window: Window, count: int, deadline_s: float = 100.0, size: int = 200) -> bytes:
     """Queue a frame whose positions are its sequences."""
     first = window.next_sequence
     data = frame_bytes(first, count, size)
-    window.add(OutFrame(data, first, range(first, first + count), Quiet(deadline)))
+    window.add(OutFrame(data, first, range(first, first + count), Quiet(deadline_s)))
     return data
 
 
@@ -194,7 +194,7 @@ def test_who_has_had_nothing_out_need_not_ask_what_a_sealed_segment_kept() -> No
         assert answer is None or (answer.next_sequence, answer.successors) == (window.first_sequence, (6,))
         return answer is None
 
-    add(window, 3, deadline=10.0)
+    add(window, 3, deadline_s=10.0)
     assert window.sealed_unasked(SEGMENT) is None, "it is open"
     assert not may_be_stored()
     window.opened(ready())
@@ -249,7 +249,7 @@ def test_when_no_stream_can_be_opened_everything_fails_and_new_frames_may_come()
 def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_stored_after_all() -> None:
     for stored, expected in ((0, [0, 4]), (3, [3, 7])):
         window = Window(SEGMENT)
-        add(window, 3, deadline=10.0)
+        add(window, 3, deadline_s=10.0)
         add(window, 4)
         add(window, 5)
         window.opened(ready())
@@ -263,7 +263,7 @@ def test_overdue_frames_leave_and_the_rest_is_numbered_anew_unless_they_were_sto
 def test_a_frame_that_was_overdue_before_it_was_sent_leaves_no_gap_on_an_open_stream() -> None:
     window = Window(SEGMENT)
     window.opened(ready())
-    add(window, 3, deadline=10.0)
+    add(window, 3, deadline_s=10.0)
     overdue, was_open = window.expire(10.0)
     assert (told(overdue), was_open) == (["failed 0..2: DeadlineExceeded"], True)
     add(window, 4)
@@ -311,7 +311,7 @@ def test_from_the_first_frame_on_that_is_too_long_and_not_stored_all_are_cut_ane
 
 def test_the_last_error_is_told_with_what_is_overdue() -> None:
     window = Window(SEGMENT)
-    add(window, 1, deadline=10.0)
+    add(window, 1, deadline_s=10.0)
     window.lost(Unavailable("broker b-0 is away"))
     window.lost()
     (overdue,), _ = window.expire(10.0)
