@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
@@ -28,8 +28,8 @@ class _Closing(Protocol):
 T = TypeVar("T", bound=_Closing)
 S = TypeVar("S", Subscriber, GroupSubscriber)
 U = TypeVar("U", Publisher, Subscriber, GroupSubscriber)
-_OPTIONS = frozenset({"start", "limit", "stop_at", "timeout", "columns"})
-_GROUP_ONLY = frozenset({"member", "auto_ack", "max_deliveries", "dead_letter", "max_unacked"})
+_OPTIONS = frozenset(field.name for field in fields(ReadOptions))
+_GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"}
 
 
 def _check_options(group: str | None, options: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from seaweedmq.client import client as aio_client
 from seaweedmq.client.blocking.admin import Admin
 from seaweedmq.client.blocking.background import Background
-from seaweedmq.client.blocking.derive import blocking
+from seaweedmq.client.blocking.derive import blocking, documented_as
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group import subscriber as aio_group_subscriber
 from seaweedmq.client.group.options import MAX_UNACKED
@@ -110,16 +110,8 @@ class Publisher(_Context):
 
     flush = blocking(aio_publisher.Publisher.flush)
 
+    @documented_as(aio_publisher.Publisher.close)
     def close(self, timeout: float | None = None) -> None:
-        """Deliver everything, then stop. What could not be delivered in time fails with Closed. Idempotent.
-
-        Args:
-            timeout: seconds; ``close_timeout_s`` by default.
-
-        Raises:
-            SeaweedMQError: something failed since the last flush, and nobody has asked its future; or, as
-                :meth:`flush`, it took too long. The publisher is closed all the same.
-        """
         if not self._core.is_closed:
             self._background.run(self._core.close(timeout))
 
@@ -144,22 +136,13 @@ class Subscriber(_Context):
         """The topic's, as known now; None for a plain topic."""
         return self._core.schema
 
+    @documented_as(aio_subscriber.Subscriber.__aiter__)
     def __iter__(self) -> Iterator[Message]:
-        """Messages, until ``limit``, ``stop_at``, ``timeout`` or :meth:`close` ends it.
-
-        Raises:
-            OutOfRange: the next record was removed by retention.
-            Unavailable: a segment could not be reached for ``read_retry_timeout_s``.
-            NotFound: the topic was deleted.
-            Fenced: another member with the same id took over; only with a group.
-        """
         while self._fetch():
             yield from self._core.pop_messages()
 
+    @documented_as(aio_subscriber.Subscriber.batches)
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
-        topic's columns. May be mixed with iterating over messages.
-        """
         while self._fetch():
             batch = self._core.pop_batch()
             if batch is not None:
@@ -221,12 +204,12 @@ class GroupSubscriber(Subscriber):
         """Id in the group."""
         return self._core.member
 
+    @documented_as(aio_group_subscriber.GroupSubscriber.pause)
     def pause(self) -> None:
-        """Hand nothing out until :meth:`resume`. The membership goes on."""
         self._core.pause()
 
+    @documented_as(aio_group_subscriber.GroupSubscriber.resume)
     def resume(self) -> None:
-        """Hand out again."""
         self._core.resume()
 
     commit = blocking(aio_group_subscriber.GroupSubscriber.commit)

@@ -9,6 +9,7 @@ from seaweedmq.client.blocking.background import Background
 C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
@@ -21,3 +22,13 @@ def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]]) -> Cal
         return background.run(method(self._core, *args, **kwargs))
 
     return run
+
+
+def documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
+    """Gives a method of the face that is written by hand the docstring of the core's ``method``."""
+
+    def document(own: F) -> F:
+        own.__doc__ = method.__doc__
+        return own
+
+    return document

@@ -95,8 +95,9 @@ def test_many_threads_send_through_one_publisher(client: seaweedmq.Client, clust
 
 def test_send_blocks_at_the_bound_and_gives_up_in_time(client: seaweedmq.Client, cluster: FakeCluster) -> None:
     client.admin.create_topic(TOPIC)
-    cluster.holds_acks = True
     with client.publisher(TOPIC, buffer_bytes_max=100_000, batch_bytes=10_000) as publisher:
+        publisher.send(b"first").result(10)  # the first of a process takes longer than the sends below wait
+        cluster.holds_acks = True
 
         def fill() -> None:
             while True:
