@@ -11,9 +11,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 SEED ?= 1
 # One more than the two cores that the suite is made for: half of the tests wait for processes and leases most of the
-# time. Those that must not run beside each other are grouped in tests/conftest.py.
+# time. Those that must not run beside each other are grouped in tests/conftest.py, those that measure run alone.
 WORKERS ?= 3
 TEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+TEST_ALONE = $(BIN)/python -m pytest -q -m measures
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,13 +45,13 @@ demo: java setup  ## the main job on real input: 336,776 flights through a local
 	@$(BIN)/python -m seaweedmq.cli.demo
 
 test: java setup  ## the whole test suite, real components included
-	@$(TEST)
+	@status=0; $(TEST) -m "not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
 
 test-fast: setup  ## tests that start no process
 	@$(TEST) -m "not integration"
 
 test-integration: java setup  ## tests that start etcd, brokers or Spark
-	@$(TEST) -m integration
+	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
 
 check: setup  ## format, lint, types, import layers, stubs; no tests
 	$(BIN)/ruff format --check .

@@ -1,11 +1,15 @@
 """Fixtures for all tests, and which of them must not run beside each other."""
 
+import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Spark starts its JVM by fork, from a process in which gRPC is at work: what gRPC does in the child then may end it.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from seaweedmq.coordination.local import LocalEtcd
 from tests.support.etcd import running_etcd
@@ -17,16 +21,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 
-GROUPS: Mapping[str, str] = {
-    "faults": "measures",
-    "integration": "measures",
-    "test_benchmarks.py": "measures",
-    "spark": "spark",
-    "cli/test_demo.py": "spark",
-    "test_readme.py": "spark",
-}
-"""Integration tests below these run one after another, in one worker: those that measure time or memory would measure
-each other, and every Spark takes gigabytes. All others do so by module, for its cluster."""
+MEASURING = ("faults", "integration", "test_benchmarks.py")
+"""Integration tests below these measure time or memory against limits, and are marked ``measures``: ``make test`` runs
+them one after another with nothing beside them."""
+GROUPS: Mapping[str, str] = {"spark": "spark", "cli/test_demo.py": "spark", "test_readme.py": "spark"}
+"""Integration tests below these run in one worker, since every Spark takes gigabytes. All others do so by module, for
+its cluster."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,13 +34,13 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Tell ``pytest --dist loadgroup``; workers begin with the largest groups."""
     for item in items:
         if item.get_closest_marker("integration") is not None:
-            item.add_marker(pytest.mark.xdist_group(_group(item.path.relative_to(TESTS))))
-
-
-def _group(path: Path) -> str:
-    """Of the integration tests in this file."""
-    above = (str(parent) for parent in (path, *path.parents))
-    return next((GROUPS[name] for name in above if name in GROUPS), str(path))
+            path = item.path.relative_to(TESTS)
+            above = [str(parent) for parent in (path, *path.parents)]
+            item.add_marker(
+                pytest.mark.xdist_group(next((GROUPS[name] for name in above if name in GROUPS), str(path)))
+            )
+            if any(name in MEASURING for name in above):
+                item.add_marker(pytest.mark.measures)
 
 
 @pytest.fixture

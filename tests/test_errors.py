@@ -26,7 +26,7 @@ def test_a_fresh_error_is_the_same_without_the_frames_it_went_through() -> None:
 def test_a_fresh_error_keeps_attributes_and_hides_no_context() -> None:
     kept = NoRoom(17)
     again = fresh(kept)
-    assert (again.size, str(again)) == (17, str(kept))
+    assert (again.size_bytes, str(again)) == (17, str(kept))
     assert not again.__suppress_context__
 
 
