@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,6 +44,26 @@ _Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | De
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
+class News:
+    """Topics of which something changed, gathered for one who looks at what changed and not at everything."""
+
+    def __init__(self) -> None:
+        self._names: dict[TopicName, None] = {}  # no set: the order is that of the changes, in every run
+        self._some = asyncio.Event()
+
+    def add(self, names: Iterable[TopicName]) -> None:
+        """Something of these changed: their settings, a segment, or whether they are there at all."""
+        self._names.update(dict.fromkeys(names))
+        self._some.set()
+
+    async def take(self) -> Sequence[TopicName]:
+        """What changed since the last time; waits until something has. May be empty: then it may be anything else."""
+        await self._some.wait()
+        self._some.clear()
+        names, self._names = tuple(self._names), {}
+        return names
+
+
 class ClusterView:
     """Brokers, topics, segments and leader as of ``revision``, which may be behind the store by a moment.
 
@@ -74,6 +95,12 @@ class ClusterView:
         """Of ``segments`` those that are open: whoever looks at these alone does not pay for what was once."""
         self.deletions: Mapping[TopicName, Deletion] = self._deletions
         """Deleted topics whose files may still be there. None of them is in ``topics``."""
+        self._carried: Counter[str] = Counter()
+        self.carried: Mapping[str, int] = self._carried
+        """Broker id -> open segments it is a replica of; brokers that are gone may be in it."""
+        self._readers: list[News] = []
+        self._touched: dict[TopicName, None] = {}
+        """Since the last announcement."""
         self._store = store
         self._rng = rng
         self._mod_revisions: dict[str, int] = {}
@@ -140,8 +167,21 @@ class ClusterView:
             await self._changed.wait()
         return self.changes
 
+    def news(self) -> News:
+        """What changes from now on, for one reader, who belongs to this view for good. It begins with everything."""
+        news = News()
+        news.add(self._topics)
+        self._readers.append(news)
+        return news
+
     def look_again(self) -> None:
-        """Count as a change, though the metadata is the same: what is decided by it depends on something else, too."""
+        """Count as a change of everything, though the metadata is the same: what is decided by it depends on something
+        else, too."""
+        self._touched.update(dict.fromkeys((*self._topics, *self._open)))
+        self._announce(self.revision)
+
+    def nudge(self) -> None:
+        """Count as a change of nothing: those who wait for one look again."""
         self._announce(self.revision)
 
     async def _follow(self) -> None:
@@ -179,6 +219,10 @@ class ClusterView:
     def _announce(self, revision: int) -> None:
         self.revision = revision
         self.changes += 1
+        if self._touched:
+            for news in self._readers:
+                news.add(self._touched)
+            self._touched.clear()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -187,12 +231,14 @@ class ClusterView:
         self.ghosts.pop(entry.key, None)
         match value:
             case Segment():
+                self._touched[value.topic] = None
                 self._segments.setdefault(value.topic, {})[value.id] = value
+                self._close(value.topic, value.id)
                 if value.is_open:
                     self._open.setdefault(value.topic, {})[value.id] = value
-                else:
-                    _take_out(self._open, value.topic, value.id)
+                    self._carried.update(value.replicas)
             case Topic():
+                self._touched[value.name] = None
                 self._topics[value.name] = value
             case Deletion():
                 self._deletions[value.name] = value
@@ -208,6 +254,15 @@ class ClusterView:
             case None:
                 self._drop(entry.key)  # it may have been readable before
 
+    def _close(self, name: TopicName, segment: int) -> None:
+        """Take it out of the open ones, if it is there."""
+        was = _take_out(self._open, name, segment)
+        if was is not None:
+            self._carried.subtract(was.replicas)
+            for broker in was.replicas:
+                if not self._carried[broker]:
+                    del self._carried[broker]
+
     def _forget(self, key: str) -> None:
         if self._mod_revisions.pop(key, None) is not None:
             self._drop(key)
@@ -217,10 +272,13 @@ class ClusterView:
         try:
             if key.startswith(keys.SEGMENTS):
                 name, segment = keys.parse_segment_key(key)
+                self._touched[name] = None
                 _take_out(self._segments, name, segment)
-                _take_out(self._open, name, segment)
+                self._close(name, segment)
             elif key.startswith(keys.TOPICS):
-                self._topics.pop(keys.parse_topic_key(key), None)
+                name = keys.parse_topic_key(key)
+                self._touched[name] = None
+                self._topics.pop(name, None)
             elif key.startswith(keys.DELETIONS):
                 self._deletions.pop(keys.parse_deletion_key(key), None)
             elif key.startswith(keys.BROKERS):
@@ -233,12 +291,14 @@ class ClusterView:
             _log.debug("a foreign key is gone, it was never mirrored: %s", error)
 
 
-def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> None:
+def _take_out(segments: dict[TopicName, dict[int, Segment]], name: TopicName, segment: int) -> Segment | None:
     of_topic = segments.get(name)
-    if of_topic is not None:
-        of_topic.pop(segment, None)
-        if not of_topic:
-            del segments[name]
+    if of_topic is None:
+        return None
+    taken = of_topic.pop(segment, None)
+    if not of_topic:
+        del segments[name]
+    return taken
 
 
 def _read(entry: Entry) -> _Value:

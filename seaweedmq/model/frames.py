@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from seaweedmq.model.config import KIB
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Of clients and brokers; another one is refused. Raised when one of the two would misunderstand the other."""
 
 

@@ -22,13 +22,13 @@ class Peer:
     """One broker as the calls to it see it: its address, and whether the connection was closed on purpose."""
 
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
-        self._address = address
+        self.address = address
         self._metadata = metadata
         self._closed = asyncio.Event()
 
     def with_metadata(self, key: str, value: str) -> "Peer":
         """The same broker on the same connection, told more with each call."""
-        other = Peer(self._address, (*self._metadata, (key, value)))
+        other = Peer(self.address, (*self._metadata, (key, value)))
         other._closed = self._closed
         return other
 
@@ -84,7 +84,7 @@ class Peer:
         """A call, and the task that sends its requests."""
         self._check_open(method)
         call = callable_(metadata=self._metadata)
-        return call, asyncio.create_task(_send(call, requests, encode), name=f"send {method} to {self._address}")
+        return call, asyncio.create_task(_send(call, requests, encode), name=f"send {method} to {self.address}")
 
     def _reason(
         self,
@@ -94,7 +94,7 @@ class Peer:
         timeout_s: float | None = None,
     ) -> BaseException:
         if isinstance(error, grpc.aio.AioRpcError):
-            return status.from_status(error, method=method, address=self._address, timeout_s=timeout_s)
+            return status.from_status(error, method=method, address=self.address, timeout_s=timeout_s)
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             return error
@@ -108,7 +108,7 @@ class Peer:
             raise self._closed_error(method)
 
     def _closed_error(self, method: str) -> Closed:
-        return Closed(f"{method} at broker {self._address} ended: the client was closed; make a new one")
+        return Closed(f"{method} at broker {self.address} ended: the client was closed; make a new one")
 
 
 async def _finish(call: Any, sender: asyncio.Task[None]) -> None:

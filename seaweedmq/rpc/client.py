@@ -18,7 +18,9 @@ from seaweedmq.ports import BrokerApi, LeaderApi
 from seaweedmq.rpc import cluster, data, groups
 from seaweedmq.rpc.address import parse_address
 from seaweedmq.rpc.calls import Peer
-from seaweedmq.rpc.methods import METHODS
+from seaweedmq.rpc.channels.client import ChannelClient
+from seaweedmq.rpc.methods import METHODS, TOGETHER
+from seaweedmq.rpc.together import Together
 from seaweedmq.rpc.transport import (
     JOIN_GROUP,
     PASSED_ON_KEY,
@@ -27,6 +29,7 @@ from seaweedmq.rpc.transport import (
     REPLICATE,
     REPORT_LOAD,
     SUBSCRIBE,
+    TOGETHER_PATH,
     client_options,
 )
 from seaweedmq.rpc.unary import Unary
@@ -86,20 +89,19 @@ class _GrpcBroker:
         self._channel = channel
         self._peer = peer
         self._timeout_s = timeout_s
-        self._publish: Any = channel.stream_stream(PUBLISH, None, None)
+        self._publish = self._channels("Publish", PUBLISH)
         self._subscribe: Any = channel.stream_stream(SUBSCRIBE, None, None)
-        self._replicate: Any = channel.stream_stream(REPLICATE, None, None)
+        self._replicate = self._channels("Replicate", REPLICATE)
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
+        self._together = Together(self._alone, self._at_once, peer.address)
 
     @cached_property
     def passed_on(self) -> LeaderApi:
         return _GrpcBroker(self._channel, self._peer.with_metadata(PASSED_ON_KEY, "1"), self._timeout_s)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
-        return self._peer.stream(
-            "Publish", self._publish, requests, data.encode_publish_request, data.decode_publish_reply
-        )
+        return self._publish.converse(requests, data.encode_publish_request, data.decode_publish_reply)
 
     def subscribe(self, requests: AsyncIterator[SubscribeRequest]) -> AsyncIterator[SubscribeReply]:
         return self._peer.stream(
@@ -107,13 +109,7 @@ class _GrpcBroker:
         )
 
     def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
-        return self._peer.stream(
-            "Replicate",
-            self._replicate,
-            requests,
-            cluster.encode_replicate_request,
-            cluster.decode_replicate_reply,
-        )
+        return self._replicate.converse(requests, cluster.encode_replicate_request, cluster.decode_replicate_reply)
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         return self._peer.stream(
@@ -125,15 +121,33 @@ class _GrpcBroker:
 
     async def call(self, request: Call[R]) -> R:
         method: Unary[Any, R] = METHODS[type(request)]
-        reply = await self._peer.unary(
-            method.name,
-            self._channel.unary_unary(method.path, None, None),
-            method.encode_request(request),
-            method.timeout_s or self._timeout_s,
-        )
+        make = self._together.call if type(request) in TOGETHER else self._alone
+        reply = await make(method, method.encode_request(request), method.timeout_s or self._timeout_s)
         return method.decode_reply(reply)
+
+    async def _alone(self, method: Unary[Any, Any], request: bytes, timeout_s: float) -> bytes:
+        return await self._peer.unary(
+            method.name, self._channel.unary_unary(method.path, None, None), request, timeout_s
+        )
+
+    async def _at_once(self, request: bytes, timeout_s: float) -> bytes:
+        return await self._peer.unary(
+            "Together", self._channel.unary_unary(TOGETHER_PATH, None, None), request, timeout_s
+        )
+
+    def _channels(self, name: str, path: str) -> ChannelClient:
+        method: Any = self._channel.stream_stream(path, None, None)
+        return ChannelClient(
+            lambda envelopes: self._peer.stream(name, method, envelopes, _as_it_is, _as_it_is), self._peer.address
+        )
 
     async def close(self) -> None:
         """Cancel what is under way and drop the connection."""
         self._peer.close()
         await self._channel.close(None)
+        for part in (self._together, self._publish, self._replicate):
+            await part.close()
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data

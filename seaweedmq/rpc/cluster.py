@@ -1,5 +1,6 @@
 """The Cluster service, between brokers: its calls, and the messages of replicate streams and load reports."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from seaweedmq.errors import InvalidArgument
@@ -14,7 +15,7 @@ from seaweedmq.model.calls import (
     Seal,
     WriteOut,
 )
-from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import SMALL_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.replication import (
     FenceReply,
     ReplicateFrames,
@@ -27,7 +28,7 @@ from seaweedmq.model.replication import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import types
-from seaweedmq.rpc.frames import read_frames, write_frames
+from seaweedmq.rpc.frames import frames_parts, read_frames
 from seaweedmq.rpc.transport import CLUSTER_SERVICE
 from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import cluster_pb2, types_pb2
@@ -149,20 +150,20 @@ CALLS: tuple[Unary[Any, Any], ...] = (
 )
 
 
-def encode_replicate_request(request: ReplicateRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+def encode_replicate_request(request: ReplicateRequest) -> Sequence[Frames]:
+    """Parts that make up the message. Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, ReplicateFrames):
-        return write_frames(request.data)
+        return frames_parts(request.data)
     if isinstance(request, FrameHead):
-        return cluster_pb2.ReplicateRequest(head=request.header).SerializeToString()
+        return (cluster_pb2.ReplicateRequest(head=request.header).SerializeToString(),)
     try:
         opening = cluster_pb2.ReplicateOpen(ref=_write_ref(request.ref), primary=request.primary)
     except ValueError as error:
         raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
-    return cluster_pb2.ReplicateRequest(open=opening).SerializeToString()
+    return (cluster_pb2.ReplicateRequest(open=opening).SerializeToString(),)
 
 
-def decode_replicate_request(data: bytes) -> ReplicateRequest:
+def decode_replicate_request(data: Frames) -> ReplicateRequest:
     """``ReplicateFrames.data`` is a view of ``data``. Raises InvalidArgument, Unsupported."""
     frames = read_frames(data)
     if frames is not None:
@@ -179,13 +180,13 @@ def decode_replicate_request(data: bytes) -> ReplicateRequest:
             raise types.unknown_kind(message)
 
 
-def encode_replicate_reply(reply: ReplicateReply) -> bytes:
-    """Protobuf bytes."""
+def encode_replicate_reply(reply: ReplicateReply) -> Sequence[Frames]:
+    """Parts that make up the message."""
     message = cluster_pb2.ReplicateReply(end_offset=reply.end_offset, message_bytes_max=reply.message_bytes_max)
-    return message.SerializeToString()
+    return (message.SerializeToString(),)
 
 
-def decode_replicate_reply(data: bytes) -> ReplicateReply:
+def decode_replicate_reply(data: Frames) -> ReplicateReply:
     """Raises InvalidArgument."""
     message = types.parse(cluster_pb2.ReplicateReply, data)
     return ReplicateHeld(

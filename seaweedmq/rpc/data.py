@@ -1,7 +1,9 @@
 """The Data service: the messages of publish and subscribe streams as bytes and back."""
 
+from collections.abc import Sequence
+
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.publish import (
     FrameAck,
     PublishAck,
@@ -23,16 +25,16 @@ from seaweedmq.model.subscribe import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import types
-from seaweedmq.rpc.frames import read_frames, write_frames
+from seaweedmq.rpc.frames import frames_parts, read_frames, write_frames
 from seaweedmq.rpc.v1 import data_pb2
 
 
-def encode_publish_request(request: PublishRequest) -> bytes:
-    """Raises InvalidArgument if a number is out of the protocol's range."""
+def encode_publish_request(request: PublishRequest) -> Sequence[Frames]:
+    """Parts that make up the message. Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, PublishFrames):
-        return write_frames(request.data)
+        return frames_parts(request.data)
     if isinstance(request, FrameHead):
-        return data_pb2.PublishRequest(head=request.header).SerializeToString()
+        return (data_pb2.PublishRequest(head=request.header).SerializeToString(),)
     try:
         message = data_pb2.PublishRequest(
             open=data_pb2.PublishOpen(
@@ -47,10 +49,10 @@ def encode_publish_request(request: PublishRequest) -> bytes:
         )
     except ValueError as error:
         raise _out_of_range(request, error) from error
-    return message.SerializeToString()
+    return (message.SerializeToString(),)
 
 
-def decode_publish_request(data: bytes) -> PublishRequest:
+def decode_publish_request(data: Frames) -> PublishRequest:
     """``PublishFrames.data`` is a view of ``data``. Raises InvalidArgument or Unsupported."""
     frames = read_frames(data)
     if frames is not None:
@@ -75,8 +77,8 @@ def decode_publish_request(data: bytes) -> PublishRequest:
             raise types.unknown_kind(message)
 
 
-def encode_publish_reply(reply: PublishReply) -> bytes:
-    """Protobuf bytes of a ``seaweedmq.v1.PublishReply``."""
+def encode_publish_reply(reply: PublishReply) -> Sequence[Frames]:
+    """Parts of a ``seaweedmq.v1.PublishReply``."""
     match reply:
         case PublishAck():
             message = data_pb2.PublishReply(ack=data_pb2.PublishAck(frames=[_write_ack(ack) for ack in reply.frames]))
@@ -99,10 +101,10 @@ def encode_publish_reply(reply: PublishReply) -> bytes:
                     successors=reply.successors,
                 )
             )
-    return message.SerializeToString()
+    return (message.SerializeToString(),)
 
 
-def decode_publish_reply(data: bytes) -> PublishReply:
+def decode_publish_reply(data: Frames) -> PublishReply:
     """Raises InvalidArgument or Unsupported."""
     message = types.parse(data_pb2.PublishReply, data)
     match message.WhichOneof("reply"):

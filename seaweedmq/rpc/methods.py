@@ -10,3 +10,8 @@ from seaweedmq.rpc.unary import Unary
 METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
     method.call: method for method in (*admin.CALLS, *cluster.CALLS)
 }
+
+TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset(method.call for method in cluster.CALLS)
+"""Calls that travel with others: see ``rpc.together``."""
+BY_NAME: Final[Mapping[str, Unary[Any, Any]]] = {method.name: method for method in cluster.CALLS}
+"""The same by the name under which they travel."""

@@ -6,8 +6,8 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc
@@ -17,11 +17,12 @@ from grpc_reflection.v1alpha import reflection
 
 from seaweedmq.errors import AlreadyExists, InvalidArgument, ResourceExhausted, SeaweedMQError, Unsupported
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PROTOCOL_VERSION, Frames
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc import cluster, data, groups, status
+from seaweedmq.rpc import cluster, data, groups, status, together
 from seaweedmq.rpc.address import Address, parse_address
-from seaweedmq.rpc.methods import METHODS
+from seaweedmq.rpc.channels.server import Answering, ChannelServer
+from seaweedmq.rpc.methods import BY_NAME, METHODS
 from seaweedmq.rpc.transport import (
     CLUSTER_SERVICE,
     DATA_SERVICE,
@@ -49,6 +50,9 @@ _log = logging.getLogger(__name__)
 class StreamMemory(Protocol):
     """The memory that streams take."""
 
+    def ahead(self) -> AbstractContextManager[int]:
+        """Around the life of a stream of many conversations: how many bytes may be sent ahead on it."""
+
     def lent(self) -> AbstractAsyncContextManager[None]:
         """Around the life of one stream. May wait for some time; raises ResourceExhausted."""
 
@@ -56,8 +60,11 @@ class StreamMemory(Protocol):
 class RpcServer:
     """A running server. ``serve`` makes it."""
 
-    def __init__(self, server: grpc.aio.Server, probe: health.aio.HealthServicer, address: Address) -> None:
+    def __init__(
+        self, server: grpc.aio.Server, handlers: "_Handlers", probe: health.aio.HealthServicer, address: Address
+    ) -> None:
         self._server = server
+        self._handlers = handlers
         self._health = probe
         self._address = address
 
@@ -74,6 +81,7 @@ class RpcServer:
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, give open ones this long to end, cancel the rest and free the port. May be called again."""
         await self._health.enter_graceful_shutdown()
+        self._handlers.wind_down()
         await self._server.stop(grace_s)
 
 
@@ -100,7 +108,8 @@ async def serve(
         options=server_options(LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES),
         maximum_concurrent_rpcs=config.streams_max + UNARY_CALLS_MAX,
     )
-    _Handlers(api, config.streams_max, memory, protocol_version).add_to(server)
+    handlers = _Handlers(api, config.streams_max, memory, protocol_version)
+    handlers.add_to(server)
     probe = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(probe, server)
     for service in ("", *SERVICES):
@@ -111,7 +120,7 @@ async def serve(
     except RuntimeError as error:
         raise _taken(address) from error
     await server.start()
-    return RpcServer(server, probe, Address(address.host, port))
+    return RpcServer(server, handlers, probe, Address(address.host, port))
 
 
 class _Handlers:
@@ -124,6 +133,7 @@ class _Handlers:
         self._protocol_version = protocol_version
         self._between_brokers: frozenset[str] = frozenset()
         self._streams = 0
+        self._channel_servers: set[ChannelServer[Any, Any]] = set()
         self._failures = itertools.count(1)
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -132,10 +142,8 @@ class _Handlers:
         services: dict[str, dict[str, Any]] = {service: {} for service in SERVICES}
         for method in METHODS.values():
             services[method.service][method.name] = grpc.unary_unary_rpc_method_handler(self._unary(method))
-        services[DATA_SERVICE]["Publish"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Publish", api.publish),
-            request_deserializer=data.decode_publish_request,
-            response_serializer=data.encode_publish_reply,
+        services[DATA_SERVICE]["Publish"] = self._channels(
+            "Publish", api.publish, data.decode_publish_request, data.encode_publish_reply, self._admitted
         )
         services[DATA_SERVICE]["Subscribe"] = grpc.stream_stream_rpc_method_handler(
             self._stream("Subscribe", api.subscribe),
@@ -147,11 +155,10 @@ class _Handlers:
             request_deserializer=groups.decode_group_request,
             response_serializer=groups.encode_group_reply,
         )
-        services[CLUSTER_SERVICE]["Replicate"] = grpc.stream_stream_rpc_method_handler(
-            self._stream("Replicate", api.replicate, between_brokers=True),
-            request_deserializer=cluster.decode_replicate_request,
-            response_serializer=cluster.encode_replicate_reply,
+        services[CLUSTER_SERVICE]["Replicate"] = self._channels(
+            "Replicate", api.replicate, cluster.decode_replicate_request, cluster.encode_replicate_reply, self._counted
         )
+        services[CLUSTER_SERVICE]["Together"] = grpc.unary_unary_rpc_method_handler(self._together)
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=cluster.decode_load
         )
@@ -169,16 +176,20 @@ class _Handlers:
 
         return handle
 
+    async def _together(self, request: bytes, context: Context) -> bytes:
+        async with self._translated("Together", context):
+            api = self._api.passed_on if _is_passed_on(context) else self._api
+            return await together.answer(request, BY_NAME.get, api.call)
+        raise AssertionError("unreachable: a translated block returns or aborts")
+
     def _stream(
         self,
         name: str,
         call: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
         passed_on: Callable[[AsyncIterator[Q]], AsyncIterator[R]] | None = None,
-        *,
-        between_brokers: bool = False,
     ) -> Callable[..., Awaitable[None]]:
         async def handle(requests: AsyncIterator[Q], context: Context) -> None:
-            answer, admission = call, self._counted if between_brokers else self._admitted
+            answer, admission = call, self._admitted
             if passed_on is not None and _is_passed_on(context):
                 answer, admission = passed_on, self._counted
             async with self._translated(name, context), admission(), closing(answer(requests)) as replies:
@@ -187,6 +198,39 @@ class _Handlers:
                     del reply  # a paused stream holds nothing
 
         return handle
+
+    def _channels(
+        self,
+        name: str,
+        answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
+        decode: Callable[[Frames], Q],
+        encode: Callable[[R], Sequence[Frames]],
+        admitted: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        async def handle(envelopes: AsyncIterator[bytes], context: Context) -> None:
+            answering = Answering(
+                name=name,
+                answer=answer,
+                decode=decode,
+                encode=encode,
+                admitted=admitted,
+                told=lambda error: self._told(name, context, error),
+            )
+            async with self._translated(name, context):
+                with self._memory.ahead() if self._memory else nullcontext(0) as ahead_bytes:
+                    server = ChannelServer(answering, ahead_bytes=ahead_bytes)
+                    self._channel_servers.add(server)
+                    try:
+                        await server.run(envelopes, context.write)
+                    finally:
+                        self._channel_servers.discard(server)
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    def wind_down(self) -> None:
+        """End the streams that carry nothing, and others as soon as they do not."""
+        for server in self._channel_servers:
+            server.wind_down()
 
     async def _report_load(self, requests: AsyncIterator[Any], context: Context) -> bytes:
         async with self._translated("ReportLoad", context), self._counted():
@@ -224,10 +268,17 @@ class _Handlers:
             if _is_over(error):
                 _log.debug("%s from %s ended: %s", method, context.peer(), error)
                 raise asyncio.CancelledError from error
-            name = f"{os.getpid()}-{next(self._failures)}"
-            _log.exception("failure %s in %s from %s", name, method, context.peer())
-            text = f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
-            await context.abort(*status.to_status(SeaweedMQError(text)))
+            await context.abort(*status.to_status(self._told(method, context, error)))
+
+    def _told(self, method: str, context: Context, error: Exception) -> SeaweedMQError:
+        """What the client is told of an error. One that is none of ours is logged under a name."""
+        if isinstance(error, SeaweedMQError):
+            return error
+        name = f"{os.getpid()}-{next(self._failures)}"
+        _log.error("failure %s in %s from %s", name, method, context.peer(), exc_info=error)
+        return SeaweedMQError(
+            f"{method} failed inside the broker ({type(error).__name__}): see failure {name} in its log"
+        )
 
     def _check_protocol(self, method: str, context: Context) -> None:
         ours = str(self._protocol_version)

@@ -40,9 +40,23 @@ _KINDS: Final = {kind.code: kind for kind in errors.ALL_KINDS}
 _TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 
 
+def code_of(error: SeaweedMQError) -> str:
+    """The code by which an error is known on the wire."""
+    return _kind_of(error).code
+
+
+def from_code(code: str, text: str) -> SeaweedMQError:
+    """The error of a code; a kind that a newer peer knows is a plain SeaweedMQError."""
+    return _KINDS.get(code, SeaweedMQError)(text)
+
+
+def _kind_of(error: SeaweedMQError) -> type[SeaweedMQError]:
+    return next((k for k in type(error).__mro__ if k in _STATUS), SeaweedMQError)
+
+
 def to_status(error: SeaweedMQError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
     """Status code, details and trailing metadata of an error."""
-    kind = next((k for k in type(error).__mro__ if k in _STATUS), SeaweedMQError)
+    kind = _kind_of(error)
     code = _STATUS.get(kind, grpc.StatusCode.INTERNAL)
     return code, _bounded(str(error)), ((ERROR_KEY, kind.code),)
 
@@ -56,7 +70,7 @@ def from_status(error: grpc.aio.AioRpcError, *, method: str, address: str, timeo
     trailing: Iterable[tuple[str, str | bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
     kind = next((value for key, value in trailing if key == ERROR_KEY), None)
     if kind is not None:
-        return _KINDS.get(str(kind), SeaweedMQError)(details)
+        return from_code(str(kind), details)
     where = f"broker {address}"
     match error.code():
         case grpc.StatusCode.UNAVAILABLE if "onnection refused" in details:

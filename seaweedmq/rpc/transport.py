@@ -19,11 +19,10 @@ RECONNECT_INTERVAL_MS_MAX: Final = 1_000
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """What a message may have beyond its frames."""
 
-STREAM_LOOKAHEAD_BYTES: Final = 64 * 1024
-"""What a server takes in of a stream before anybody asks for it: as little as HTTP/2 begins with. Left to itself gRPC
-measures the line and takes up to 16 MiB of each. A publisher that is alone pays for it, since the rest of each message
-waits for a round trip: 12 % of its throughput beside 1 MiB (256 KiB gain nothing, 512 KiB half; reading a message
-ahead in Python does not help). But every one of thousands of streams would need that much memory."""
+STREAM_LOOKAHEAD_BYTES: Final = 1024 * 1024
+"""What a server takes in of a stream before anybody asks for it. Left to itself gRPC measures the line and takes up to
+16 MiB of each. The streams that carry frames are one or two a process and are read as they come: what waits there is
+bounded by the windows of their channels (``rpc.channels``). All others carry next to nothing this way."""
 
 DATA_SERVICE: Final = "seaweedmq.v1.Data"
 ADMIN_SERVICE: Final = "seaweedmq.v1.Admin"
@@ -35,6 +34,7 @@ PUBLISH: Final = f"/{DATA_SERVICE}/Publish"
 SUBSCRIBE: Final = f"/{DATA_SERVICE}/Subscribe"
 REPLICATE: Final = f"/{CLUSTER_SERVICE}/Replicate"
 REPORT_LOAD: Final = f"/{CLUSTER_SERVICE}/ReportLoad"
+TOGETHER_PATH: Final = f"/{CLUSTER_SERVICE}/Together"
 JOIN_GROUP: Final = f"/{GROUPS_SERVICE}/Join"
 
 PROTOCOL_KEY: Final = "seaweedmq-protocol"

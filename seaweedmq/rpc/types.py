@@ -43,14 +43,14 @@ M = TypeVar("M", bound=Message)
 E = TypeVar("E", bound=StrEnum)
 
 
-def parse(kind: type[M], data: bytes) -> M:
+def parse(kind: type[M], data: bytes | memoryview) -> M:
     """Decode a protobuf message.
 
     Raises:
         InvalidArgument: the bytes are no such message.
     """
     try:
-        return kind.FromString(data)
+        return kind.FromString(bytes(data))
     except DecodeError as error:
         raise InvalidArgument(
             f"{len(data)} bytes received are not a {kind.DESCRIPTOR.full_name} ({error}): "

@@ -37,4 +37,4 @@ class Ghosts:
         except SeaweedMQError as error:
             self._complaints.add(f"deleting {key}, which has no lease", error)
             await asyncio.sleep(RETRY_S)
-            self._metadata.view.look_again()
+            self._metadata.view.nudge()

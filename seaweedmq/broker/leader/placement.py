@@ -2,20 +2,35 @@
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.lineage.allocation import RATE_COST_BYTES, SEGMENT_COST, Candidate, fits, place, typical_cost
 from seaweedmq.errors import InvalidArgument, Unavailable
 from seaweedmq.model.broker import BrokerLoad, SegmentLoad
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Topic, TopicSpec
 
 SUSPECT_S = 5.0
 REPORTS_UNTIL_SEEN = 2
 """A report covers an interval: what a broker was given is fully in the second one from then on."""
+
+
+class _Traffic(NamedTuple):
+    """A report as it is looked things up in."""
+
+    segments: Mapping[SegmentId, SegmentLoad]
+    bytes_per_s: float
+
+    @classmethod
+    def of(cls, load: BrokerLoad) -> "_Traffic":
+        return cls({SegmentId(s.topic, s.segment): s for s in load.segments}, sum(s.bytes_per_s for s in load.segments))
+
+
+NO_TRAFFIC = _Traffic({}, 0.0)
 
 
 class Placement:
@@ -34,8 +49,12 @@ class Placement:
         """Broker id -> loop time of its last report."""
         self.suspects: dict[str, float] = {}
         """Broker id -> loop time until which it gets no new segments. A hint; losing it costs a second attempt."""
-        self._given: list[tuple[float, str, float]] = []
+        self._traffic: dict[str, _Traffic] = {}
+        """Of the last report of each broker."""
+        self._given: deque[tuple[float, str, float]] = deque()
         """Loop time, broker id and expected cost of what was placed and is in no report yet, the oldest first."""
+        self._expected: dict[str, float] = {}
+        """Broker id -> the cost of all that it was given."""
 
     # --- what is known of brokers -------------------------------------------------------------------------------------
 
@@ -43,6 +62,7 @@ class Placement:
         """Take in a broker's report, if it is still there."""
         if load.broker in self._view.brokers:
             self.loads[load.broker] = load
+            self._traffic[load.broker] = _Traffic.of(load)
             self.reported[load.broker] = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
@@ -50,7 +70,9 @@ class Placement:
         self.loads.clear()
         self.reported.clear()
         self.suspects.clear()
+        self._traffic.clear()
         self._given.clear()
+        self._expected.clear()
 
     def suspect(self, broker: str) -> None:
         """Give it nothing new for a while."""
@@ -61,7 +83,7 @@ class Placement:
         now = asyncio.get_running_loop().time()
         live = self._view.brokers
         for broker in self.loads.keys() - live.keys():
-            del self.loads[broker], self.reported[broker]
+            del self.loads[broker], self.reported[broker], self._traffic[broker]
         for broker, until in list(self.suspects.items()):
             if until <= now or broker not in live:
                 del self.suspects[broker]
@@ -78,9 +100,7 @@ class Placement:
 
     def traffic(self, segment: Segment) -> SegmentLoad | None:
         """What its primary reported last; None: nothing came in, or no report."""
-        load = self.loads.get(segment.primary)
-        of = segment.key
-        return next((s for s in load.segments if (s.topic, s.segment) == of), None) if load else None
+        return self._traffic.get(segment.primary, NO_TRAFFIC).segments.get(segment.key)
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
@@ -161,23 +181,28 @@ class Placement:
     def _expect(self, placed: Sequence[tuple[str, ...]], cost: float) -> None:
         now = asyncio.get_running_loop().time()
         counts = Counter(broker for replicas in placed for broker in replicas)
-        self._given += [(now, broker, cost * count) for broker, count in sorted(counts.items())]
+        for broker, count in sorted(counts.items()):
+            self._given.append((now, broker, cost * count))
+            self._expected[broker] = self._expected.get(broker, 0.0) + cost * count
+
+    def _forget_reported(self) -> None:
+        until = asyncio.get_running_loop().time() - REPORTS_UNTIL_SEEN * self._report_interval_s
+        while self._given and self._given[0][0] <= until:
+            _, broker, cost = self._given.popleft()
+            self._expected[broker] -= cost
+        if not self._given:
+            self._expected.clear()  # of what rounding left, too
 
     def candidates(self) -> list[Candidate]:
         """Every live broker and what it carries."""
-        until = asyncio.get_running_loop().time() - REPORTS_UNTIL_SEEN * self._report_interval_s
-        self._given = [given for given in self._given if given[0] > until]
-        expected = dict.fromkeys(self._view.brokers, 0.0)
-        for _, broker, cost in self._given:
-            if broker in expected:
-                expected[broker] += cost
+        self._forget_reported()
         return [
             Candidate(
                 broker=broker,
                 segments=count,
                 cpu_share=load.cpu_share if (load := self.loads.get(broker)) else 0.0,
-                bytes_per_s=sum(s.bytes_per_s for s in load.segments) if load else 0.0,
-                expected=expected[broker],
+                bytes_per_s=self._traffic.get(broker, NO_TRAFFIC).bytes_per_s,
+                expected=self._expected.get(broker, 0.0),
                 room=self._open_segments_max - count,
             )
             for broker, count in sorted(self.open_counts().items())
@@ -185,13 +210,8 @@ class Placement:
 
     def open_counts(self) -> dict[str, int]:
         """Live broker -> open segments it is a replica of."""
-        counts = dict.fromkeys(self._view.brokers, 0)
-        for name, segments in self._view.open_segments.items():
-            for segment in segments.values() if name in self._view.topics else ():
-                for replica in segment.replicas:
-                    if replica in counts:
-                        counts[replica] += 1
-        return counts
+        carried = self._view.carried
+        return {broker: carried.get(broker, 0) for broker in self._view.brokers}
 
 
 def _counted(spec: TopicSpec) -> str:

@@ -14,10 +14,14 @@ from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
-REPLACEMENTS_AT_ONCE = 8
-"""Of one primary's segments, and of those that only files are left of. One broker that hangs holds up only its own."""
+REPLACEMENTS_AT_ONCE = 1_000
+"""Of one primary's segments: they travel together, and a broker that hangs holds up only its own."""
+RECOVERIES_AT_ONCE = 8
+"""Of segments that only files are left of, which are read."""
 LOOK_S = 0.02
 """Least time between two looks at all segments: many changes at a time are looked at once."""
+LOOKING_SHARE_MAX = 0.2
+"""Of the time that is spent on looking: with many segments one look is long."""
 RETRY_S = 0.5
 RETRY_DAMAGED_S = 15.0
 """How soon a segment whose files are damaged is tried again: somebody has to mend them, and reading them costs."""
@@ -47,16 +51,18 @@ class Repairs:
 
     async def run(self, succession: Succession) -> None:
         """Replace them, until cancelled."""
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 seen = self._metadata.view.changes
                 self._look_again.clear()
+                began = loop.time()
                 for repair in self._due():
                     key = repair.segment.key
                     task = tasks.create_task(self.carry_out(succession, repair), name=f"replace {repair.segment}")
                     self._replacing.add(key)
                     task.add_done_callback(partial(self._ended, key))
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(max(LOOK_S, (loop.time() - began) / LOOKING_SHARE_MAX))
                 await self._something_to_do(seen)
 
     def _due(self) -> list[Repair]:
@@ -82,7 +88,8 @@ class Repairs:
         """Replace the segment once its primary's turn has come; what fails is logged, and due again after a pause."""
         segment = repair.segment
         primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
-        async with self._limits.setdefault(primary, asyncio.Semaphore(REPLACEMENTS_AT_ONCE)):
+        at_once = REPLACEMENTS_AT_ONCE if primary else RECOVERIES_AT_ONCE
+        async with self._limits.setdefault(primary, asyncio.Semaphore(at_once)):
             if not self._metadata.is_open(segment):
                 return
             step = Step(

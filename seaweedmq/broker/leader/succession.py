@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.group_commit import GroupCommit
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.core.lineage.topology import Sealing, succeed
+from seaweedmq.core.lineage.topology import Change, Sealing, succeed
 from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
@@ -63,6 +64,7 @@ class Succession:
     ) -> None:
         """``orphaned`` is told of segments that were sealed and did not get their successor."""
         self._metadata = metadata
+        self._group_commit = GroupCommit(metadata)
         self._documents = documents
         self._placement = placement
         self._sealer = sealer
@@ -168,7 +170,8 @@ class Succession:
         try:
             async for attempt in self._metadata.on_conflict():
                 with attempt:
-                    await self._write(step, uid, sealings)
+                    plan = partial(self._change, step, uid, sealings)
+                    await self._group_commit.write(step.topic, step.parents, plan)
         except SeaweedMQError:
             for sealing in sealings:
                 self._orphaned(sealing.segment)
@@ -177,23 +180,20 @@ class Succession:
         for sealing in sealings:
             log.info("%s: sealed %s at offset %d: %s", step.kind, sealing.segment, sealing.end_offset, step.reason)
 
-    async def _write(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
-        view = self._metadata.view
-        topic = self._metadata.topic(step.topic)
-        segments = view.segments_of(step.topic)
+    def _change(self, step: Step, uid: int, sealings: Sequence[Sealing], topic: Topic) -> Change | None:
+        """Of the topic as it is now, or will be once others are done."""
+        segments = self._metadata.view.segments_of(step.topic)
         opened = [s for s in sealings if s.segment.id in segments and segments[s.segment.id].is_open]
         if topic.uid != uid:
             raise NotFound(f"{step.topic} was deleted meanwhile: there is another topic of that name now")
         if not opened:
-            return  # an attempt whose outcome was unclear had worked
+            return None  # an attempt whose outcome was unclear had worked
         if len(opened) < len(sealings):
             raise Unavailable(f"{step.topic} was changed by somebody else at the same time: look again")
-        change = succeed(
+        return succeed(
             topic,
             sealings,
             ranges=step.ranges,
             placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
             now_us=self._wall_us(),
         )
-        unchanged = [self._metadata.unchanged(parent) for parent in step.parents]
-        await view.wait_revision(await self._metadata.write(change, unchanged))

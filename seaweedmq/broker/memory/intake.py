@@ -12,16 +12,13 @@ from typing import TypeVar
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.broker.memory.budget import MemoryBudget
-from seaweedmq.broker.memory.shares import COPIES
+from seaweedmq.broker.memory.shares import COPIES, STANDING_PART
 from seaweedmq.codec.frame import HEADER_BYTES, Frame, FrameHeader, decode_header
 from seaweedmq.errors import Corrupt, DeadlineExceeded, ProtocolViolation
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead, Frames
 
 PIECE_TIMEOUT_S = 10.0
 """An announced frame holds memory that others wait for: a sender that is silent in the middle of it is ended."""
-STANDING_SHARE = 2
-"""One part in so many of the memory is set aside for streams; the rest serves pieces."""
-
 Q = TypeVar("Q")
 
 
@@ -31,7 +28,7 @@ class Intake:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._standing = COPIES * LARGE_MESSAGE_BYTES
-        if budget.used + self._standing > budget.limit // STANDING_SHARE or not budget.take_now(self._standing):
+        if budget.used + self._standing > budget.limit // STANDING_PART or not budget.take_now(self._standing):
             self._standing = 0
 
     @property

@@ -15,8 +15,8 @@ unasked, is covered by the ``STREAM_BYTES`` set aside for each. So paused stream
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from seaweedmq.broker.memory.budget import MemoryBudget
@@ -38,6 +38,11 @@ PASSAGE_PART = 12
 """One part in so many for each of ``intake``, ``reading`` and ``sending``, two copies of the largest frame at least."""
 OPENING_PATIENCE_S = 10.0
 """A stream waits so long for memory. What is fsynced gives way, so with a storage that works it is there soon."""
+STANDING_PART = 2
+"""One part in so many of ``intake`` may be set aside for streams; the rest serves pieces."""
+AHEAD_BYTES = 2 * MIB
+"""What may come ahead on a stream of many conversations, beyond what each may send: with it a publisher that is alone
+does not wait for the news that its last message was taken."""
 COPIES = 2
 """A message is held by Python and, on its way in or out, by gRPC."""
 
@@ -95,9 +100,10 @@ class BrokerMemory:
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
 
-    def __init__(self, logs: MemoryBudget, frames_bytes_min: int) -> None:
+    def __init__(self, memory: BrokerMemory, frames_bytes_min: int) -> None:
         """``frames_bytes_min`` are left for frames in any case."""
-        self._logs = logs
+        self._logs = logs = memory.logs
+        self._intake = memory.intake
         self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
 
     @asynccontextmanager
@@ -121,6 +127,18 @@ class StreamMemory:
                 self._logs.restore(STREAM_BYTES)
         finally:
             self._left += 1
+
+    @contextmanager
+    def ahead(self) -> Iterator[int]:
+        """Around the life of a stream of many conversations: how many bytes may be sent ahead on it; 0 if there is no
+        memory to set aside."""
+        size = AHEAD_BYTES if self._intake.used + AHEAD_BYTES <= self._intake.limit // STANDING_PART else 0
+        if not self._intake.take_now(size):
+            size = 0
+        try:
+            yield size
+        finally:
+            self._intake.give(size)
 
     async def _borrow(self) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing, suppress
 
 from seaweedmq.broker.memory.intake import Intake
@@ -29,7 +29,7 @@ from seaweedmq.model.replication import (
     SegmentRef,
 )
 from seaweedmq.model.segment import ReplicaKey, Segment
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Environment, SegmentStore
 from seaweedmq.runtime.retrying import backoff, retrying
 
@@ -70,6 +70,8 @@ class FollowerService:
         """What is followed."""
         self._write_outs: dict[ReplicaKey, ReplicaWriter] = {}
         """Of each replica, by the same keys."""
+        self._by_topic: dict[TopicName, set[ReplicaKey]] = {}
+        """The same keys, by their topic's name: of more than one topic for a moment, when it was created again."""
         self._closed = False
 
     async def replicate(self, requests: AsyncIterator[ReplicateRequest]) -> AsyncIterator[ReplicateReply]:
@@ -134,10 +136,11 @@ class FollowerService:
         now = asyncio.get_running_loop().time()
         return SealedLog(end_offset=replica.end, sequences=replica.sequences(now))
 
-    def forget_sealed(self) -> None:
-        """Drop replicas of segments that the metadata no longer has open, or not with this broker."""
-        for key, writing in list(self._write_outs.items()):
-            found = self._view.find(writing.topic.name, writing.topic.uid, writing.segment.id)
+    def forget_sealed(self, names: Iterable[TopicName]) -> None:
+        """Drop replicas of these topics' segments that the metadata no longer has open, or not with this broker."""
+        for key in [key for name in names for key in self._by_topic.get(name, ())]:
+            segment = self._write_outs[key].segment
+            found = self._view.find(segment.topic, key.topic_uid, segment.id)
             if found is None or not found[1].is_open or self._broker_id not in found[1].replicas:
                 self._drop(key)
 
@@ -182,13 +185,18 @@ class FollowerService:
             self._drop(key)
 
     def _drop(self, key: ReplicaKey) -> None:
-        self._write_outs.pop(key).drop()
+        writing = self._write_outs.pop(key)
+        writing.drop()
+        keys = self._by_topic[writing.segment.topic]
+        keys.remove(key)
+        if not keys:
+            del self._by_topic[writing.segment.topic]
         self._budget.give(self.replicas.pop(key).release_all())
 
     async def _forget_on_change(self) -> None:
         while True:
             seen = self._view.changes
-            self.forget_sealed()
+            self.forget_sealed(list(self._by_topic))
             await self._view.wait_change(seen)
 
     async def _save(self, replica: Replica, writing: ReplicaWriter, limit: asyncio.Semaphore) -> None:
@@ -240,6 +248,7 @@ class FollowerService:
             limits=ProducerLimits.of(self._config),
             pool=self._producers,
         )
+        self._by_topic.setdefault(topic.name, set()).add(key)
         self._write_outs[key] = ReplicaWriter(self._store, topic, segment, replica, self._broker_id, self._env.rng)
         return replica
 

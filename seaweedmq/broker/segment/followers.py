@@ -31,12 +31,14 @@ class Followers:
         context: SegmentContext,
         *,
         appended: Signal,
+        flushed: Signal,
         on_held: Callable[[int], None],
         on_lost: Callable[[str, SeaweedMQError], None],
     ) -> None:
         """
         Args:
             appended: fires when there is more in the log.
+            flushed: fires when what is both committed and fsynced may have become more.
             on_held: called with the offset below which every follower holds everything.
             on_lost: called with a follower's id, and what became of it. It does not come back.
         """
@@ -53,6 +55,7 @@ class Followers:
                 opening=opening,
                 log=segment_log,
                 appended=appended,
+                flushed=flushed,
                 on_held=self._held,
                 timeout_s=context.config.replica_timeout_s,
                 memory=context.relaying,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 from seaweedmq.broker.segment.context import SegmentContext
@@ -12,7 +12,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, SeaweedMQError, StaleMetadata
 from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment, SegmentId
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicName
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,10 @@ class OwnedSegments:
         context: Callable[[OwningTerm], SegmentContext],
     ) -> None:
         self.segments: dict[SegmentId, OpenSegment] = {}
+        self._numbers: dict[TopicName, set[int]] = {}
+        """The same by topic."""
         self._view = view
+        self._news = view.news()
         self._term = term
         self._context = context
         self._stopping = False
@@ -50,20 +53,18 @@ class OwnedSegments:
     async def run(self) -> None:
         """Follow the metadata, until cancelled."""
         while True:
-            seen = self._view.changes
-            await self._reconcile()
-            await self._view.wait_change(seen)
+            await self._reconcile(await self._news.take())
 
     async def drop(self, reason: SeaweedMQError) -> None:
         """The lease is lost: serve nothing any more, and finish nothing."""
         await asyncio.gather(*(segment.close(reason) for segment in self.segments.values()))
-        self.segments.clear()
+        self._clear()
 
     async def drain(self, timeout_s: float) -> None:
         """Take nothing more, now and later; store and commit what is there."""
         self._stopping = True
         await asyncio.gather(*(segment.drain(timeout_s) for segment in self.segments.values()))
-        self.segments.clear()
+        self._clear()
 
     async def seal(self, ref: SegmentRef) -> SealedLog:
         """See ``model.calls.Seal``. NotFound, StaleMetadata."""
@@ -74,45 +75,50 @@ class OwnedSegments:
             raise StaleMetadata(f"{owned.segment}: it has epoch {owned.segment.epoch}, not {ref.epoch}")
         return await owned.seal()
 
-    async def _reconcile(self) -> None:
+    async def _reconcile(self, names: Sequence[TopicName]) -> None:
+        """Own of these topics what the metadata say now."""
         term = self._term()
         if term is None or not self._may_own(term):
-            return
-        term.followers.forget_sealed()
-        ended = self._take_ended(term)
-        self._open_new(term, but=ended)
+            return  # a term that begins is told of everything
+        term.followers.forget_sealed(names)
+        ended = self._take_ended(names, term)
+        self._open_new(names, term, but=ended)
         if not ended:
             return
         # Only now: publishers of what has ended wait for its successors. A topic of the same name waits for its end.
         await asyncio.gather(*(owned.close(reason) for owned, reason in ended.values()))
         now = self._term()
         if now is not None and self._may_own(now):
-            self._open_new(now, but=())
+            self._open_new(names, now, but=())
 
-    def _open_new(self, term: OwningTerm, but: Container[SegmentId]) -> None:
+    def _open_new(self, names: Sequence[TopicName], term: OwningTerm, but: Container[SegmentId]) -> None:
         before = len(self.segments)
-        for name, segments in self._view.open_segments.items():
+        for name in names:
             topic = self._view.topics.get(name)
-            for segment in segments.values() if topic else ():
+            if topic is None:
+                continue
+            for segment in self._view.open_of(name).values():
                 key = segment.key
                 if segment.primary == term.id and key not in self.segments and key not in but:
-                    assert topic is not None
                     self._own(topic, segment, term)
         if len(self.segments) > before:
-            self._view.look_again()  # clients may have come before, and wait for what is served here to change
+            self._view.nudge()  # clients may have come before, and wait for what is served here to change
 
-    def _take_ended(self, term: OwningTerm) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
+    def _take_ended(
+        self, names: Sequence[TopicName], term: OwningTerm
+    ) -> dict[SegmentId, tuple[OpenSegment, SeaweedMQError]]:
         """Take out what this broker owns no longer, with the reason for its clients; the others get their topic's
         settings as they are now."""
         ended: dict[SegmentId, tuple[OpenSegment, SeaweedMQError]] = {}
-        for key, owned in list(self.segments.items()):
+        for key in [SegmentId(name, number) for name in names for number in self._numbers.get(name, ())]:
+            owned = self.segments[key]
             segment = self._view.segment(key)
-            topic = self._view.topics.get(key[0])
+            topic = self._view.topics.get(key.topic)
             if topic is None or segment is None or topic.uid != owned.topic.uid:
-                ended[key] = self.segments.pop(key), NotFound(f"topic {key[0]} was deleted")
+                ended[key] = self._take_out(key), NotFound(f"topic {key.topic} was deleted")
             elif not segment.is_open or segment.primary != term.id:
                 reason = StaleMetadata(f"segment {segment} was sealed: go on in its successors")
-                ended[key] = self.segments.pop(key), reason
+                ended[key] = self._take_out(key), reason
             elif owned.topic is not topic:
                 owned.update(topic)
         return ended
@@ -124,4 +130,16 @@ class OwnedSegments:
 
     def _own(self, topic: Topic, segment: Segment, term: OwningTerm) -> None:
         owned = self.segments[segment.key] = OpenSegment(topic, segment, self._context(term))
+        self._numbers.setdefault(topic.name, set()).add(segment.id)
         owned.start()
+
+    def _take_out(self, key: SegmentId) -> OpenSegment:
+        numbers = self._numbers[key.topic]
+        numbers.remove(key.number)
+        if not numbers:
+            del self._numbers[key.topic]
+        return self.segments.pop(key)
+
+    def _clear(self) -> None:
+        self.segments.clear()
+        self._numbers.clear()

@@ -12,7 +12,6 @@ from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
-from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.signal import Signal
 
@@ -20,6 +19,7 @@ SEND_BYTES = 1024 * 1024
 SHARE_BYTES = COPIES * LARGE_MESSAGE_BYTES
 """Memory of one message on its way."""
 TELL_INTERVAL_S = 0.1
+"""Least time between two pieces of news of one segment."""
 
 
 class FollowerLink:
@@ -33,6 +33,7 @@ class FollowerLink:
         opening: ReplicateOpen,
         log: SegmentLog,
         appended: Signal,
+        flushed: Signal,
         on_held: Callable[[], None],
         timeout_s: float,
         memory: MemoryBudget,
@@ -45,6 +46,7 @@ class FollowerLink:
         self._opening = opening
         self._log = log
         self._appended = appended
+        self._flushed = flushed
         self._on_held = on_held
         self._timeout_s = timeout_s
         self._memory = memory
@@ -89,6 +91,8 @@ class FollowerLink:
     async def _watch(self) -> None:
         """A follower that makes no progress although there is something to hold is given up after the timeout."""
         while True:
+            while self.held >= self._log.end:
+                await self._appended.wait()
             held, end = self.held, self._log.end
             await asyncio.sleep(self._timeout_s)
             if held < end and self.held == held:
@@ -100,12 +104,12 @@ class FollowerLink:
         """Let the follower forget what is flushed."""
         told = self._log.flushed
         while True:
-            flushed = min(self._log.flushed, self._log.committed)
-            if flushed > told:
-                await self._dial(self.follower).call(
-                    NoteProgress(ref=self._opening.ref, committed=self._log.committed, flushed=flushed)
-                )
-                told = flushed
+            while (flushed := min(self._log.flushed, self._log.committed)) <= told:
+                await self._flushed.wait()
+            await self._dial(self.follower).call(
+                NoteProgress(ref=self._opening.ref, committed=self._log.committed, flushed=flushed)
+            )
+            told = flushed
             await asyncio.sleep(TELL_INTERVAL_S)
 
     async def _requests(self) -> AsyncGenerator[ReplicateRequest, None]:
@@ -137,4 +141,4 @@ def _messages(entries: list[LogEntry], message_bytes_max: int, piece_bytes: int)
         for piece in split_payload(entries[0].payload, piece_bytes):
             yield ReplicateFrames(piece)
     elif entries:
-        yield ReplicateFrames(pack_frames([part for e in entries for part in (e.header, e.payload)]))
+        yield ReplicateFrames(b"".join([part for e in entries for part in (e.header, e.payload)]))

@@ -1,0 +1,150 @@
+"""The broker's side: each channel of a stream is a conversation of its own, with a task that answers it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from seaweedmq.errors import ProtocolViolation, SeaweedMQError
+from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
+from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Channel, Outgoing
+from seaweedmq.rpc.channels.wire import Ahead, End, Message, Section, Status, read_envelope
+from seaweedmq.rpc.status import code_of
+from seaweedmq.rpc.transport import MESSAGE_SLACK_BYTES
+from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.signal import Signal
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering(Generic[Q, R]):
+    """How conversations of one kind are answered."""
+
+    name: str
+    answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
+    decode: Callable[[Frames], Q]
+    encode: Callable[[R], Sequence[Frames]]
+    admitted: Callable[[], AbstractAsyncContextManager[None]]
+    """Around the life of a channel. Raises ResourceExhausted."""
+    told: Callable[[Exception], SeaweedMQError]
+    """What the client is told of an error."""
+
+
+class ChannelServer(Generic[Q, R]):
+    """The channels of one stream."""
+
+    def __init__(self, answering: Answering[Q, R], *, ahead_bytes: int) -> None:
+        """``ahead_bytes``: see ``wire.Ahead``; memory for them is set aside."""
+        self._answering = answering
+        self._ahead_bytes = ahead_bytes
+        self._channels: dict[int, Channel] = {}
+        self._answers: dict[int, asyncio.Task[None]] = {}
+        """The task of each channel, until that has ended."""
+        self._last = 0
+        self._outgoing = Outgoing()
+        self._stopping = False
+        self._changed = Signal()
+
+    async def run(self, envelopes: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Until the client ends the stream, or nothing is said on it any more after ``wind_down``.
+
+        Raises:
+            SeaweedMQError: the client does not keep to the protocol.
+        """
+        if self._ahead_bytes:
+            self._outgoing.put(Ahead(self._ahead_bytes))
+        work = {
+            asyncio.ensure_future(doing)
+            for doing in (self._read(envelopes), self._write(write), self._wait_until_unused())
+        }
+        try:
+            done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for channel in self._channels.values():
+                channel.on_status(None)
+            ending = {*work, *self._answers.values()}
+            for task in ending:
+                task.cancel()
+            await asyncio.wait(ending)
+
+    def wind_down(self) -> None:
+        """The broker stops: end as soon as no channel is open."""
+        self._stopping = True
+        self._changed.fire()
+
+    async def _wait_until_unused(self) -> None:
+        while self._channels or not self._stopping:
+            await self._changed.wait()
+
+    async def _read(self, envelopes: AsyncIterator[bytes]) -> None:
+        async for envelope in envelopes:
+            for section in read_envelope(envelope):
+                self._take(section)
+
+    async def _write(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        async with closing(self._outgoing.envelopes()) as envelopes:
+            async for envelope in envelopes:
+                await write(envelope)
+
+    def _take(self, section: Section) -> None:
+        if not isinstance(section, Message | End | Status):
+            raise ProtocolViolation(f"a client said {type(section).__name__}, which is for brokers to say")
+        channel = self._channels.get(section.channel)
+        if channel is None:
+            if not isinstance(section, Message) or section.channel <= self._last:
+                return  # over on this side already
+            channel = self._open(section.channel)
+        if isinstance(section, Message):
+            channel.on_message(section.data)
+        elif isinstance(section, End):
+            channel.on_end()
+        else:
+            channel.on_status(None)
+            self._answers[section.channel].cancel()
+
+    def _open(self, number: int) -> Channel:
+        self._last = number
+        queue_bytes_max = WINDOW_BYTES + LARGE_MESSAGE_BYTES + MESSAGE_SLACK_BYTES + self._ahead_bytes
+        channel = self._channels[number] = Channel(number, self._outgoing, queue_bytes_max=queue_bytes_max)
+        task = asyncio.create_task(self._answer(channel), name=f"{self._answering.name} {number}")
+        self._answers[number] = task
+        task.add_done_callback(lambda _: self._answers.pop(number))
+        return channel
+
+    async def _answer(self, channel: Channel) -> None:
+        answering = self._answering
+        code = text = ""
+        try:
+            requests = _Requests(channel, answering.decode)
+            async with answering.admitted(), closing(answering.answer(requests)) as replies:
+                async for reply in replies:
+                    await channel.send(answering.encode(reply))
+        except Exception as error:  # noqa: BLE001 - told, and logged there if it is none of ours
+            told = answering.told(error)
+            code, text = code_of(told), str(told)
+        finally:
+            channel.finish(code, text)
+            del self._channels[channel.number]
+            self._changed.fire()
+
+
+class _Requests(Generic[Q]):
+    """What comes on a channel."""
+
+    def __init__(self, channel: Channel, decode: Callable[[Frames], Q]) -> None:
+        self._channel = channel
+        self._decode = decode
+
+    def __aiter__(self) -> "_Requests[Q]":
+        return self
+
+    async def __anext__(self) -> Q:
+        data = await self._channel.receive()
+        if data is None:
+            raise StopAsyncIteration
+        return self._decode(data)

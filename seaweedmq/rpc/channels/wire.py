@@ -1,0 +1,184 @@
+"""Envelopes as bytes: the hot path.
+
+An ``Envelope`` of ``proto/seaweedmq/v1/channels.proto`` is taken apart and put together by hand, so that the payload of
+a message is copied once on its way out and not at all on its way in; what is written is byte for byte what protobuf
+writes. Sections of other kinds, and every unusual spelling, go to protobuf.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.frames import Frames
+from seaweedmq.rpc import types
+from seaweedmq.rpc.v1 import channels_pb2
+
+_SECTION_TAG: Final = 1 << 3 | 2
+_CHANNEL_TAG: Final = 1 << 3
+_MESSAGE_TAG: Final = 2 << 3 | 2
+PINNED_PART: Final = 2
+"""A message that is less than one part in so many of its envelope is copied, lest it keep all of that in memory."""
+
+
+class Message(NamedTuple):
+    """One message of the conversation. The first one with a number opens the channel."""
+
+    channel: int
+    data: Frames
+
+
+class End(NamedTuple):
+    """The sender says nothing more on the channel, and listens on."""
+
+    channel: int
+
+
+class Status(NamedTuple):
+    """The channel is over, in both directions."""
+
+    channel: int
+    code: str = ""
+    """Of an error; "" if there is none."""
+    text: str = ""
+
+
+class Credit(NamedTuple):
+    """The receiver has taken so many bytes of messages out of its queue."""
+
+    channel: int
+    size_bytes: int
+
+
+class Ahead(NamedTuple):
+    """The receiver has so many bytes for messages of all channels together, beyond what each may send in any case."""
+
+    size_bytes: int
+
+
+Section: TypeAlias = Message | End | Status | Credit | Ahead
+
+
+class Unsent(NamedTuple):
+    """A message on its way out, in parts that follow each other."""
+
+    channel: int
+    parts: Sequence[Frames]
+    size_bytes: int
+
+
+def write_envelope(sections: Iterable[Unsent | Section]) -> bytes:
+    """Protobuf bytes of a ``seaweedmq.v1.Envelope``."""
+    parts: list[Frames] = []
+    for section in sections:
+        if isinstance(section, Unsent):
+            inner = b"%c%b%c%b" % (
+                _CHANNEL_TAG,
+                _varint(section.channel),
+                _MESSAGE_TAG,
+                _varint(section.size_bytes),
+            )
+            parts.append(b"%c%b%b" % (_SECTION_TAG, _varint(len(inner) + section.size_bytes), inner))
+            parts += section.parts
+        else:
+            data = _section(section).SerializeToString()
+            parts.append(b"%c%b%b" % (_SECTION_TAG, _varint(len(data)), data))
+    return b"".join(parts)
+
+
+def read_envelope(data: bytes) -> list[Section]:
+    """Its sections, in order; large messages are views of ``data``. InvalidArgument: it is none."""
+    found: list[Section] = []
+    at, end = 0, len(data)
+    view = memoryview(data)
+    try:
+        while at < end:
+            if data[at] != _SECTION_TAG:
+                raise _no_envelope(data)
+            length, at = _read_varint(data, at + 1)
+            if at + length > end:
+                raise _no_envelope(data)
+            found.append(_message(data, view, at, at + length) or _read_section(data[at : at + length]))
+            at += length
+    except IndexError:
+        raise _no_envelope(data) from None
+    return found
+
+
+def _message(data: bytes, view: memoryview, at: int, end: int) -> Message | None:
+    """The section if it is a message as this module writes it."""
+    if data[at] != _CHANNEL_TAG:
+        return None
+    channel, at = _read_varint(data, at + 1)
+    if at >= end or data[at] != _MESSAGE_TAG:
+        return None
+    length, at = _read_varint(data, at + 1)
+    if at + length != end:
+        return None
+    return Message(channel, data[at:end] if length * PINNED_PART < len(data) else view[at:end])
+
+
+def _read_section(data: bytes) -> Section:
+    section = types.parse(channels_pb2.Section, data)
+    match section.WhichOneof("content"):
+        case "message":
+            return Message(section.channel, section.message)
+        case "end":
+            return End(section.channel)
+        case "status":
+            return Status(section.channel, section.status.code, section.status.text)
+        case "credit":
+            return Credit(section.channel, section.credit)
+        case "ahead":
+            return Ahead(section.ahead)
+        case _:
+            raise types.unknown_kind(section)
+
+
+def _section(section: Section) -> channels_pb2.Section:
+    match section:
+        case Message():
+            return channels_pb2.Section(channel=section.channel, message=bytes(section.data))
+        case End():
+            return channels_pb2.Section(channel=section.channel, end=True)
+        case Status():
+            status = channels_pb2.Status(code=section.code, text=section.text)
+            return channels_pb2.Section(channel=section.channel, status=status)
+        case Credit():
+            return channels_pb2.Section(channel=section.channel, credit=section.size_bytes)
+        case Ahead():
+            return channels_pb2.Section(ahead=section.size_bytes)
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return b"%c" % number
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number, and where it ends. IndexError: the data does before."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    number, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at + 1
+        shift += 7
+        if shift > 63:
+            raise IndexError
+
+
+def _no_envelope(data: bytes) -> InvalidArgument:
+    return InvalidArgument(
+        f"{len(data)} bytes received are not a {channels_pb2.Envelope.DESCRIPTOR.full_name}: "
+        "check the client against the .proto files"
+    )
