@@ -19,6 +19,7 @@ from seaweedmq.model.calls import (
     AlterTopic,
     Call,
     CreateTopic,
+    CreateTopics,
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -43,14 +44,21 @@ from seaweedmq.model.calls import (
     TopicStats,
     WriteOut,
 )
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupOpen, GroupReply, GroupRequest
 from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
 from seaweedmq.model.subscribe import SubscribeReply, SubscribeRequest
+from seaweedmq.model.topic import TopicSpec
 from seaweedmq.ports import LeaderApi
 from seaweedmq.runtime.closing import closing
 
 R = TypeVar("R")
+
+
+async def _create(leader: Leader, spec: TopicSpec) -> TopicDescription:
+    (made,) = await leader.topics.create((spec,))
+    return made
 
 
 async def _status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
@@ -58,7 +66,8 @@ async def _status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
 
 
 BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
-    CreateTopic: lambda leader, call: leader.topics.create(call.spec),
+    CreateTopic: lambda leader, call: _create(leader, call.spec),
+    CreateTopics: lambda leader, call: leader.topics.create(call.specs),
     AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid),
     DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
     AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),

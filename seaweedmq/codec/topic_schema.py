@@ -88,6 +88,11 @@ def schema_from_bytes(data: bytes | memoryview) -> pa.Schema:
     return _without_metadata(schema)
 
 
+def normal_schema(data: bytes) -> bytes:
+    """The one form in which equal schemas have equal bytes. Raises as :func:`schema_from_bytes`."""
+    return schema_to_bytes(schema_from_bytes(data))
+
+
 def _check_field(field: pa.Field, where: str, depth: int) -> None:
     kind = field.type
     if depth > NESTING_MAX:

@@ -10,6 +10,8 @@ TRANSACTION_OPS_MAX = 128
 """etcd's default ``--max-txn-ops``, for the compares and for the changes, each."""
 CHANGES_PER_TRANSACTION = 100
 """Of a write that is cut into several: leaves room for the compares that guard each, and a few changes besides."""
+COMPARES_PER_TRANSACTION = 120
+"""The same of the compares."""
 TRANSACTION_BYTES_MAX = 1_400_000
 """Below etcd's default ``--max-request-bytes`` of 1.5 MiB, less what the encoding adds."""
 LEASED = (keys.LEADER, keys.BROKERS, keys.ADDRESSES, keys.LEFT)

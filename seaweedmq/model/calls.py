@@ -34,6 +34,14 @@ class CreateTopic(Call[TopicDescription]):
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTopics(Call[tuple[TopicDescription, ...]]):
+    """Up to ``TOPICS_AT_ONCE_MAX`` topics, many a transaction. If one is refused, none is made; if etcd goes away in
+    the middle, those before it are there."""
+
+    specs: tuple[TopicSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AlterTopic(Call[TopicDescription]):
     """Nothing to change: the topic as the leader knows it."""
 

@@ -77,6 +77,10 @@ class Scaling(StrEnum):
     FIXED = "fixed"
 
 
+TOPICS_AT_ONCE_MAX = 250
+"""Of one call that creates topics."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
     """What a user asks for when creating a topic."""

@@ -7,6 +7,7 @@ from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
     CreateTopic,
+    CreateTopics,
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -36,8 +37,11 @@ CHANGE_TIMEOUT_S = 30.0
 """Sealing a segment whose broker just died waits for the end of its lease."""
 
 
-def _write_create(call: CreateTopic) -> admin_pb2.CreateTopicRequest:
-    spec = call.spec
+CREATE_TIMEOUT_S = 60.0
+"""Of many topics: with a slow storage each takes its time."""
+
+
+def _write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
     message = admin_pb2.CreateTopicRequest(
         name=str(spec.name),
         segments=spec.segments,
@@ -52,8 +56,8 @@ def _write_create(call: CreateTopic) -> admin_pb2.CreateTopicRequest:
     return message
 
 
-def _read_create(message: admin_pb2.CreateTopicRequest) -> CreateTopic:
-    spec = TopicSpec(
+def _read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
+    return TopicSpec(
         name=TopicName.parse(message.name),
         segments=message.segments if message.HasField("segments") else 1,
         replicas=message.replicas if message.HasField("replicas") else 1,
@@ -67,7 +71,6 @@ def _read_create(message: admin_pb2.CreateTopicRequest) -> CreateTopic:
         target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
     )
-    return CreateTopic(spec)
 
 
 def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
@@ -198,10 +201,22 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         name="CreateTopic",
         request=admin_pb2.CreateTopicRequest,
         reply=types_pb2.TopicDescription,
-        write_request=_write_create,
-        read_request=_read_create,
+        write_request=lambda c: _write_spec(c.spec),
+        read_request=lambda m: CreateTopic(_read_spec(m)),
         write_reply=types.write_description,
         read_reply=types.read_description,
+    ),
+    Unary(
+        call=CreateTopics,
+        service=ADMIN_SERVICE,
+        name="CreateTopics",
+        request=admin_pb2.CreateTopicsRequest,
+        reply=admin_pb2.CreateTopicsReply,
+        write_request=lambda c: admin_pb2.CreateTopicsRequest(topics=map(_write_spec, c.specs)),
+        read_request=lambda m: CreateTopics(tuple(map(_read_spec, m.topics))),
+        write_reply=lambda made: admin_pb2.CreateTopicsReply(topics=map(types.write_description, made)),
+        read_reply=lambda m: tuple(map(types.read_description, m.topics)),
+        timeout_s=CREATE_TIMEOUT_S,
     ),
     Unary(
         call=AlterTopic,

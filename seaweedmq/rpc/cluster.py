@@ -1,6 +1,5 @@
 """The Cluster service, between brokers: its calls, and the messages of replicate streams and load reports."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from seaweedmq.errors import InvalidArgument
@@ -28,7 +27,7 @@ from seaweedmq.model.replication import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import types
-from seaweedmq.rpc.frames import frames_parts, read_frames
+from seaweedmq.rpc.frames import read_frames, write_frames
 from seaweedmq.rpc.transport import CLUSTER_SERVICE
 from seaweedmq.rpc.unary import Unary, nothing
 from seaweedmq.rpc.v1 import cluster_pb2, types_pb2
@@ -150,17 +149,17 @@ CALLS: tuple[Unary[Any, Any], ...] = (
 )
 
 
-def encode_replicate_request(request: ReplicateRequest) -> Sequence[Frames]:
-    """Parts that make up the message. Raises InvalidArgument if a number is out of the protocol's range."""
+def encode_replicate_request(request: ReplicateRequest) -> bytes:
+    """Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, ReplicateFrames):
-        return frames_parts(request.data)
+        return write_frames(request.data)
     if isinstance(request, FrameHead):
-        return (cluster_pb2.ReplicateRequest(head=request.header).SerializeToString(),)
+        return cluster_pb2.ReplicateRequest(head=request.header).SerializeToString()
     try:
         opening = cluster_pb2.ReplicateOpen(ref=_write_ref(request.ref), primary=request.primary)
     except ValueError as error:
         raise InvalidArgument(f"ReplicateOpen refused before it was sent: {error}; correct the value") from error
-    return (cluster_pb2.ReplicateRequest(open=opening).SerializeToString(),)
+    return cluster_pb2.ReplicateRequest(open=opening).SerializeToString()
 
 
 def decode_replicate_request(data: Frames) -> ReplicateRequest:
@@ -180,10 +179,10 @@ def decode_replicate_request(data: Frames) -> ReplicateRequest:
             raise types.unknown_kind(message)
 
 
-def encode_replicate_reply(reply: ReplicateReply) -> Sequence[Frames]:
-    """Parts that make up the message."""
+def encode_replicate_reply(reply: ReplicateReply) -> bytes:
+    """Protobuf bytes."""
     message = cluster_pb2.ReplicateReply(end_offset=reply.end_offset, message_bytes_max=reply.message_bytes_max)
-    return (message.SerializeToString(),)
+    return message.SerializeToString()
 
 
 def decode_replicate_reply(data: Frames) -> ReplicateReply:

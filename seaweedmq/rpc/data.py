@@ -1,7 +1,5 @@
 """The Data service: the messages of publish and subscribe streams as bytes and back."""
 
-from collections.abc import Sequence
-
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, FrameHead, Frames
 from seaweedmq.model.publish import (
@@ -25,16 +23,16 @@ from seaweedmq.model.subscribe import (
 )
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc import types
-from seaweedmq.rpc.frames import frames_parts, read_frames, write_frames
+from seaweedmq.rpc.frames import read_frames, write_frames
 from seaweedmq.rpc.v1 import data_pb2
 
 
-def encode_publish_request(request: PublishRequest) -> Sequence[Frames]:
-    """Parts that make up the message. Raises InvalidArgument if a number is out of the protocol's range."""
+def encode_publish_request(request: PublishRequest) -> bytes:
+    """Raises InvalidArgument if a number is out of the protocol's range."""
     if isinstance(request, PublishFrames):
-        return frames_parts(request.data)
+        return write_frames(request.data)
     if isinstance(request, FrameHead):
-        return (data_pb2.PublishRequest(head=request.header).SerializeToString(),)
+        return data_pb2.PublishRequest(head=request.header).SerializeToString()
     try:
         message = data_pb2.PublishRequest(
             open=data_pb2.PublishOpen(
@@ -49,7 +47,7 @@ def encode_publish_request(request: PublishRequest) -> Sequence[Frames]:
         )
     except ValueError as error:
         raise _out_of_range(request, error) from error
-    return (message.SerializeToString(),)
+    return message.SerializeToString()
 
 
 def decode_publish_request(data: Frames) -> PublishRequest:
@@ -77,8 +75,8 @@ def decode_publish_request(data: Frames) -> PublishRequest:
             raise types.unknown_kind(message)
 
 
-def encode_publish_reply(reply: PublishReply) -> Sequence[Frames]:
-    """Parts of a ``seaweedmq.v1.PublishReply``."""
+def encode_publish_reply(reply: PublishReply) -> bytes:
+    """Protobuf bytes of a ``seaweedmq.v1.PublishReply``."""
     match reply:
         case PublishAck():
             message = data_pb2.PublishReply(ack=data_pb2.PublishAck(frames=[_write_ack(ack) for ack in reply.frames]))
@@ -101,7 +99,7 @@ def encode_publish_reply(reply: PublishReply) -> Sequence[Frames]:
                     successors=reply.successors,
                 )
             )
-    return (message.SerializeToString(),)
+    return message.SerializeToString()
 
 
 def decode_publish_reply(data: Frames) -> PublishReply:

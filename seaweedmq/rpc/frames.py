@@ -53,11 +53,6 @@ def write_frames(data: Frames) -> bytes:
     return b"".join((prefix, data))
 
 
-def frames_parts(data: Frames) -> tuple[bytes, Frames]:
-    """As ``write_frames``, in two parts for somebody who joins them with more."""
-    return _prefix(len(data)), data
-
-
 def read_frames(message: Frames) -> memoryview | None:
     """The payload if the message is one ``frames`` field and nothing else, else None."""
     if not message or message[0] != _FRAMES_TAG:

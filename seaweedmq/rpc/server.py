@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
@@ -204,9 +204,9 @@ class _Handlers:
         name: str,
         answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]],
         decode: Callable[[Frames], Q],
-        encode: Callable[[R], Sequence[Frames]],
+        encode: Callable[[R], bytes],
         admitted: Callable[[], AbstractAsyncContextManager[None]],
-    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(envelopes: AsyncIterator[bytes], context: Context) -> None:
             answering = Answering(
                 name=name,

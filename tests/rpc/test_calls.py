@@ -28,6 +28,7 @@ from seaweedmq.model.calls import (
     AlterTopic,
     Call,
     CreateTopic,
+    CreateTopics,
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -112,6 +113,7 @@ FIRST, LATER = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=e
 
 CASES = [
     (CreateTopic(TopicSpec(name=NAME, segments=4)), DESCRIPTION),
+    (CreateTopics((TopicSpec(name=NAME), TopicSpec(name=NAME, segments=4))), (DESCRIPTION, DESCRIPTION)),
     (AlterTopic(NAME, TopicChange(retention_s=5.0), 2**63 - 1), DESCRIPTION),
     (DeleteTopic(NAME, 2**63 - 1), None),
     (ListTopics(), (TOPIC,)),
@@ -380,9 +382,15 @@ async def test_closing_the_dialer_ends_calls_with_closed(fake, server, dialer):
 # --- limits and refusals --------------------------------------------------------------------------------------------
 
 
+ENVELOPE_HEAD_BYTES = 13
+"""Of one large message: two tags and lengths, and the channel."""
+
+
 async def test_a_message_over_the_limit_is_the_callers_fault_and_names_the_limit(fake, broker):
     limit = LARGE_MESSAGE_BYTES + 64 * 1024
-    with pytest.raises(InvalidArgument, match=f"{17 * MIB + 5} bytes is over the limit of {limit} bytes"):
+    with pytest.raises(
+        InvalidArgument, match=f"{17 * MIB + 5 + ENVELOPE_HEAD_BYTES} bytes is over the limit of {limit} bytes"
+    ):
         async for _ in broker.publish(publish_messages(17 * MIB)):
             pass
     assert await broker.call(ListTopics()) == (TOPIC,)
@@ -419,13 +427,13 @@ async def test_a_call_that_takes_too_long_says_how_long(fake, server):
     await dialer.close()
 
 
-@pytest.mark.parametrize(("version", "older"), [(1, "the {}"), (3, "this broker")])
+@pytest.mark.parametrize(("version", "older"), [(2, "the {}"), (4, "this broker")])
 async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgraded(server, version, older):
     dialer = GrpcDialer(protocol_version=version)
     broker = dialer.dial(server.address)
 
     def refused(caller):
-        said = f"the {caller} speaks protocol {version}, this broker 2: upgrade {older.format(caller)}"
+        said = f"the {caller} speaks protocol {version}, this broker 3: upgrade {older.format(caller)}"
         return pytest.raises(Unsupported, match=said)
 
     with refused("client"):
@@ -442,8 +450,8 @@ async def test_another_protocol_version_is_refused_and_says_who_is_to_be_upgrade
 
 
 async def test_a_broker_of_the_version_before_refuses_this_client_and_is_to_be_upgraded(fake, dialer):
-    server = await serve(fake, "127.0.0.1:0", BrokerConfig(), protocol_version=1)
-    with pytest.raises(Unsupported, match="the client speaks protocol 2, this broker 1: upgrade this broker"):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig(), protocol_version=2)
+    with pytest.raises(Unsupported, match="the client speaks protocol 3, this broker 2: upgrade this broker"):
         await dialer.dial(server.address).call(ListTopics())
     await server.stop(0)
 

@@ -13,6 +13,7 @@ from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
     CreateTopic,
+    CreateTopics,
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -225,6 +226,10 @@ NOTHING = st.none()
     ("requests", "replies"),
     [
         (st.builds(CreateTopic, SPECS), DESCRIPTIONS),
+        (
+            st.builds(CreateTopics, st.lists(SPECS, max_size=3).map(tuple)),
+            st.lists(DESCRIPTIONS, max_size=3).map(tuple),
+        ),
         (st.builds(AlterTopic, NAMES, CHANGES, U64), DESCRIPTIONS),
         (st.builds(DeleteTopic, NAMES, U64), NOTHING),
         (st.builds(ListTopics), st.lists(TOPICS, max_size=3).map(tuple)),

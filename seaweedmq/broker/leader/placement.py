@@ -145,17 +145,23 @@ class Placement:
             placed.append(chosen)
         return placed
 
-    def of_topic(self, spec: TopicSpec) -> list[tuple[str, ...]]:
-        """Replicas of each segment of a new topic. InvalidArgument: more replicas than brokers, or no room for them."""
+    def of_topics(self, specs: Sequence[TopicSpec]) -> list[list[tuple[str, ...]]]:
+        """Replicas of each segment of some new topics. InvalidArgument: more replicas than brokers, or no room."""
         draining = self.draining
-        candidates = [c for c in self.candidates() if c.broker not in draining]
-        room = {c.broker: c.room for c in candidates}
-        if len(room) >= spec.replicas and not fits(room, segments=spec.segments, replicas=spec.replicas):
-            raise InvalidArgument(f"no room for {spec.name} with {_counted(spec)}: {self._why_full()}")
-        cost = typical_cost(candidates)
-        tie = self._rng.random
-        placed = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=tie, cost=cost)
-        self._expect(placed, cost)
+        given: Counter[str] = Counter()
+        placed: list[list[tuple[str, ...]]] = []
+        for spec in specs:
+            candidates = [
+                replace(c, room=c.room - given[c.broker]) for c in self.candidates() if c.broker not in draining
+            ]
+            room = {c.broker: c.room for c in candidates}
+            if len(room) >= spec.replicas and not fits(room, segments=spec.segments, replicas=spec.replicas):
+                raise InvalidArgument(f"no room for {spec.name} with {_counted(spec)}: {self._why_full()}")
+            cost, tie = typical_cost(candidates), self._rng.random
+            of_topic = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=tie, cost=cost)
+            self._expect(of_topic, cost)
+            given.update(broker for replicas in of_topic for broker in replicas)
+            placed.append(of_topic)
         return placed
 
     def no_room_to_split(self, topic: Topic, segment: Segment) -> str | None:

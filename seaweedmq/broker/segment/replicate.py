@@ -12,6 +12,7 @@ from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
 from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.closing import closing
 from seaweedmq.runtime.signal import Signal
 
@@ -141,4 +142,4 @@ def _messages(entries: list[LogEntry], message_bytes_max: int, piece_bytes: int)
         for piece in split_payload(entries[0].payload, piece_bytes):
             yield ReplicateFrames(piece)
     elif entries:
-        yield ReplicateFrames(b"".join([part for e in entries for part in (e.header, e.payload)]))
+        yield ReplicateFrames(pack_frames([part for e in entries for part in (e.header, e.payload)]))

@@ -70,7 +70,7 @@ SEGMENT_COLUMNS = [
 @app.command()
 def create(
     context: typer.Context,
-    topic: TopicArgument,
+    topics: Annotated[list[str], typer.Argument(metavar="NAMESPACE/NAME...", help="The topics.", show_default=False)],
     segments: Annotated[int, typer.Option(min=1, help="Key ranges to begin with.")] = 1,
     replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each record until it is a file.")] = 1,
     durability: DurabilityOption = None,
@@ -89,14 +89,14 @@ def create(
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a topic."""
+    """Create a topic, or several that are alike."""
     common = Common.of(context, bootstrap, output)
-    name = checked_topic(topic)
+    names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
     with common.connect() as client:
-        made = client.admin.create_topic(
-            name,
+        made = client.admin.create_topics(
+            names,
             segments=segments,
             replicas=replicas,
             durability=durability,
@@ -107,8 +107,9 @@ def create(
             target_bytes_per_s=limits.target_bytes_per_s or None,
             target_records_per_s=limits.target_records_per_s or None,
         )
-    done = f"created {name} with {segments} segment{'s' if segments > 1 else ''}"
-    show_done(description_fields(made), done, common.output)
+    for description in made:
+        done = f"created {description.topic.name} with {segments} segment{'s' if segments > 1 else ''}"
+        show_done(description_fields(description), done, common.output)
 
 
 @app.command("list")

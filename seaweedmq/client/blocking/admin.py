@@ -13,6 +13,7 @@ class Admin:
         self._background = background
 
     create_topic = blocking(aio.Admin.create_topic)
+    create_topics = blocking(aio.Admin.create_topics)
     alter_topic = blocking(aio.Admin.alter_topic)
     delete_topic = blocking(aio.Admin.delete_topic)
     list_topics = blocking(aio.Admin.list_topics)

@@ -28,6 +28,7 @@ from seaweedmq.model.publish import (
     PublishSealed,
 )
 from seaweedmq.model.segment import Segment
+from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
 MESSAGE_BYTES = 256 * KIB
@@ -215,7 +216,7 @@ class Lane:
                 for request in _in_pieces(frames[0]):
                     yield request
             else:
-                yield PublishFrames(frames[0] if len(frames) == 1 else b"".join(frames))
+                yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
 
 
 def _in_pieces(frame: Frames) -> Iterator[PublishRequest]:

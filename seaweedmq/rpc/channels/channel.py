@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Final, Protocol
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError, fresh
 from seaweedmq.model.config import KIB
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, Frames
-from seaweedmq.rpc.channels.wire import Credit, End, Section, Status, Unsent, write_envelope
+from seaweedmq.rpc.channels.wire import Credit, End, Message, Section, Status, write_envelope
 from seaweedmq.runtime.signal import Signal
 
 WINDOW_BYTES: Final = 64 * KIB
@@ -87,10 +87,10 @@ class Outgoing:
     """Sections on their way to the other side: while one envelope is written, they gather for the next."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Unsent | Section, Sender | None]] = deque()
+        self._waiting: deque[tuple[Section, Sender | None]] = deque()
         self._some = asyncio.Event()
 
-    def put(self, section: Unsent | Section, sender: Sender | None = None) -> None:
+    def put(self, section: Section, sender: Sender | None = None) -> None:
         """Send it with the next envelope. A channel has one message here at a time, so that all get their turn."""
         self._waiting.append((section, sender))
         self._some.set()
@@ -103,13 +103,13 @@ class Outgoing:
                 await self._some.wait()
             yield write_envelope(self._take())
 
-    def _take(self) -> list[Unsent | Section]:
-        taken: list[Unsent | Section] = []
+    def _take(self) -> list[Section]:
+        taken: list[Section] = []
         size = 0
         while self._waiting:
             section, sender = self._waiting[0]
-            if isinstance(section, Unsent):
-                size += section.size_bytes
+            if isinstance(section, Message):
+                size += len(section.data)
                 if taken and size > ENVELOPE_BYTES:
                     break
             self._waiting.popleft()
@@ -148,7 +148,7 @@ class Channel:
 
     # --- this side says -----------------------------------------------------------------------------------------------
 
-    async def send(self, parts: Sequence[Frames]) -> None:
+    async def send(self, data: bytes) -> None:
         """Once the one before has left, and the window is open; nothing happens when the channel is over."""
         while not self.is_over and self._sending:
             await self._left.wait()
@@ -157,11 +157,10 @@ class Channel:
             await window.wait(self._left)
         if self.is_over:
             return
-        size = sum(map(len, parts))
         if window is not None:
-            window.sent(size)
+            window.sent(len(data))
         self._sending = True
-        self._outgoing.put(Unsent(self.number, parts, size), self)
+        self._outgoing.put(Message(self.number, data), self)
 
     def left(self) -> None:
         """See ``Sender``."""

@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, TypeVar
 
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.frames import Frames
+from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import Ahead, Channel, Outgoing, Window
-from seaweedmq.rpc.channels.wire import Ahead as AheadSection
 from seaweedmq.rpc.channels.wire import Credit, Message, Section, Status, read_envelope
 from seaweedmq.rpc.status import from_code
 from seaweedmq.runtime.closing import close, closing
@@ -33,7 +33,7 @@ class ChannelClient:
     async def converse(
         self,
         requests: AsyncIterator[Q],
-        encode: Callable[[Q], Sequence[Frames]],
+        encode: Callable[[Q], bytes],
         decode: Callable[[Frames], R],
     ) -> AsyncIterator[R]:
         """Requests one way, replies the other. An error of ``requests`` ends it and is raised here; closing it ends it,
@@ -59,7 +59,7 @@ class ChannelClient:
             await self._stream.wait()
 
 
-async def _send(channel: Channel, requests: AsyncIterator[Q], encode: Callable[[Q], Sequence[Frames]]) -> None:
+async def _send(channel: Channel, requests: AsyncIterator[Q], encode: Callable[[Q], bytes]) -> None:
     try:
         async for request in requests:
             await channel.send(encode(request))
@@ -131,7 +131,7 @@ class _Stream:
                 channel.fail(error)
 
     def _take(self, section: Section) -> None:
-        if isinstance(section, AheadSection):
+        if isinstance(section, wire.Ahead):
             self._ahead.grow(section.size_bytes)
             return
         channel = self._channels.get(section.channel)

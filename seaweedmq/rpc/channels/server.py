@@ -1,7 +1,7 @@
 """The broker's side: each channel of a stream is a conversation of its own, with a task that answers it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -26,7 +26,7 @@ class Answering(Generic[Q, R]):
     name: str
     answer: Callable[[AsyncIterator[Q]], AsyncIterator[R]]
     decode: Callable[[Frames], Q]
-    encode: Callable[[R], Sequence[Frames]]
+    encode: Callable[[R], bytes]
     admitted: Callable[[], AbstractAsyncContextManager[None]]
     """Around the life of a channel. Raises ResourceExhausted."""
     told: Callable[[Exception], SeaweedMQError]

@@ -5,7 +5,7 @@ a message is copied once on its way out and not at all on its way in; what is wr
 writes. Sections of other kinds, and every unusual spelling, go to protobuf.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from seaweedmq.errors import InvalidArgument
@@ -58,27 +58,15 @@ class Ahead(NamedTuple):
 Section: TypeAlias = Message | End | Status | Credit | Ahead
 
 
-class Unsent(NamedTuple):
-    """A message on its way out, in parts that follow each other."""
-
-    channel: int
-    parts: Sequence[Frames]
-    size_bytes: int
-
-
-def write_envelope(sections: Iterable[Unsent | Section]) -> bytes:
+def write_envelope(sections: Iterable[Section]) -> bytes:
     """Protobuf bytes of a ``seaweedmq.v1.Envelope``."""
     parts: list[Frames] = []
     for section in sections:
-        if isinstance(section, Unsent):
-            inner = b"%c%b%c%b" % (
-                _CHANNEL_TAG,
-                _varint(section.channel),
-                _MESSAGE_TAG,
-                _varint(section.size_bytes),
-            )
-            parts.append(b"%c%b%b" % (_SECTION_TAG, _varint(len(inner) + section.size_bytes), inner))
-            parts += section.parts
+        if isinstance(section, Message):
+            size = len(section.data)
+            head = b"%c%b%c%b" % (_CHANNEL_TAG, _varint(section.channel), _MESSAGE_TAG, _varint(size))
+            parts.append(b"%c%b%b" % (_SECTION_TAG, _varint(len(head) + size), head))
+            parts.append(section.data)
         else:
             data = _section(section).SerializeToString()
             parts.append(b"%c%b%b" % (_SECTION_TAG, _varint(len(data)), data))
@@ -134,10 +122,8 @@ def _read_section(data: bytes) -> Section:
             raise types.unknown_kind(section)
 
 
-def _section(section: Section) -> channels_pb2.Section:
+def _section(section: End | Status | Credit | Ahead) -> channels_pb2.Section:
     match section:
-        case Message():
-            return channels_pb2.Section(channel=section.channel, message=bytes(section.data))
         case End():
             return channels_pb2.Section(channel=section.channel, end=True)
         case Status():

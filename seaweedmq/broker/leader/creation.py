@@ -1,0 +1,163 @@
+"""Creating topics, many in one transaction."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.metadata import Metadata, segment_put
+from seaweedmq.broker.leader.placement import Placement
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.topic_schema import normal_schema
+from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, COMPARES_PER_TRANSACTION
+from seaweedmq.core.lineage.topology import Change, check_spec, new_topic
+from seaweedmq.errors import AlreadyExists, Conflict, InvalidArgument, SeaweedMQError
+from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, TopicName, TopicSpec
+from seaweedmq.ports import Compare, Delete, Environment, Put, SegmentStore
+
+log = logging.getLogger(__name__)
+
+COMPARES_PER_TOPIC = 2
+
+
+class Creation:
+    """The leader's part of ``model.calls.CreateTopics``."""
+
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        documents: Documents,
+        placement: Placement,
+        store: SegmentStore,
+        env: Environment,
+    ) -> None:
+        self._metadata = metadata
+        self._documents = documents
+        self._placement = placement
+        self._store = store
+        self._env = env
+        self._creating = asyncio.Lock()
+        """One call at a time: two of one name would mix their segments."""
+        self._unclear: set[TopicName] = set()
+        """Names whose creation ended with an error, so that segments may be left."""
+
+    async def create(self, specs: Sequence[TopicSpec]) -> int:
+        """Create topics; the revision at which all are there. Those that are refused are refused before any is made;
+        should etcd fail in the middle, those before it are there.
+
+        Raises:
+            InvalidArgument: a spec breaks a rule, or there is no room.
+            AlreadyExists: there is such a topic.
+            Conflict: somebody else made or deleted one at the same time.
+        """
+        specs = [_checked(spec) for spec in specs]
+        _check_names([spec.name for spec in specs])
+        async with self._creating:
+            return await self._create(specs)
+
+    async def _create(self, specs: Sequence[TopicSpec]) -> int:
+        for spec in specs:
+            if spec.name in self._metadata.view.topics:
+                await self._hear_of_deletion(spec.name)
+        await self._store.check()
+        for spec in specs:
+            await self._documents.delete(spec.name)
+        now_us, rng = self._env.wall_us(), self._env.rng
+        changes = [
+            new_topic(spec, uid=rng.getrandbits(63), now_us=now_us, placement=placement)
+            for spec, placement in zip(specs, self._placement.of_topics(specs), strict=True)
+        ]
+        revision = 0
+        for together in _by_transaction(changes):
+            revision = await self._write(together)
+        return revision
+
+    async def _write(self, changes: Sequence[Change]) -> int:
+        names = [change.topic.name for change in changes]
+        try:
+            for name in names:
+                if name in self._unclear or name in self._metadata.view.segments:
+                    await self._while_free([name], [Delete(keys.segments_prefix(name), prefix=True)])
+            puts = [put for change in changes for put in _puts(change)]
+            # etcd bounds a transaction. Segments of a topic that is not there yet mean nothing; the topic comes last.
+            for start in range(0, len(puts), CHANGES_PER_TRANSACTION):
+                revision = await self._while_free(names, puts[start : start + CHANGES_PER_TRANSACTION])
+        except BaseException:
+            self._unclear.update(names)
+            raise
+        self._unclear.difference_update(names)
+        return revision
+
+    async def _while_free(self, names: Iterable[TopicName], then: Sequence[Put | Delete]) -> int:
+        """Write while there is neither such a topic, nor files of an earlier one, whatever the view knows; the
+        revision."""
+        free = [
+            Compare(key, create_revision=0) for name in names for key in (keys.topic_key(name), keys.deletion_key(name))
+        ]
+        revision = await self._metadata.transact(free, then)
+        if revision is None:
+            raise Conflict(
+                f"{', '.join(map(str, names))}: created or deleted by somebody else at the same time: try again"
+            )
+        return revision
+
+    async def _hear_of_deletion(self, name: TopicName) -> None:
+        """Whoever deleted the topic through another leader may create it again at once, though this one lags behind.
+
+        Raises:
+            AlreadyExists: etcd has it as well.
+        """
+        revision = await self._metadata.transact([Compare(keys.topic_key(name), create_revision=0)], [])
+        if revision is None:
+            raise AlreadyExists(f"topic {name} exists: choose another name, or alter it")
+        await self._metadata.view.wait_revision(revision)
+
+    async def sweep(self) -> None:
+        """Delete segments of topics that an earlier leader did not finish creating. What fails is left: it does no
+        harm, and the next leader sweeps again."""
+        async with self._creating:
+            view = self._metadata.view
+            for name in sorted(view.segments.keys() - view.topics.keys()):
+                absent = Compare(keys.topic_key(name), create_revision=0)
+                try:
+                    await self._metadata.transact([absent], [Delete(keys.segments_prefix(name), prefix=True)])
+                except SeaweedMQError as error:
+                    log.warning("segments of %s, which was never quite created, stay: %s", name, error)
+
+
+def _checked(spec: TopicSpec) -> TopicSpec:
+    check_spec(spec)
+    return spec if spec.schema is None else replace(spec, schema=normal_schema(spec.schema))
+
+
+def _check_names(names: Sequence[TopicName]) -> None:
+    if len(names) > TOPICS_AT_ONCE_MAX:
+        raise InvalidArgument(f"{len(names)} topics in one call: create at most {TOPICS_AT_ONCE_MAX} at once")
+    twice = [name for position, name in enumerate(names) if name in names[:position]]
+    if twice:
+        raise InvalidArgument(f"{twice[0]} is asked for twice: name each topic once")
+
+
+def _by_transaction(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """As many at a time as one transaction takes; one that is too large for any, alone."""
+    together: list[Change] = []
+    size = 0
+    for change in changes:
+        keys_wanted = len(change.segments) + 1
+        crowded = (len(together) + 1) * COMPARES_PER_TOPIC > COMPARES_PER_TRANSACTION
+        if together and (size + keys_wanted > CHANGES_PER_TRANSACTION or crowded):
+            yield together
+            together, size = [], 0
+        together.append(change)
+        size += keys_wanted
+    if together:
+        yield together
+
+
+def _puts(change: Change) -> list[Put]:
+    """The topic last."""
+    topic = Put(keys.topic_key(change.topic.name), topic_to_json(change.topic))
+    return [*map(segment_put, change.segments), topic]

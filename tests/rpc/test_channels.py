@@ -1,0 +1,283 @@
+"""Many conversations on one stream: each is as if it were alone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.errors import (
+    Closed,
+    InvalidArgument,
+    NotFound,
+    ProtocolViolation,
+    SeaweedMQError,
+    Unavailable,
+    Unsupported,
+)
+from seaweedmq.model.config import KIB, MIB, BrokerConfig
+from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
+from seaweedmq.rpc.channels import wire
+from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
+from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.rpc.v1 import channels_pb2
+from seaweedmq.runtime.signal import Signal
+from tests.rpc.fake_broker import OPEN, FakeBroker
+
+U32 = st.integers(0, 2**32 - 1)
+U64 = st.integers(0, 2**64 - 1)
+DATA = st.one_of(st.binary(max_size=300), st.sampled_from([127, 128, 16_383, 16_384]).map(bytes))
+SECTIONS = st.one_of(
+    st.builds(Message, U32, DATA),
+    st.builds(End, U32),
+    st.builds(Status, U32, st.sampled_from(["", "NOT_FOUND"]), st.text(max_size=20)),
+    st.builds(Credit, U32, U64),
+    st.builds(wire.Ahead, U64),
+)
+PATIENCE_S = 10.0
+MISSING = 9_999
+
+
+# --- the bytes --------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(SECTIONS, max_size=6))
+def test_what_is_written_is_read_back(sections):
+    assert read_envelope(write_envelope(sections)) == sections
+
+
+@given(st.lists(SECTIONS, max_size=6))
+def test_an_envelope_means_to_protobuf_what_it_means_here(sections):
+    envelope = channels_pb2.Envelope.FromString(write_envelope(sections))
+    assert [s.message for s in envelope.sections if s.HasField("message")] == [
+        s.data for s in sections if isinstance(s, Message)
+    ]
+    assert read_envelope(envelope.SerializeToString()) == sections
+
+
+@given(st.one_of(st.binary(max_size=40), st.binary(max_size=40).map(lambda tail: b"\x0a" + tail)))
+def test_any_bytes_are_read_or_refused_in_words(data):
+    with suppress(InvalidArgument, Unsupported):
+        assert all(isinstance(section, wire.Section) for section in read_envelope(data))
+
+
+def test_a_large_message_is_not_copied_and_a_small_one_does_not_keep_its_envelope():
+    envelope = write_envelope([Message(1, bytes(MIB)), Message(2, b"small")])
+    large, small = read_envelope(envelope)
+    assert isinstance(large.data, memoryview)
+    assert large.data.obj is envelope
+    assert isinstance(small.data, bytes)
+
+
+# --- how far a sender may go ------------------------------------------------------------------------------------------
+
+
+def test_a_channel_has_its_window_whatever_others_have_used_up():
+    ahead = Ahead(MIB)
+    greedy, modest = Window(ahead), Window(ahead)
+    while greedy.is_open:
+        greedy.sent(200 * KIB)
+    assert ahead.used_bytes >= MIB
+    modest.sent(WINDOW_BYTES - 1)
+    assert modest.is_open
+    modest.sent(1)
+    assert not modest.is_open
+    greedy.close()
+    assert ahead.used_bytes == 0
+    assert modest.is_open
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3 * WINDOW_BYTES)), max_size=40))
+def test_what_was_sent_ahead_is_what_goes_beyond_the_windows(steps):
+    ahead = Ahead(MIB)
+    windows = [Window(ahead) for _ in range(4)]
+    untaken = [0] * 4
+    for number, is_sent, size in steps:
+        if is_sent:
+            windows[number].sent(size)
+            untaken[number] += size
+        else:
+            windows[number].taken(size)
+            untaken[number] = max(0, untaken[number] - size)
+        assert ahead.used_bytes == sum(max(0, size - WINDOW_BYTES) for size in untaken)
+        for window, size in zip(windows, untaken, strict=True):
+            assert window.is_open == (size < WINDOW_BYTES or ahead.used_bytes < MIB)
+
+
+# --- over a real connection -------------------------------------------------------------------------------------------
+
+
+class Counting(FakeBroker):
+    """Acknowledges each message of a segment, unless that is stuck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck: set[int] = set()
+        self.open = 0
+        self.changed = Signal()
+        """Any of these."""
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what is to come."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                await self.changed.wait()
+
+    async def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
+        opening = await anext(requests)
+        self.open += 1
+        self.changed.fire()
+        try:
+            if opening.segment == MISSING:
+                raise NotFound("there is no segment 9999")
+            sequence = 0
+            async for request in requests:
+                self.received.append((opening.segment, len(request.data)))
+                while opening.segment in self.stuck:
+                    await self.changed.wait()
+                yield PublishAck((FrameAck(sequence, 1, sequence),))
+                sequence += 1
+        finally:
+            self.open -= 1
+            self.changed.fire()
+
+
+@pytest.fixture
+def fake() -> FakeBroker:
+    return Counting()
+
+
+async def say(segment: int, messages: list[bytes], stay: asyncio.Event | None = None) -> AsyncIterator[PublishRequest]:
+    yield replace(OPEN, segment=segment)
+    for message in messages:
+        yield PublishFrames(message)
+    if stay is not None:
+        await stay.wait()
+
+
+async def replies_of(broker, segment: int, messages: list[bytes]) -> list[PublishReply]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [reply async for reply in broker.publish(say(segment, messages))]
+
+
+async def test_each_conversation_gets_its_own_replies_in_order(broker):
+    async with asyncio.timeout(PATIENCE_S):
+        results = await asyncio.gather(
+            *(replies_of(broker, n, [bytes([n]) * (100 * n)] * (5 * n)) for n in range(1, 8))
+        )
+    for n, replies in enumerate(results, 1):
+        assert [reply.frames[0].first_sequence for reply in replies] == list(range(5 * n))
+
+
+async def test_a_stuck_conversation_holds_up_no_other(broker, fake):
+    fake.stuck = {0}
+    stuck = asyncio.create_task(replies_of(broker, 0, [bytes(MIB)] * 40))
+    try:
+        for n in range(1, 5):
+            assert len(await replies_of(broker, n, [bytes(MIB)] * 10)) == 10
+        taken = sum(size for segment, size in fake.received if segment == 0)
+        assert taken <= MIB, "it took the one message that it is busy with"
+        assert not stuck.done()
+        fake.stuck.clear()
+        fake.changed.fire()
+        assert len(await stuck) == 40
+    finally:
+        stuck.cancel()
+
+
+async def test_an_error_ends_its_own_conversation_only(broker, fake):
+    stay = asyncio.Event()
+    other = broker.publish(say(1, [b"a"], stay))
+    assert isinstance(await anext(other), PublishAck)
+    with pytest.raises(NotFound, match="there is no segment 9999"):
+        await replies_of(broker, MISSING, [b"x"])
+    assert fake.open == 1
+    stay.set()
+    assert [reply async for reply in other] == []
+
+
+async def test_one_who_leaves_is_gone_at_the_broker(broker, fake):
+    leaving = broker.publish(say(1, [b"a"], asyncio.Event()))
+    staying = broker.publish(say(2, [b"a"], asyncio.Event()))
+    await anext(leaving)
+    await anext(staying)
+    await leaving.aclose()
+    await fake.until(lambda: fake.open == 1)
+    await staying.aclose()
+
+
+async def test_an_error_of_what_is_said_is_raised_where_replies_are_read(broker):
+    async def failing() -> AsyncIterator[PublishRequest]:
+        yield OPEN
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        async for _ in broker.publish(failing()):
+            pass
+
+
+async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin_anew(fake, dialer):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig())
+    broker = dialer.dial(server.address)
+    conversations = [broker.publish(say(n, [b"a"], asyncio.Event())) for n in range(500)]
+    async with asyncio.timeout(PATIENCE_S):
+        for conversation in conversations:
+            await anext(conversation)
+        await server.stop(0)
+        for conversation in conversations:
+            with pytest.raises(Unavailable):
+                await anext(conversation)
+        again = await serve(fake, server.address, BrokerConfig())
+        try:
+            assert len(await replies_of(broker, 1, [b"a"])) == 1
+        finally:
+            await again.stop(0)
+
+
+async def test_conversations_end_with_their_client(server):
+    dialer = GrpcDialer()
+    conversation = dialer.dial(server.address).publish(say(1, [b"a"], asyncio.Event()))
+    await anext(conversation)
+    await dialer.close()
+    with pytest.raises(Closed):
+        await anext(conversation)
+
+
+async def test_a_stream_that_carries_nothing_does_not_hold_up_the_end_of_its_server(fake, dialer):
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig())
+    assert len(await replies_of(dialer.dial(server.address), 1, [b"a"])) == 1
+    async with asyncio.timeout(2):
+        await server.stop(60)
+
+
+async def test_conversations_count_as_streams(dialer):
+    fake = Counting()
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig(streams_max=3))
+    broker = dialer.dial(server.address)
+    try:
+        conversations = [broker.publish(say(n, [b"a"], asyncio.Event())) for n in range(3)]
+        for conversation in conversations:
+            await anext(conversation)
+        with pytest.raises(SeaweedMQError, match="this broker serves 3 streams, its limit"):
+            await replies_of(broker, 9, [b"a"])
+        await conversations[0].aclose()
+        await fake.until(lambda: fake.open == 2)
+        assert len(await replies_of(broker, 9, [b"a"])) == 1
+        for conversation in conversations:
+            await conversation.aclose()
+    finally:
+        await server.stop(0)
+
+
+async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch):
+    monkeypatch.setattr(Window, "is_open", True)
+    fake.stuck = {0}
+    dialer = GrpcDialer()
+    with pytest.raises((ProtocolViolation, InvalidArgument), match="no more than there is credit for"):
+        await replies_of(dialer.dial(server.address), 0, [bytes(MIB)] * 10)
+    await dialer.close()
