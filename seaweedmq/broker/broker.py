@@ -66,7 +66,7 @@ class Broker:
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
-        self.stream_memory = StreamMemory(self._memory, COPIES * config.frame_bytes_max)
+        self.stream_memory = StreamMemory(self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max)
         self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
         descriptions = Descriptions(
             view=self._view,

@@ -32,7 +32,7 @@ from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
     Call,
-    CreateTopic,
+    CreateTopics,
     DeleteTopic,
     DescribeGroup,
     DescribeTopic,
@@ -313,8 +313,8 @@ class FakeBroker:
 
     async def _answer(self, call: Call[Any]) -> Any:
         match call:
-            case CreateTopic():
-                return self.cluster.create(call.spec)
+            case CreateTopics():
+                return tuple(map(self.cluster.create, call.specs))
             case AlterTopic():
                 return self._alter(call.name, call.change)
             case DeleteTopic():

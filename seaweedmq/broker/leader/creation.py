@@ -44,8 +44,8 @@ class Creation:
         self._unclear: set[TopicName] = set()
         """Names whose creation ended with an error, so that segments may be left."""
 
-    async def create(self, specs: Sequence[TopicSpec]) -> int:
-        """Create topics; the revision at which all are there. Those that are refused are refused before any is made;
+    async def create(self, specs: Sequence[TopicSpec]) -> None:
+        """Create topics; on return the view has them. Those that are refused are refused before any is made;
         should etcd fail in the middle, those before it are there.
 
         Raises:
@@ -56,9 +56,9 @@ class Creation:
         specs = [_checked(spec) for spec in specs]
         _check_names([spec.name for spec in specs])
         async with self._creating:
-            return await self._create(specs)
+            await self._create(specs)
 
-    async def _create(self, specs: Sequence[TopicSpec]) -> int:
+    async def _create(self, specs: Sequence[TopicSpec]) -> None:
         for spec in specs:
             if spec.name in self._metadata.view.topics:
                 await self._hear_of_deletion(spec.name)
@@ -73,7 +73,7 @@ class Creation:
         revision = 0
         for together in _by_transaction(changes):
             revision = await self._write(together)
-        return revision
+        await self._metadata.view.wait_revision(revision)  # or the next call of one of the names knows nothing of it
 
     async def _write(self, changes: Sequence[Change]) -> int:
         names = [change.topic.name for change in changes]

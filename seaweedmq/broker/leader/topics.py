@@ -47,8 +47,8 @@ class Topics:
 
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
         """See ``model.calls.CreateTopics``."""
-        revision = await self._creation.create(specs)
-        return await self._changed([spec.name for spec in specs], revision)
+        await self._creation.create(specs)
+        return await self._changed([spec.name for spec in specs])
 
     async def sweep(self) -> None:
         """See ``Creation.sweep``."""
@@ -110,11 +110,11 @@ class Topics:
         return topic
 
     async def _changed_one(self, name: TopicName, revision: int) -> TopicDescription:
-        (description,) = await self._changed([name], revision)
+        await self._metadata.view.wait_revision(revision)
+        (description,) = await self._changed([name])
         return description
 
-    async def _changed(self, names: Sequence[TopicName], revision: int) -> tuple[TopicDescription, ...]:
-        await self._metadata.view.wait_revision(revision)
+    async def _changed(self, names: Sequence[TopicName]) -> tuple[TopicDescription, ...]:
         self._documents.expect(names)
         await self._documents.write_due()
         return tuple(describe(self._metadata.view, name) for name in names)

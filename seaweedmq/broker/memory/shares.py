@@ -100,10 +100,10 @@ class BrokerMemory:
 class StreamMemory:
     """Sets ``STREAM_BYTES`` of the logs' memory aside for every open stream."""
 
-    def __init__(self, memory: BrokerMemory, frames_bytes_min: int) -> None:
-        """``frames_bytes_min`` are left for frames in any case."""
-        self._logs = logs = memory.logs
-        self._intake = memory.intake
+    def __init__(self, logs: MemoryBudget, intake: MemoryBudget, frames_bytes_min: int) -> None:
+        """``frames_bytes_min`` of ``logs`` are left for frames in any case."""
+        self._logs = logs
+        self._intake = intake
         self._left = max(0, min(int(logs.limit * STREAMS_SHARE_MAX), logs.limit - frames_bytes_min)) // STREAM_BYTES
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ from seaweedmq.client.subscribe.messages import Arrived, Message, record_batch_o
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.core.member.dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
-from seaweedmq.model.calls import CreateTopic
+from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.description import OPEN, TopicDescription
 from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
 from seaweedmq.runtime.retrying import deadline
@@ -121,7 +121,7 @@ class DeadLetters:
         topic = (await self._source()).topic
         spec = TopicSpec(name=self._name, replicas=topic.replicas, durability=topic.durability, schema=topic.schema)
         try:
-            await self._cluster.call(f"create topic {self._name}", CreateTopic(spec))
+            await self._cluster.call(f"create topic {self._name}", CreateTopics((spec,)))
         except AlreadyExists:
             log.info("another member created %s meanwhile", self._name)
 

@@ -198,7 +198,7 @@ async def test_a_primary_that_can_not_be_dialled_leaves_no_question_to_another_b
         warnings.simplefilter("error")  # a coroutine that nobody awaits
         await bed.network.spawn(leader.owner, adoption.adopt(NAME, NUMBERS))
     assert (await hosts[0].api.call(DescribeTopic(NAME))).topic.schema == NUMBERS
-    assert dialled > 2
+    assert dialled >= 2, "the one that is gone was dialled; by then the leader may have decided by itself"
 
 
 @pytest.mark.parametrize("seed", range(6))

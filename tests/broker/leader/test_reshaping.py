@@ -178,6 +178,7 @@ async def test_a_broker_that_is_leaving_or_suspected_gets_nothing(bed: Bed) -> N
     primary = await bed.primary(hosts[0])
     leaving, other = (h for h in hosts if h is not primary)
     await hosts[0].api.call(DrainBroker(leaving.address))
+    await bed.until(lambda: leaving.broker.id in bed.leader().inspect.leader.placement.draining)
     with pytest.raises(InvalidArgument, match=f"broker {leaving.address} is being drained"):
         await hosts[0].api.call(MoveSegment(NAME, 0, (leaving.address,)))
     bed.leader().inspect.leader.placement.suspect(other.broker.id)

@@ -391,7 +391,7 @@ async def test_what_has_stalled_is_charged_to_the_logs_as_soon_as_they_have_room
 @story
 async def test_a_stream_does_not_wait_for_ever_for_memory_that_a_storage_that_fails_never_frees(bed: Bed) -> None:
     logs = MemoryBudget(2 * STREAM_BYTES)
-    streams = StreamMemory(logs, 0)
+    streams = StreamMemory(logs, MemoryBudget(0), 0)
     await logs.take(2 * STREAM_BYTES)
     for _ in range(3):
         began = bed.loop.time()

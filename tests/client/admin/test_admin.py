@@ -16,6 +16,7 @@ from seaweedmq.errors import InvalidArgument, StaleMetadata
 from seaweedmq.model.calls import (
     AlterTopic,
     Call,
+    CreateTopics,
     DeleteGroup,
     DeleteTopic,
     DescribeGroup,
@@ -59,7 +60,8 @@ class Recorder:
         self.calls.append(request)
         if self.error is not None:
             raise self.error
-        return Answer(type(request).__name__)
+        answer = Answer(type(request).__name__)
+        return (answer,) * len(request.specs) if isinstance(request, CreateTopics) else answer
 
     def dial(self, address: str) -> BrokerApi:
         return cast(BrokerApi, self)
@@ -140,7 +142,7 @@ async def test_what_can_not_be_meant_is_refused_before_a_broker_is_asked(admin: 
 async def test_a_topic_gets_its_targets(admin: Admin, recorder: Recorder) -> None:
     await admin.create_topic("shop/orders", target_bytes_per_s=1e6)
     await admin.alter_topic("shop/orders", target_bytes_per_s=0, target_records_per_s=5e3)
-    created, change = recorder.calls[0].spec, recorder.calls[2].change
+    created, change = recorder.calls[0].specs[0], recorder.calls[2].change
     assert (created.target_bytes_per_s, created.target_records_per_s) == (1e6, None)
     assert (change.target_bytes_per_s, change.target_records_per_s) == (0, 5e3)
 
@@ -191,7 +193,7 @@ def test_the_synchronous_face_hands_every_argument_over(recorder: Recorder) -> N
     admin.create_topic(NAME, target_bytes_per_s=1.0, target_records_per_s=2.0)
     admin.alter_topic(NAME, target_bytes_per_s=3.0, target_records_per_s=4.0)
     *plain, creation, _, alteration = recorder.calls
-    spec, change = creation.spec, alteration.change
+    spec, change = creation.specs[0], alteration.change
     assert plain == [
         SplitSegment(NAME, 3, 100),
         MergeSegments(NAME, 3, 4),
