@@ -1,6 +1,12 @@
-"""Claim: a subscriber that catches up from Parquet gets 0.40 of what pyarrow reads from the same files."""
+"""Claim: a subscriber that catches up from Parquet gets 0.40 of what pyarrow reads from the same files.
+
+Beside it: what reading from the beginning brings out of memory, log files and tables, by batches and by messages.
+"""
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
 import pyarrow.parquet as pq
 
@@ -8,52 +14,89 @@ import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.publish import MB, SETTINGS
+from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
-from benchmarks.tables import NAME, RECORD_BYTES, make_tables, table_files
+from benchmarks.tables import CONVERTING, NAME, publish_text, table_files, until_in_tables
 
 RATIO_MIN = 0.40
-ROUNDS_MAX = 3
+RECORD_BYTES = 1_000
+MEMORY_BYTES_MAX = 200_000_000
+"""So much, and not more, is in the memory of a broker in any case."""
+ROUNDS = 3
 """A round reads everything."""
+WARM = "bench/warm"
+PYARROW = "pyarrow reading the files"
 
 
 def run(scale: Scale) -> list[Measure]:
-    """From the earliest to the latest by batches, after a restart of the broker: its memory is empty, the system's page
-    cache is warm for both sides. MB are 1,000,000 bytes of values.
+    """First what is in memory. Then a broker that was restarted, whose memory is empty, reads log files, and another
+    one, once these have become them, tables; the page cache is warm for all. MB are 1,000,000 bytes of values.
     """
-    with scratch(scale.directory) as folder:
+    with scratch(scale.directory) as folder, raw_stream() as raw:
         data = folder / "data"
-        count = make_tables(data, scale.catchup_bytes)
-        files = table_files(data)
-        with (
-            running_cluster(data, settings=SETTINGS) as cluster,
-            seaweedmq.connect(cluster.bootstrap) as client,
-        ):
-
-            def subscriber() -> float:
-                rows = 0
-                began = time.perf_counter()
-                with client.subscriber(NAME, start="earliest", stop_at="latest") as reader:
-                    for batch in reader.batches():
-                        rows += batch.num_rows
-                return rate(rows, time.perf_counter() - began)
-
-            def arrow() -> float:
-                began = time.perf_counter()
-                rows = sum(pq.read_table(path).num_rows for path in files)
-                return rate(rows, time.perf_counter() - began)
-
-            def rate(rows: int, seconds: float) -> float:
-                if rows != count:
-                    raise AssertionError(f"{rows} of {count} records were read")
-                return rows * RECORD_BYTES / seconds / MB
-
-            contestants = {"subscriber": subscriber, "pyarrow": arrow}
-            samples = interleaved(contestants, min(scale.rounds, ROUNDS_MAX))
-    of = "pyarrow reading the files"
-    details = {"files": len(files), "bytes": count * RECORD_BYTES}
+        with running_cluster(data, settings=SETTINGS) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
+            warm = publish_text(client, WARM, min(scale.catchup_bytes, MEMORY_BYTES_MAX), RECORD_BYTES)
+            measures = _of_place("memory", warm, _read(client, raw, WARM, warm, scale))
+            count = publish_text(client, NAME, scale.catchup_bytes, RECORD_BYTES)
+        with running_cluster(data, settings=SETTINGS) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
+            measures += _of_place("logs", count, _read(client, raw, NAME, count, scale))
+            if table_files(data):
+                raise AssertionError("there are tables already: not all of it was read out of log files")
+        with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
+            until_in_tables(data, count)
+            files = table_files(data)
+            samples = _read(client, raw, NAME, count, scale, pyarrow=partial(_pyarrow, files, count))
+            measures += _of_place("tables", count, samples)
+    arrow, details = samples["pyarrow"], {"files": len(files), "bytes": count * RECORD_BYTES}
     return [
-        yardstick(of, samples["pyarrow"], "MB/s"),
-        compared(
-            "catchup_parquet", samples["subscriber"], "MB/s", of, samples["pyarrow"], ratio_min=RATIO_MIN, **details
-        ),
+        *measures,
+        yardstick(PYARROW, arrow, "MB/s"),
+        compared("catchup_parquet", samples["batches"], "MB/s", PYARROW, arrow, ratio_min=RATIO_MIN, **details),
     ]
+
+
+def _read(
+    client: "seaweedmq.Client", raw: RawStream, topic: str, count: int, scale: Scale, **others: Callable[[], float]
+) -> dict[str, list[float]]:
+    """Everything from the beginning, in rounds with others that read as much; MB/s of each."""
+    contestants: dict[str, Callable[[], float]] = {
+        "raw": lambda: raw.pull(count * RECORD_BYTES) / MB,
+        "batches": partial(_batches, client, topic, count),
+        "messages": partial(_messages, client, topic, count),
+        **others,
+    }
+    return interleaved(contestants, 1 if scale.quick else ROUNDS)
+
+
+def _of_place(place: str, count: int, samples: Mapping[str, list[float]]) -> list[Measure]:
+    of, size = f"raw stream to client, beside {place}", {"bytes": count * RECORD_BYTES}
+    rows = [
+        compared(f"catchup_{place}_{how}", samples[how], "MB/s", of, samples["raw"], **size)
+        for how in ("batches", "messages")
+    ]
+    return [yardstick(of, samples["raw"], "MB/s"), *rows]
+
+
+def _batches(client: "seaweedmq.Client", topic: str, count: int) -> float:
+    began = time.perf_counter()
+    with client.subscriber(topic, start="earliest", stop_at="latest") as reader:
+        rows = sum(batch.num_rows for batch in reader.batches())
+    return _rate(rows, count, began)
+
+
+def _messages(client: "seaweedmq.Client", topic: str, count: int) -> float:
+    began = time.perf_counter()
+    with client.subscriber(topic, start="earliest", stop_at="latest") as reader:
+        rows = sum(len(message.value) == RECORD_BYTES for message in reader)
+    return _rate(rows, count, began)
+
+
+def _pyarrow(files: Sequence[Path], count: int) -> float:
+    began = time.perf_counter()
+    return _rate(sum(pq.read_table(path).num_rows for path in files), count, began)
+
+
+def _rate(rows: int, count: int, began: float) -> float:
+    if rows != count:
+        raise AssertionError(f"{rows} of {count} records were read")
+    return rows * RECORD_BYTES / (time.perf_counter() - began) / MB

@@ -17,13 +17,17 @@ def random_table(total_bytes: int, record_bytes: int) -> pa.Table:
     return pa.table({"_value": column})
 
 
-def text_table(count: int, seed: int) -> pa.Table:
-    """One column ``_value`` of 100-byte JSON-like records, 43 digits of each random: they compress as text does."""
+def text_table(count: int, seed: int, record_bytes: int = len(RECORD)) -> pa.Table:
+    """One column ``_value`` of JSON-like records, 43 of each 100 bytes random digits: they compress as text does.
+
+    Args:
+        record_bytes: a multiple of 100, of one or more such records joined.
+    """
     rng = np.random.default_rng(seed)
-    template = np.frombuffer(RECORD, np.uint8)
+    template = np.tile(np.frombuffer(RECORD, np.uint8), record_bytes // len(RECORD))
     values = np.tile(template, (count, 1))
     digits = np.flatnonzero(template == ord("0"))
     values[:, digits] = rng.integers(ord("0"), ord("9") + 1, (count, len(digits)), dtype=np.uint8)
-    offsets = np.arange(count + 1, dtype=np.int32) * len(RECORD)
+    offsets = np.arange(count + 1, dtype=np.int32) * record_bytes
     column = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(values.reshape(-1))])
     return pa.table({"_value": column})

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 
 MIB = 1024 * 1024
+SMALL_BYTES = 512
+"""About a frame of one record of 100 bytes."""
 
 
 def append_and_sync(directory: Path, total_bytes: int, sync_bytes: int) -> float:
@@ -23,3 +25,21 @@ def append_and_sync(directory: Path, total_bytes: int, sync_bytes: int) -> float
     finally:
         os.close(fd)
         path.unlink()
+
+
+def small_syncs_s(directory: Path, count: int) -> list[float]:
+    """Append ``SMALL_BYTES`` and fdatasync, one after another in one file: seconds of each, ascending."""
+    path = directory / "raw-disk-small"
+    chunk = os.urandom(SMALL_BYTES)
+    took: list[float] = []
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND)
+    try:
+        for _ in range(count):
+            began = time.perf_counter()
+            os.write(fd, chunk)
+            os.fdatasync(fd)
+            took.append(time.perf_counter() - began)
+    finally:
+        os.close(fd)
+        path.unlink()
+    return sorted(took)

@@ -59,7 +59,9 @@ async def _serve() -> None:
 class RawStream:
     """The client's side. One connection a measurement, as for a publisher of ours."""
 
-    def __init__(self, address: str, runner: asyncio.Runner) -> None:
+    def __init__(self, address: str, pid: int, runner: asyncio.Runner) -> None:
+        self.pid = pid
+        """Of the server's process."""
         self._address = address
         self._runner = runner
         """One loop for all measurements: gRPC's poller complains about loops that come and go."""
@@ -126,6 +128,23 @@ class RawStream:
             call.cancel()
             return sorted(took)
 
+    def converse(self, streams: int, messages: int, message_bytes: int) -> None:
+        """On each of so many streams at once send so many messages, the next once the last is acknowledged."""
+        self._runner.run(self._converse(streams, messages, message_bytes))
+
+    async def _converse(self, streams: int, messages: int, message_bytes: int) -> None:
+        async with self._connected() as channel:
+            template = memoryview(bytes(message_bytes))
+
+            async def talk() -> None:
+                call = channel.stream_stream(f"/{SERVICE}/Sink")()
+                for _ in range(messages):
+                    await call.write(bytes(template))
+                    await call.read()
+                call.cancel()
+
+            await asyncio.gather(*(talk() for _ in range(streams)))
+
 
 @contextlib.contextmanager
 def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
@@ -136,7 +155,7 @@ def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}", runner)
+            yield RawStream(f"127.0.0.1:{int(process.stdout.readline())}", process.pid, runner)
         finally:
             process.stdin.close()
 

@@ -8,7 +8,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes of one run. The full ones keep it under ten minutes, the quick ones under two."""
+    """Sizes of one run. The full ones keep it under 25 minutes, the quick ones under two."""
 
     quick: bool
     directory: Path
@@ -24,6 +24,11 @@ class Scale:
     spark_bytes: int
     idle_s: float
     memory_s: float
+    traffic_s: float
+    """Of a record a second to each of many topics."""
+    one_by_one_s: float
+    small_sends: int
+    """Records sent one after another, of each publisher."""
 
 
 def full(directory: Path, pictures: Path) -> Scale:
@@ -36,10 +41,13 @@ def full(directory: Path, pictures: Path) -> Scale:
         table_bytes=256 * MIB,
         send_records=1_000_000,
         latency_s=15.0,
-        catchup_bytes=2_000_000_000,
+        catchup_bytes=1_500_000_000,
         spark_bytes=1_000_000_000,
         idle_s=20.0,
         memory_s=20.0,
+        traffic_s=15.0,
+        one_by_one_s=15.0,
+        small_sends=1_000,
     )
 
 
@@ -53,8 +61,11 @@ def quick(directory: Path, pictures: Path) -> Scale:
         table_bytes=48 * MIB,
         send_records=300_000,
         latency_s=2.0,
-        catchup_bytes=100_000_000,
+        catchup_bytes=60_000_000,
         spark_bytes=50_000_000,
         idle_s=2.0,
         memory_s=4.0,
+        traffic_s=4.0,
+        one_by_one_s=2.0,
+        small_sends=150,
     )

@@ -9,13 +9,14 @@ from benchmarks.data import RECORD, text_table
 
 NAME = "bench/files"
 RECORD_BYTES = len(RECORD)
-CHUNK_RECORDS = 1_000_000
-SETTINGS = {
+CHUNK_BYTES = 100_000_000
+CONVERTING = {
     "maintenance_interval_s": 0.5,
     "log_roll_age_s": 1.0,  # the last log file is not full
     "log_grace_s": 0.5,  # the disk need not hold everything twice
 }
-CONVERT_TIMEOUT_S = 180.0
+"""Settings of a broker that turns log files into tables soon."""
+TIMEOUT_S = 180.0
 LOOK_INTERVAL_S = 0.2
 
 
@@ -23,21 +24,32 @@ def make_tables(data: Path, total_bytes: int) -> int:
     """Publish that many bytes of 100-byte text records and wait until the log files have become tables.
 
     Returns:
-        The number of records. The tables are in ``table_folder(data)``; the cluster is stopped.
+        The number of records. The tables are ``table_files(data)``; the cluster is stopped.
     """
-    count = total_bytes // RECORD_BYTES
-    with running_cluster(data, settings=SETTINGS) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
-        client.admin.create_topic(NAME, durability="replicated", scaling="fixed")
-        with client.publisher(NAME) as publisher:
-            for seed, at in enumerate(range(0, count, CHUNK_RECORDS)):
-                publisher.send_table(text_table(min(CHUNK_RECORDS, count - at), seed))
-            publisher.flush(timeout=CONVERT_TIMEOUT_S)
-        began = time.monotonic()
-        while (covered := sum(map(_records, table_files(data)))) < count:
-            if time.monotonic() > began + CONVERT_TIMEOUT_S:
-                raise AssertionError(f"tables hold {covered} of {count} records after {CONVERT_TIMEOUT_S:.0f} s")
-            time.sleep(LOOK_INTERVAL_S)
+    with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
+        count = publish_text(client, NAME, total_bytes, RECORD_BYTES)
+        until_in_tables(data, count)
     return count
+
+
+def publish_text(client: "seaweedmq.Client", topic: str, total_bytes: int, record_bytes: int) -> int:
+    """Create a topic of one segment and fill it with text records; how many they are, all acknowledged."""
+    count, chunk = total_bytes // record_bytes, CHUNK_BYTES // record_bytes
+    client.admin.create_topic(topic, durability="replicated", scaling="fixed")
+    with client.publisher(topic) as publisher:
+        for seed, at in enumerate(range(0, count, chunk)):
+            publisher.send_table(text_table(min(chunk, count - at), seed, record_bytes))
+        publisher.flush(timeout=TIMEOUT_S)
+    return count
+
+
+def until_in_tables(data: Path, count: int) -> None:
+    """Return once tables hold so many records of the topic ``NAME``."""
+    began = time.monotonic()
+    while (covered := sum(map(_records, table_files(data)))) < count:
+        if time.monotonic() > began + TIMEOUT_S:
+            raise AssertionError(f"tables hold {covered} of {count} records after {TIMEOUT_S:.0f} s")
+        time.sleep(LOOK_INTERVAL_S)
 
 
 def topic_folder(data: Path) -> Path:

@@ -9,9 +9,12 @@ import pytest
 
 from benchmarks.__main__ import SUITES
 from benchmarks.data import RECORD, random_table, text_table
+from benchmarks.failover import key_of_each_range
 from benchmarks.failures import QUICK, STRIKES
 from benchmarks.measure import compared, interleaved, percentile, yardstick
 from benchmarks.report import to_json
+from benchmarks.split_stall import longest_gap_s
+from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
 from tests.faults.faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +87,19 @@ def test_tables_have_records_of_the_promised_size() -> None:
     assert len(set(records)) == 50
     assert all(len(r) == len(RECORD) == 100 for r in records)
     json.loads(records[0].removesuffix(b"."))
+    assert {len(v.as_py()) for v in text_table(5, 1, 1_000).column("_value")} == {1_000}
+
+
+def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:
+    acknowledged_s = [0.9, 1.25, 1.5, 2.0, 2.1]
+    assert longest_gap_s(acknowledged_s, 1.0, 2.0) == 0.5  # none at 0.9 or 2.0: these are not within
+    assert longest_gap_s(acknowledged_s, 1.0, 1.25) == 0.25
+    assert longest_gap_s([], 1.0, 4.0) == 3.0
+
+
+def test_failover_has_a_key_for_every_segment() -> None:
+    keys = key_of_each_range()
+    assert [slot_of(key) in slots for key, slots in zip(keys, even_ranges(WHOLE_RING, 4), strict=True)] == [True] * 4
 
 
 @pytest.mark.integration

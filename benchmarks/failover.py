@@ -1,0 +1,175 @@
+"""A client of many topics that kills a broker and sees when every key range goes on: a worker of the suite ``topics``.
+
+It sends little, one record every 50 ms to one range after another, until it kills the broker and sends one to every
+range at once. What it needs for those is its own, and told: the cluster has to wait for it.
+"""
+
+import asyncio
+import itertools
+import os
+import signal
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.processes import answer, run_worker
+from seaweedmq import Receipt, aio
+from seaweedmq.model.broker import BrokerStatus
+from seaweedmq.model.ring import WHOLE_RING, even_ranges, slot_of
+
+BROKER, LEADER = "broker", "leader"
+"""Who is killed: one that does not lead, or the one that leads."""
+SEGMENTS = 4
+"""Of each topic."""
+TRICKLE_INTERVAL_S = 0.05
+WARM_UP_S = 1.0
+RECORD = b"x" * 100
+LOOK_S = 0.05
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    """What one kill showed."""
+
+    all_s: float
+    """From the kill until every key range of every topic had acknowledged a record that was sent after it."""
+    half_s: float
+    """The same for half of the ranges."""
+    segments_killed: int
+    """That the victim had open."""
+    client_cpu_s: float
+    """CPU time of the client in ``all_s``."""
+    acknowledged: int
+    """Records, from the first to the last."""
+    lost: int
+    """Acknowledged, and not below the high watermarks in the end."""
+    stored_again: int
+    """Below the high watermarks, beyond what was sent."""
+
+
+def topic_name(number: int) -> str:
+    """Of one of the topics, which are there before the worker is started."""
+    return f"bench/t-{number}"
+
+
+def kill_and_wait(bootstrap: str, topics: int, victim: str) -> Failover:
+    """Run the worker: the topics' publishers, a kill, and what came of it."""
+    return Failover(**run_worker("benchmarks.failover", bootstrap=bootstrap, topics=topics, victim=victim))
+
+
+def key_of_each_range() -> list[bytes]:
+    """A key for every segment of a topic that was just created, in the order of their ranges."""
+    ranges = even_ranges(WHOLE_RING, SEGMENTS)
+    keys = (b"key-%d" % number for number in itertools.count())
+    found: dict[int, bytes] = {}
+    while len(found) < len(ranges):
+        key = next(keys)
+        found.setdefault(next(n for n, slots in enumerate(ranges) if slot_of(key) in slots), key)
+    return [found[number] for number in range(len(ranges))]
+
+
+class _Users:
+    """One publisher a topic."""
+
+    def __init__(self, publishers: Sequence[aio.Publisher]) -> None:
+        self._publishers = publishers
+        self._places = list(itertools.product(range(len(publishers)), key_of_each_range()))
+        self.acknowledged = [0] * len(publishers)
+        """Records of each topic."""
+
+    async def send(self, topic: int, key: bytes) -> None:
+        """Send a record and wait until it is acknowledged."""
+        await (await self._publishers[topic].send(RECORD, key=key))
+        self.acknowledged[topic] += 1
+
+    async def send_everywhere(self) -> list[float]:
+        """One record to every key range: when each was acknowledged, by ``perf_counter``, in rising order.
+
+        Callbacks, not tasks: they take a fraction of the client's time, which counts here.
+        """
+        came_s: list[float] = []
+        all_came = asyncio.get_running_loop().create_future()
+
+        def on_outcome(topic: int, sent: "Future[Receipt]") -> None:
+            error = sent.exception()
+            if error is None:
+                came_s.append(time.perf_counter())
+                self.acknowledged[topic] += 1
+            if error is not None and not all_came.done():
+                all_came.set_exception(error)
+            elif len(came_s) == len(self._places):
+                all_came.set_result(None)
+
+        for topic, key in self._places:
+            sent = await self._publishers[topic].send(RECORD, key=key)
+            sent.add_done_callback(partial(on_outcome, topic))
+        async with asyncio.timeout(TIMEOUT_S):
+            await all_came
+        return came_s
+
+    async def trickle(self, ended: asyncio.Event) -> None:
+        """A record every now and then, to one range after another; returns once all of them are acknowledged."""
+        async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as under_way:
+            for topic, key in itertools.cycle(self._places):
+                if ended.is_set():
+                    break
+                under_way.create_task(self.send(topic, key))
+                await asyncio.sleep(TRICKLE_INTERVAL_S)
+
+
+async def _kill_and_wait(bootstrap: str, topics: int, victim: str) -> dict[str, Any]:
+    names = [topic_name(number) for number in range(topics)]
+    async with aio.connect(bootstrap) as client:
+        users = _Users(await asyncio.gather(*(_opened(client, name) for name in names)))
+        await users.send_everywhere()
+        doomed = await _find(client, victim)
+        ended = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(users.trickle(ended))
+            await asyncio.sleep(WARM_UP_S)
+            cpu_s, killed_s = time.process_time(), time.perf_counter()
+            os.kill(doomed.info.pid, signal.SIGKILL)
+            came_s = await users.send_everywhere()
+            cpu_s = time.process_time() - cpu_s
+            ended.set()
+        beyond = [await _stored(client, name) - sent for name, sent in zip(names, users.acknowledged, strict=True)]
+    return asdict(
+        Failover(
+            all_s=came_s[-1] - killed_s,
+            half_s=statistics.median(came_s) - killed_s,
+            segments_killed=doomed.open_segments,
+            client_cpu_s=cpu_s,
+            acknowledged=sum(users.acknowledged),
+            lost=sum(max(0, -records) for records in beyond),
+            stored_again=sum(max(0, records) for records in beyond),
+        )
+    )
+
+
+async def _opened(client: aio.Client, name: str) -> aio.Publisher:
+    return await client.publisher(name)
+
+
+async def _find(client: aio.Client, victim: str) -> BrokerStatus:
+    """The broker to kill; of those that do not lead, the one with the most segments."""
+    brokers = (await client.admin.cluster_status()).brokers
+    candidates = [broker for broker in brokers if broker.is_leader == (victim == LEADER)]
+    return max(candidates, key=lambda broker: broker.open_segments)
+
+
+async def _stored(client: aio.Client, name: str) -> int:
+    """Records of a topic, by the high watermarks of its segments once each has one: nothing is split or merged, so
+    a range's offsets go on from segment to segment."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while len(stats := await client.admin.topic_stats(name)) < SEGMENTS:  # noqa: ASYNC110 - brokers have the answer
+            await asyncio.sleep(LOOK_S)
+    return sum(segment.high_watermark for segment in stats)
+
+
+if __name__ == "__main__":
+    answer(_kill_and_wait)

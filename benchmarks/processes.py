@@ -1,0 +1,80 @@
+"""Processes as seen from outside, their CPU time and memory; and workers: programs of our own that answer in JSON.
+
+A worker is a client that is measured, or must not be held up by what else the suite does.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import psutil
+
+from benchmarks.publish import MB
+
+CORE = "one core"
+LIBRARIES = "python with grpc and pyarrow"
+"""A process that does nothing but import what a broker can not do without."""
+IMPORTS = "import grpc.aio, pyarrow, numpy, sys; print(flush=True); sys.stdin.read()"
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has taken so far, of user and system; the kernel counts them in steps of 10 ms."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def cpu_percents(pids: Iterable[int], seconds: float) -> list[float]:
+    """CPU of each process during the next so many seconds, in % of one core."""
+    measured = list(pids)
+    before = [cpu_s(pid) for pid in measured]
+    began = time.monotonic()
+    time.sleep(seconds)
+    elapsed_s = time.monotonic() - began
+    return [100 * (cpu_s(pid) - cpu_s_before) / elapsed_s for pid, cpu_s_before in zip(measured, before, strict=True)]
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    return float(psutil.Process(pid).memory_info().rss) / MB
+
+
+def bare_python() -> tuple[float, float]:
+    """Seconds from the start of ``LIBRARIES`` until everything is imported, and the MB it holds then."""
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", IMPORTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        started_s = time.perf_counter() - began
+        held_mb = resident_mb(process.pid)
+        process.stdin.close()
+    return started_s, held_mb
+
+
+def figures(values: Iterable[float]) -> list[float]:
+    """For the details of a measure."""
+    return [round(value, 2) for value in values]
+
+
+def run_worker(module: str, **arguments: Any) -> Any:
+    """Run ``python -m module`` to its end and return what it answers; both ways go as JSON.
+
+    Raises:
+        CalledProcessError: it failed; why is on stderr.
+    """
+    command = [sys.executable, "-m", module, json.dumps(arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def answer(work: Callable[..., Awaitable[Any]]) -> None:
+    """The main program of a worker: ``work`` gets the arguments by name."""
+
+    async def run() -> Any:
+        return await work(**json.loads(sys.argv[1]))
+
+    print(json.dumps(asyncio.run(run())), flush=True)

@@ -1,0 +1,154 @@
+"""Claims about many topics: how fast they are created, what they cost while nothing comes, how soon all of them go on
+after a broker was killed, what 200 publishers of one client wait and take.
+
+The clients of the last two are processes of their own: ``failover.py`` and ``many_publishers.py``.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import seaweedmq
+from benchmarks.cluster import running_cluster, scratch
+from benchmarks.failover import BROKER, LEADER, SEGMENTS, Failover, kill_and_wait, topic_name
+from benchmarks.failures import LEASE_TTL_S, TTL
+from benchmarks.many_publishers import publishing
+from benchmarks.measure import Measure, compared, percentile, yardstick
+from benchmarks.processes import CORE, cpu_percents, figures
+from benchmarks.raw_disk import small_syncs_s
+from benchmarks.scale import Scale
+
+BROKERS = 3
+REPLICAS = 2
+SETTLE_S = 3.0
+SYNCS = 200
+SYNCS_PER_S = "append + fdatasync of 512 B, one after another"
+CREATED_PER_S_MIN = 200.0
+CREATED_IN_BULK_PER_S_MIN = 1_000.0
+RECORDS = "records acknowledged by all topics"
+Topics = Sequence[dict[str, Any]]
+"""The arguments of ``create_topic`` for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """So many topics of ``SEGMENTS`` segments, and what was promised for them."""
+
+    topics: int
+    idle_percent_max: float
+    failover_s_max: float
+    """A lease more where it is the leader that was killed."""
+
+
+SIZES = (
+    Size(topics=100, idle_percent_max=1.0, failover_s_max=1.0),
+    Size(topics=450, idle_percent_max=2.0, failover_s_max=3.0),
+)
+QUICK = (Size(topics=40, idle_percent_max=1.0, failover_s_max=1.0),)
+
+
+def run(scale: Scale) -> list[Measure]:
+    """Each size on two clusters of three brokers, one for each kill; then 200 publishers to one broker."""
+    with scratch(scale.directory) as folder:
+        syncs_per_s = 1 / percentile(small_syncs_s(folder, SYNCS), 0.5)
+        measures = [
+            yardstick(CORE, [100.0], "%"),
+            yardstick(TTL, [LEASE_TTL_S], "s"),
+            yardstick(SYNCS_PER_S, [syncs_per_s], "1/s"),
+        ]
+        outcomes: list[Failover] = []
+        for size in QUICK if scale.quick else SIZES:
+            found, hurt = _measured(folder, size, scale.idle_s, syncs_per_s)
+            measures += found
+            outcomes += hurt
+        acknowledged = float(sum(outcome.acknowledged for outcome in outcomes))
+        lost = float(sum(outcome.lost for outcome in outcomes))
+        measures.append(yardstick(RECORDS, [acknowledged], "records"))
+        measures.append(compared("failover_lost", [lost], "records", RECORDS, [acknowledged], value_max=0))
+        return measures + publishing(folder, scale)
+
+
+def _measured(folder: Path, size: Size, idle_s: float, syncs_per_s: float) -> tuple[list[Measure], list[Failover]]:
+    """What there is to say of one size, and what the two kills showed."""
+    singly: list[float] = []
+    in_bulk: list[float] = []
+    measures: list[Measure] = []
+    outcomes: list[Failover] = []
+    for victim in (BROKER, LEADER):
+        data = folder / f"{size.topics}-{victim}"
+        with running_cluster(data, brokers=BROKERS, settings={"lease_ttl_s": LEASE_TTL_S}) as cluster:
+            with seaweedmq.connect(cluster.bootstrap) as client:
+                if victim == LEADER and can_create_in_bulk(client):
+                    in_bulk.append(_topics_per_s(size, partial(create_in_bulk, client)))
+                else:
+                    singly.append(_topics_per_s(size, partial(_create_singly, client)))
+            if victim == BROKER:
+                measures.append(_idle(cluster.pids, size, idle_s))
+            outcomes.append(kill_and_wait(cluster.bootstrap, size.topics, victim))
+            measures.append(_failover(size, victim, outcomes[-1]))
+    return _created(size, singly, in_bulk, syncs_per_s) + measures, outcomes
+
+
+def can_create_in_bulk(client: "seaweedmq.Client") -> bool:
+    """Whether there is a call that creates many topics."""
+    return hasattr(client.admin, "create_topics")
+
+
+def create_in_bulk(client: "seaweedmq.Client", topics: Topics) -> None:
+    """All topics by one call. The only place that knows how it is called."""
+    create_topics: Callable[[Topics], object] = getattr(client.admin, "create_topics")  # noqa: B009 - not there yet
+    create_topics(topics)
+
+
+def _create_singly(client: "seaweedmq.Client", topics: Topics) -> None:
+    for topic in topics:
+        client.admin.create_topic(**topic)
+
+
+def _topics_per_s(size: Size, create: Callable[[Topics], None]) -> float:
+    topics = [
+        {"name": topic_name(number), "segments": SEGMENTS, "replicas": REPLICAS, "scaling": "fixed"}
+        for number in range(size.topics)
+    ]
+    began = time.perf_counter()
+    create(topics)
+    return size.topics / (time.perf_counter() - began)
+
+
+def _created(size: Size, singly: Sequence[float], in_bulk: Sequence[float], syncs_per_s: float) -> list[Measure]:
+    """Beside syncs one after another: a topic is there once etcd has synced it."""
+    name = f"create_{size.topics}_topics"
+    rows = [(name, singly, CREATED_PER_S_MIN), (f"{name}_in_bulk", in_bulk, CREATED_IN_BULK_PER_S_MIN)]
+    details: dict[str, Any] = {} if in_bulk else {"in_bulk": "skipped: this client has no create_topics"}
+    return [
+        compared(row, found, "topics/s", SYNCS_PER_S, [syncs_per_s] * len(found), value_min=per_s_min, **details)
+        for row, found, per_s_min in rows
+        if found
+    ]
+
+
+def _idle(pids: Sequence[int], size: Size, seconds: float) -> Measure:
+    """The figure is that of the hungriest broker."""
+    time.sleep(SETTLE_S)
+    shares = cpu_percents(pids, seconds)
+    name = f"idle_cpu_{size.topics * SEGMENTS}_segments"
+    return compared(name, [max(shares)], "%", CORE, [100.0], value_max=size.idle_percent_max, brokers=figures(shares))
+
+
+def _failover(size: Size, victim: str, outcome: Failover) -> Measure:
+    return compared(
+        f"failover_{victim}_killed_{size.topics}_topics",
+        [outcome.all_s],
+        "s",
+        TTL,
+        [LEASE_TTL_S],
+        value_max=size.failover_s_max + (LEASE_TTL_S if victim == LEADER else 0.0),
+        half_s=round(outcome.half_s, 3),
+        segments_killed=outcome.segments_killed,
+        client_cpu_s=round(outcome.client_cpu_s, 2),
+        acknowledged=outcome.acknowledged,
+        stored_again=outcome.stored_again,
+    )
