@@ -40,14 +40,15 @@ class ChannelClient:
         too, and closes the requests."""
         if self._stream is None or self._stream.is_over:
             self._stream = _Stream(self._carry, self._address)
-        channel = self._stream.open()
+        stream = self._stream  # another one may take its place before this conversation ends
+        channel = stream.open()
         sender = asyncio.create_task(_send(channel, requests, encode), name=f"send to {self._address}")
         try:
             while (data := await channel.receive()) is not None:
                 yield decode(data)
         finally:
             channel.finish()
-            self._stream.closed(channel)
+            stream.closed(channel)
             sender.cancel()
             await asyncio.wait((sender,))
             if not sender.cancelled():
