@@ -90,6 +90,10 @@ class Fields:
     def texts(self, field: str) -> tuple[str, ...]:
         return tuple(self.as_text(field, item) for item in self.items(field))
 
+    def optional_texts(self, field: str) -> tuple[str, ...]:
+        """None if absent: older brokers do not write it."""
+        return self.texts(field) if field in self._values else ()
+
     def optional_bytes(self, field: str) -> bytes | None:
         value = self._values.get(field)
         if value is None:

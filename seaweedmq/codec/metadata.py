@@ -93,7 +93,14 @@ def broker_to_json(info: BrokerInfo) -> bytes:
 
 def deletion_to_json(deletion: Deletion) -> bytes:
     """Inverse of :func:`deletion_from_json`."""
-    return to_json({"v": METADATA_VERSION, "name": str(deletion.name), "uid": deletion.uid})
+    return to_json(
+        {
+            "v": METADATA_VERSION,
+            "name": str(deletion.name),
+            "uid": deletion.uid,
+            "primaries": list(deletion.primaries),
+        }
+    )
 
 
 def topic_from_json(data: bytes) -> Topic:
@@ -154,7 +161,9 @@ def segment_from_fields(fields: Fields) -> Segment:
 def deletion_from_json(data: bytes) -> Deletion:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
     fields = Fields("deletion", data)
-    return Deletion(name=fields.topic_name("name"), uid=fields.uint("uid"))
+    return Deletion(
+        name=fields.topic_name("name"), uid=fields.uint("uid"), primaries=fields.optional_texts("primaries")
+    )
 
 
 def broker_from_json(data: bytes) -> BrokerInfo:

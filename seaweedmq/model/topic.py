@@ -118,6 +118,8 @@ class Deletion:
 
     name: TopicName
     uid: int
+    primaries: tuple[str, ...] = ()
+    """Broker ids of those that served its open segments: until they have heard of it they may acknowledge records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

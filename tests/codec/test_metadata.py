@@ -135,7 +135,9 @@ def test_the_bytes_of_the_values_are_these() -> None:
         b'"predecessors":[1,2],"successors":[5],"start_offset":10,"end_offset":42,"opened_us":1700000000000001,'
         b'"sealed_us":1700000000000002,"sequences":[[9,1,32]],"sequences_complete":true}'
     )
-    assert deletion_to_json(Deletion(name=ORDERS, uid=77)) == b'{"v":1,"name":"shop/orders","uid":77}'
+    assert deletion_from_json(b'{"v":1,"name":"shop/orders","uid":77}') == Deletion(name=ORDERS, uid=77)
+    deletion = Deletion(name=ORDERS, uid=77, primaries=("b-1", "b-2"))
+    assert deletion_to_json(deletion) == b'{"v":1,"name":"shop/orders","uid":77,"primaries":["b-1","b-2"]}'
     assert broker_to_json(GOLDEN_BROKER) == (
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.codec import keys
@@ -10,7 +10,7 @@ from seaweedmq.codec.documents import lineage_document, lineage_line, topic_docu
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Deletion, TopicName
 from seaweedmq.ports import Delete, SegmentStore
 from seaweedmq.runtime.log_once import Complaints
 
@@ -28,39 +28,36 @@ RETRY_S = 0.5
 class Documents:
     """``topic.json`` and ``lineage.json`` of every topic, and the folders of deleted ones."""
 
-    def __init__(self, metadata: Metadata, store: SegmentStore) -> None:
+    def __init__(
+        self, metadata: Metadata, store: SegmentStore, *, heard: Callable[[Deletion], Awaitable[None]]
+    ) -> None:
+        """``heard`` returns once whoever served a deleted topic has heard of it."""
         self._metadata = metadata
         self._store = store
+        self._heard = heard
         self._writing = asyncio.Lock()
         """One at a time changes documents and folders: an older document must not overtake a newer one."""
         self._due: set[TopicName] = set()
         """Topics whose documents are not known to be up to date."""
-        self._expected = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._deleted = asyncio.Event()
         self._lines: dict[TopicName, _Lines] = {}
         self._complaints = Complaints(log)
 
     async def run(self) -> None:
         """Write and delete what is due, until cancelled."""
-        loop = asyncio.get_running_loop()
-        pause_s = GATHER_S
         try:
-            while True:
-                await self._expected.wait()
-                self._expected.clear()
-                await asyncio.sleep(pause_s)
-                began = loop.time()
-                written, deleted = await self.write_due(), await self.delete_due()
-                if not (written and deleted):
-                    self._expected.set()
-                    await asyncio.sleep(RETRY_S)
-                pause_s = min(max(GATHER_S, (loop.time() - began) / WRITING_SHARE_MAX), PAUSE_S_MAX)
+            async with asyncio.TaskGroup() as duties:
+                duties.create_task(_repeat(self._changed, self.write_due), name="write documents")
+                duties.create_task(_repeat(self._deleted, self.delete_due), name="delete files")
         finally:
             self._lines.clear()
 
     def expect(self, names: Iterable[TopicName]) -> None:
-        """These topics changed; :meth:`write_due` sees to them."""
+        """These topics changed, or were deleted: what is due of them is done soon."""
         self._due.update(names)
-        self._expected.set()
+        self._changed.set()
+        self._deleted.set()
 
     async def write_due(self) -> bool:
         """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""
@@ -94,34 +91,52 @@ class Documents:
         await self._store.put_document(name, LINEAGE_DOCUMENT, document)
 
     async def delete(self, name: TopicName) -> None:
-        """Delete what a deleted topic of this name left in the storage, if anything.
+        """Delete what a deleted topic of this name left in the storage, if anything, once its primaries have heard of
+        it. Whoever creates the next topic of the name has to wait for that, too.
 
         Raises:
             StorageFailed: it stays to be done.
             SeaweedMQError: it is done, but will be done again: etcd does not know.
         """
-        async with self._writing:
-            deletion = self._metadata.view.deletions.get(name)
-            if deletion is None:
-                return
-            await self._store.delete_topic(name, deletion.uid)
-            key = keys.deletion_key(name)
-            revision = await self._metadata.transact([], [Delete(key)])
-            await self._metadata.view.wait_revision(revision or 0)
+        deletions = self._metadata.view.deletions
+        while (deletion := deletions.get(name)) is not None:
+            await self._heard(deletion)
+            async with self._writing:
+                if deletions.get(name) != deletion:
+                    continue  # somebody was faster, and there may be the next one
+                await self._store.delete_topic(name, deletion.uid)
+                revision = await self._metadata.transact([], [Delete(keys.deletion_key(name))])
+                await self._metadata.view.wait_revision(revision or 0)
 
     async def delete_due(self) -> bool:
         """Delete what deleted topics left. Whether nothing is left; what failed stays due, is logged, and keeps no
         other waiting."""
-        all_deleted = True
-        for name in sorted(self._metadata.view.deletions):
-            if not self._metadata.leading:
-                return False
-            try:
-                await self.delete(name)
-            except SeaweedMQError as error:
-                self._complaints.add(f"deleting the files of {name}", error)
-                all_deleted = False
-        return all_deleted
+        return all(await asyncio.gather(*map(self._try_to_delete, sorted(self._metadata.view.deletions))))
+
+    async def _try_to_delete(self, name: TopicName) -> bool:
+        if not self._metadata.leading:
+            return False
+        try:
+            await self.delete(name)
+        except SeaweedMQError as error:
+            self._complaints.add(f"deleting the files of {name}", error)
+            return False
+        return True
+
+
+async def _repeat(expected: asyncio.Event, do_what_is_due: Callable[[], Awaitable[bool]]) -> None:
+    """Whenever something is expected to be due, and again after a pause while something is left."""
+    loop = asyncio.get_running_loop()
+    pause_s = GATHER_S
+    while True:
+        await expected.wait()
+        expected.clear()
+        await asyncio.sleep(pause_s)
+        began = loop.time()
+        if not await do_what_is_due():
+            expected.set()
+            await asyncio.sleep(RETRY_S)
+        pause_s = min(max(GATHER_S, (loop.time() - began) / WRITING_SHARE_MAX), PAUSE_S_MAX)
 
 
 class _Lines:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.leader.balancing import Balancing
+from seaweedmq.broker.leader.creation import Creation
+from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.metadata import Metadata
@@ -58,7 +60,11 @@ class Leader:
         self.placement = Placement(
             view, env.rng, report_interval_s=config.load_report_interval_s, open_segments_max=config.open_segments_max
         )
-        self._documents = Documents(self.metadata, store)
+        self._documents = Documents(
+            self.metadata,
+            store,
+            heard=lambda deletion: until_heard(deletion, view, dial, env.rng, config.lease_ttl_s),
+        )
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)
         self.succession = Succession(
@@ -89,11 +95,10 @@ class Leader:
             metadata=self.metadata,
             adoption=self._adoption,
             documents=self._documents,
-            placement=self.placement,
-            store=store,
-            env=env,
+            creation=Creation(
+                metadata=self.metadata, documents=self._documents, placement=self.placement, store=store, env=env
+            ),
             stats=stats,
-            dial=dial,
         )
 
     @property

@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from seaweedmq.broker.leader.adoption import Adoption, holds_records
 from seaweedmq.broker.leader.creation import Creation
-from seaweedmq.broker.leader.deletion import until_heard
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.metadata import Metadata
-from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json
 from seaweedmq.codec.topic_schema import normal_schema
@@ -17,7 +15,7 @@ from seaweedmq.core.lineage.topology import Change, altered
 from seaweedmq.errors import Conflict, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
-from seaweedmq.ports import BrokerApi, Compare, Delete, Environment, Put, SegmentStore
+from seaweedmq.ports import Compare, Delete, Put
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +29,14 @@ class Topics:
         metadata: Metadata,
         adoption: Adoption,
         documents: Documents,
-        placement: Placement,
-        store: SegmentStore,
-        env: Environment,
+        creation: Creation,
         stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
-        dial: Callable[[str], BrokerApi],
     ) -> None:
         self._metadata = metadata
         self._adoption = adoption
         self._documents = documents
-        self._creation = Creation(metadata=metadata, documents=documents, placement=placement, store=store, env=env)
-        self._env = env
+        self._creation = creation
         self._stats = stats
-        self._dial = dial
 
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
         """See ``model.calls.CreateTopics``."""
@@ -70,12 +63,13 @@ class Topics:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
-                primaries = {s.primary for s in self._metadata.view.open_of(name).values()}
+                primaries = tuple(sorted({s.primary for s in self._metadata.view.open_of(name).values()}))
+                deletion = Deletion(name=name, uid=topic.uid, primaries=primaries)
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [
                         Delete(keys.topic_key(name)),
-                        Put(keys.deletion_key(name), deletion_to_json(Deletion(name=name, uid=topic.uid))),
+                        Put(keys.deletion_key(name), deletion_to_json(deletion)),
                         Delete(keys.segments_prefix(name), prefix=True),
                         Delete(keys.topic_groups_prefix(name), prefix=True),
                         Delete(keys.topic_offsets_prefix(name), prefix=True),
@@ -84,7 +78,6 @@ class Topics:
                 if revision is None:
                     raise Conflict(f"{name} was changed by somebody else at the same time: try again")
         await self._metadata.view.wait_revision(revision or 0)
-        await until_heard(topic, primaries, revision or 0, self._metadata.view, self._dial, self._env.rng)
         self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
 

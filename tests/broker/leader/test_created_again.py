@@ -198,6 +198,28 @@ async def test_a_broker_that_lags_asks_etcd_before_it_says_that_a_topic_was_repl
 
 
 @story
+async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted_it_has_gone(bed: Bed) -> None:
+    """Until then they acknowledge records to whoever takes the one for the other, and those would be lost."""
+    hosts = await bed.cluster(2)
+    old = (await bed.topic(hosts[0])).topic.uid
+    leader = bed.leader()
+    primary = next(h for h in hosts if h is not leader)
+    await leader.api.call(MoveSegment(NAME, 0, (primary.broker.id,)))
+    await bed.until(lambda: bool(primary.inspect.segments))
+    primary.meta.hears_metadata.clear()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await leader.api.call(DeleteTopic(NAME))
+    creating = asyncio.create_task(bed.topic(leader))
+    await asyncio.sleep(2.0)
+    assert [owned.topic.uid for owned in primary.inspect.segments.values()] == [old]
+    assert not creating.done()
+    primary.meta.hears_metadata.set()
+    assert (await creating).topic.uid != old
+    assert old not in [owned.topic.uid for owned in primary.inspect.segments.values()]
+
+
+@story
 async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed) -> None:
     host = await bed.start()
     await bed.topic(host)

@@ -7,6 +7,7 @@ from zlib import crc32
 import pytest
 
 from seaweedmq.broker.groups.registry import Groups
+from seaweedmq.broker.leader import leader
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.segment import follower
 from seaweedmq.broker.segment.follower import CLOSE_WRITE_OUT_S, FollowerService
@@ -155,12 +156,22 @@ def delete_whoever_has_the_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Admin, "_uid", uid)
 
 
+def free_the_name_before_primaries_have_heard(patch: pytest.MonkeyPatch) -> None:
+    """The next topic of the name is there while a primary still acknowledges records to the deleted one."""
+
+    async def wait_for_nobody(*_: Any) -> None:
+        """It is deleted at once."""
+
+    patch.setattr(leader, "until_heard", wait_for_nobody)
+
+
 BROKEN: tuple[Break, ...] = (
     two_names_for_a_replica,
     drop_replicas_when_stopped,
     trust_one_page_cache,
     know_replicas_by_name,
     go_on_in_the_namesake,
+    free_the_name_before_primaries_have_heard,
     publish_tables_into_the_namesake,
     seal_whoever_has_the_number,
     delete_whoever_has_the_name,
