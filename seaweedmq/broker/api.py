@@ -36,7 +36,7 @@ from seaweedmq.model.calls import (
     NoteProgress,
     Rebalance,
     ReportEmptied,
-    ReportSuspicion,
+    ReportSuspicions,
     ResetGroup,
     Seal,
     SealSegment,
@@ -81,7 +81,7 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
     ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
     DeleteGroup: lambda leader, call: leader.groups.delete(call.group, call.force),
-    ReportSuspicion: lambda leader, suspicion: leader.suspect(suspicion),
+    ReportSuspicions: lambda leader, suspicions: leader.suspect(suspicions),
     ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
 """What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the

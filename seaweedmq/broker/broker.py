@@ -12,6 +12,7 @@ from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
@@ -21,7 +22,7 @@ from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.calls import ReportEmptied, ReportSuspicion
+from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
@@ -66,6 +67,7 @@ class Broker:
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
+        self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
         self.stream_memory = StreamMemory(self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max)
         self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
         descriptions = Descriptions(
@@ -89,8 +91,7 @@ class Broker:
             owned=self._owned,
             descriptions=descriptions,
             dial=self._dial,
-            brief=self._supervisor.brief,
-            suspect=self._report_suspicion,
+            suspicions=self._suspicions,
             report_emptied=self._report_emptied,
             is_leaving=lambda: self._membership.draining,
         )
@@ -196,13 +197,13 @@ class Broker:
         await self._owned.drop(gone)
         await term.followers.close()
 
-    async def _report_suspicion(self, suspicion: ReportSuspicion) -> None:
-        """Until the leader has heard, or the segment is sealed; nothing is committed meanwhile anyhow."""
+    async def _report_suspicions(self, suspicions: ReportSuspicions) -> None:
+        """Until the leader has heard, or the segments are sealed."""
         reporting = retrying(backoff(self._env.rng, 0.05, 1.0), stop=after_s(SUSPICION_TIMEOUT_S))
         try:
-            await reporting(self.api.call, suspicion)
+            await reporting(self.api.call, suspicions)
         except SeaweedMQError as error:
-            log.info("suspicion of %s about %s is void: %s", suspicion.suspect, suspicion.ref, error)
+            log.info("what is suspected of %s is void: %s", suspicions.suspect or "nobody", error)
 
     async def _report_emptied(self, emptied: ReportEmptied) -> None:
         await self.api.call(emptied)
@@ -220,5 +221,5 @@ class Broker:
             env=self._env,
             spawn=self._supervisor.brief,
             dial=self._dial,
-            suspect=self._report_suspicion,
+            suspicions=self._suspicions,
         )

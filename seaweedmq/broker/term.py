@@ -1,8 +1,7 @@
 """One stay of a broker in the cluster, and what runs meanwhile."""
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.leader import Leader
@@ -10,6 +9,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
@@ -18,7 +18,7 @@ from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.calls import ReportEmptied, ReportSuspicion
+from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.supervision import Supervisor
@@ -89,9 +89,7 @@ class TermParts:
     descriptions: Descriptions
     dial: Callable[[str], BrokerApi]
     """A broker by id; Unavailable if it is gone."""
-    brief: Callable[[Coroutine[Any, Any, None], str], object]
-    """Begin a task that may outlive the term."""
-    suspect: Callable[[ReportSuspicion], Coroutine[Any, Any, None]]
+    suspicions: Suspicions
     report_emptied: Callable[[ReportEmptied], Awaitable[None]]
     is_leaving: Callable[[], bool]
     """Whether this broker is being drained, which it knows before it is in the view."""
@@ -131,7 +129,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         memory=parts.memory,
         producers=parts.producers,
         broker_id=info.id,
-        suspect=lambda suspicion: parts.brief(parts.suspect(suspicion), f"suspect {suspicion.suspect}"),
+        suspicions=parts.suspicions,
     )
     reporter = LoadReporter(
         broker_id=info.id,

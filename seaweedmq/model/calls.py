@@ -230,13 +230,20 @@ class NoteProgress(Call[None]):
     flushed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSuspicion(Call[None]):
-    """To the leader, which decides whether to seal: a replica can not reach another one."""
+SUSPICIONS_AT_ONCE_MAX = 1_000
+"""Segments of one report."""
 
-    ref: SegmentRef
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSuspicions(Call[None]):
+    """To the leader, which decides whether to seal: replicas of these segments can not reach another broker.
+
+    Fenced: none of them is open at its epoch any more.
+    """
+
+    refs: tuple[SegmentRef, ...]
     suspect: str
-    """Broker id; "" when the segment has to be replaced, but nobody is to blame."""
+    """Broker id; "" when the segments have to be replaced, but nobody is to blame."""
     reason: str
 
 

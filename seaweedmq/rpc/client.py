@@ -1,7 +1,7 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
 from collections.abc import AsyncIterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import grpc.aio
@@ -22,6 +22,7 @@ from seaweedmq.rpc.channels.client import ChannelClient
 from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.together import Together
 from seaweedmq.rpc.transport import (
+    AT_ONCE,
     JOIN_GROUP,
     PASSED_ON_KEY,
     PROTOCOL_KEY,
@@ -29,7 +30,6 @@ from seaweedmq.rpc.transport import (
     REPLICATE,
     REPORT_LOAD,
     SUBSCRIBE,
-    TOGETHER_PATH,
     client_options,
 )
 from seaweedmq.rpc.unary import Unary
@@ -94,7 +94,10 @@ class _GrpcBroker:
         self._replicate = self._channels("Replicate", REPLICATE)
         self._join_group: Any = channel.stream_stream(JOIN_GROUP, None, None)
         self._report_load: Any = channel.stream_unary(REPORT_LOAD, None, None)
-        self._together = Together(self._alone, self._at_once, peer.address)
+        self._together = {
+            service: Together(self._alone, partial(self._at_once, service), peer.address)
+            for service in {METHODS[call].service for call in TOGETHER}
+        }
 
     @cached_property
     def passed_on(self) -> LeaderApi:
@@ -121,7 +124,7 @@ class _GrpcBroker:
 
     async def call(self, request: Call[R]) -> R:
         method: Unary[Any, R] = METHODS[type(request)]
-        make = self._together.call if type(request) in TOGETHER else self._alone
+        make = self._together[method.service].call if type(request) in TOGETHER else self._alone
         reply = await make(method, method.encode_request(request), method.timeout_s or self._timeout_s)
         return method.decode_reply(reply)
 
@@ -130,10 +133,9 @@ class _GrpcBroker:
             method.name, self._channel.unary_unary(method.path, None, None), request, timeout_s
         )
 
-    async def _at_once(self, request: bytes, timeout_s: float) -> bytes:
-        return await self._peer.unary(
-            "Together", self._channel.unary_unary(TOGETHER_PATH, None, None), request, timeout_s
-        )
+    async def _at_once(self, service: str, request: bytes, timeout_s: float) -> bytes:
+        call = self._channel.unary_unary(f"/{service}/{AT_ONCE}", None, None)
+        return await self._peer.unary(AT_ONCE, call, request, timeout_s)
 
     def _channels(self, name: str, path: str) -> ChannelClient:
         method: Any = self._channel.stream_stream(path, None, None)
@@ -145,7 +147,7 @@ class _GrpcBroker:
         """Cancel what is under way and drop the connection."""
         self._peer.close()
         await self._channel.close(None)
-        for part in (self._together, self._publish, self._replicate):
+        for part in (*self._together.values(), self._publish, self._replicate):
             await part.close()
 
 

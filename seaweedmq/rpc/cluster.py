@@ -10,7 +10,7 @@ from seaweedmq.model.calls import (
     LogEnds,
     NoteProgress,
     ReportEmptied,
-    ReportSuspicion,
+    ReportSuspicions,
     Seal,
     WriteOut,
 )
@@ -123,13 +123,15 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_reply=_read_sealed,
     ),
     Unary(
-        call=ReportSuspicion,
+        call=ReportSuspicions,
         service=CLUSTER_SERVICE,
         name="Suspect",
-        request=cluster_pb2.Suspicion,
+        request=cluster_pb2.Suspicions,
         reply=cluster_pb2.SuspectReply,
-        write_request=lambda c: cluster_pb2.Suspicion(ref=_write_ref(c.ref), suspect=c.suspect, reason=c.reason),
-        read_request=lambda m: ReportSuspicion(ref=_read_ref(m.ref), suspect=m.suspect, reason=m.reason),
+        write_request=lambda c: cluster_pb2.Suspicions(
+            refs=map(_write_ref, c.refs), suspect=c.suspect, reason=c.reason
+        ),
+        read_request=lambda m: ReportSuspicions(refs=tuple(map(_read_ref, m.refs)), suspect=m.suspect, reason=m.reason),
         write_reply=lambda _: cluster_pb2.SuspectReply(),
         read_reply=nothing,
     ),

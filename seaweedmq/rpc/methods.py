@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from seaweedmq.model.calls import Call
+from seaweedmq.model.calls import Call, DescribeTopic
 from seaweedmq.rpc import admin, cluster
 from seaweedmq.rpc.unary import Unary
 
@@ -11,7 +11,5 @@ METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
     method.call: method for method in (*admin.CALLS, *cluster.CALLS)
 }
 
-TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset(method.call for method in cluster.CALLS)
-"""Calls that travel with others: see ``rpc.together``."""
-BY_NAME: Final[Mapping[str, Unary[Any, Any]]] = {method.name: method for method in cluster.CALLS}
-"""The same by the name under which they travel."""
+TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in cluster.CALLS)})
+"""Calls that travel with others of their service: see ``rpc.together``. Each may be made twice."""

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,8 +22,9 @@ from seaweedmq.ports import BrokerApi
 from seaweedmq.rpc import cluster, data, groups, status, together
 from seaweedmq.rpc.address import Address, parse_address
 from seaweedmq.rpc.channels.server import Answering, ChannelServer
-from seaweedmq.rpc.methods import BY_NAME, METHODS
+from seaweedmq.rpc.methods import METHODS, TOGETHER
 from seaweedmq.rpc.transport import (
+    AT_ONCE,
     CLUSTER_SERVICE,
     DATA_SERVICE,
     GROUPS_SERVICE,
@@ -158,11 +159,14 @@ class _Handlers:
         services[CLUSTER_SERVICE]["Replicate"] = self._channels(
             "Replicate", api.replicate, cluster.decode_replicate_request, cluster.encode_replicate_reply, self._counted
         )
-        services[CLUSTER_SERVICE]["Together"] = grpc.unary_unary_rpc_method_handler(self._together)
+        travelling = [METHODS[call] for call in TOGETHER]
+        for service in {method.service for method in travelling}:
+            methods = {method.name: method for method in travelling if method.service == service}
+            services[service][AT_ONCE] = grpc.unary_unary_rpc_method_handler(self._together(methods))
         services[CLUSTER_SERVICE]["ReportLoad"] = grpc.stream_unary_rpc_method_handler(
             self._report_load, request_deserializer=cluster.decode_load
         )
-        self._between_brokers = frozenset(services[CLUSTER_SERVICE])
+        self._between_brokers = frozenset(services[CLUSTER_SERVICE]) - {AT_ONCE}
         server.add_generic_rpc_handlers(
             tuple(grpc.method_handlers_generic_handler(name, handlers) for name, handlers in services.items())
         )
@@ -176,11 +180,14 @@ class _Handlers:
 
         return handle
 
-    async def _together(self, request: bytes, context: Context) -> bytes:
-        async with self._translated("Together", context):
-            api = self._api.passed_on if _is_passed_on(context) else self._api
-            return await together.answer(request, BY_NAME.get, api.call)
-        raise AssertionError("unreachable: a translated block returns or aborts")
+    def _together(self, methods: Mapping[str, Unary[Any, Any]]) -> Callable[..., Awaitable[bytes]]:
+        async def handle(request: bytes, context: Context) -> bytes:
+            async with self._translated(AT_ONCE, context):
+                api = self._api.passed_on if _is_passed_on(context) else self._api
+                return await together.answer(request, methods.get, api.call)
+            raise AssertionError("unreachable: a translated block returns or aborts")
+
+        return handle
 
     def _stream(
         self,

@@ -14,7 +14,7 @@ from seaweedmq.errors import DeadlineExceeded, InvalidArgument, SeaweedMQError, 
 from seaweedmq.model.calls import Call
 from seaweedmq.rpc import status, types
 from seaweedmq.rpc.unary import Unary
-from seaweedmq.rpc.v1 import cluster_pb2
+from seaweedmq.rpc.v1 import types_pb2
 
 GATHER_S: Final = 0.001
 """How long the first call waits for others."""
@@ -114,20 +114,20 @@ class Together:
 
 
 def _encoded(parts: list[_Part], patience_s: float) -> bytes:
-    return cluster_pb2.TogetherRequest(
-        parts=[cluster_pb2.TogetherRequest.Part(method=p.method.name, request=p.request) for p in parts],
+    return types_pb2.TogetherRequest(
+        parts=[types_pb2.TogetherRequest.Part(method=p.method.name, request=p.request) for p in parts],
         patience_ms=round(1_000 * patience_s),
     ).SerializeToString()
 
 
 def _outcomes(data: bytes, count: int) -> list[bytes | SeaweedMQError | None]:
-    reply = types.parse(cluster_pb2.TogetherReply, data)
+    reply = types.parse(types_pb2.TogetherReply, data)
     if len(reply.parts) != count:
         raise InvalidArgument(f"{count} calls were answered with {len(reply.parts)} replies: upgrade the broker")
     return [_outcome(part) for part in reply.parts]
 
 
-def _outcome(part: cluster_pb2.TogetherReply.Part) -> bytes | SeaweedMQError | None:
+def _outcome(part: types_pb2.TogetherReply.Part) -> bytes | SeaweedMQError | None:
     match part.WhichOneof("outcome"):
         case "reply":
             return part.reply
@@ -145,7 +145,7 @@ async def answer(
     Raises:
         InvalidArgument: too many parts.
     """
-    request = types.parse(cluster_pb2.TogetherRequest, data)
+    request = types.parse(types_pb2.TogetherRequest, data)
     if len(request.parts) > PARTS_MAX:
         raise InvalidArgument(f"{len(request.parts)} calls at once: at most {PARTS_MAX} travel together")
     tasks = [
@@ -160,26 +160,26 @@ async def answer(
             task.cancel()
         if late:
             await asyncio.wait(late)
-    reply = cluster_pb2.TogetherReply()
+    reply = types_pb2.TogetherReply()
     for task in tasks:
         reply.parts.append(_later() if task.cancelled() else task.result())
     return reply.SerializeToString()
 
 
-def _later() -> cluster_pb2.TogetherReply.Part:
-    return cluster_pb2.TogetherReply.Part(later=True)
+def _later() -> types_pb2.TogetherReply.Part:
+    return types_pb2.TogetherReply.Part(later=True)
 
 
 async def _answer_one(
     method: Unary[Any, Any] | None,
-    part: cluster_pb2.TogetherRequest.Part,
+    part: types_pb2.TogetherRequest.Part,
     call: Callable[[Call[Any]], Awaitable[Any]],
-) -> cluster_pb2.TogetherReply.Part:
+) -> types_pb2.TogetherReply.Part:
     try:
         if method is None:
             raise Unsupported(f"this broker does not know {part.method}: upgrade it")
         reply = method.encode_reply(await call(method.decode_request(part.request)))
     except SeaweedMQError as error:
-        failure = cluster_pb2.TogetherReply.Failure(code=status.code_of(error), text=str(error))
-        return cluster_pb2.TogetherReply.Part(failure=failure)
-    return cluster_pb2.TogetherReply.Part(reply=reply)
+        failure = types_pb2.TogetherReply.Failure(code=status.code_of(error), text=str(error))
+        return types_pb2.TogetherReply.Part(failure=failure)
+    return types_pb2.TogetherReply.Part(reply=reply)

@@ -45,7 +45,7 @@ from seaweedmq.model.calls import (
     NoteProgress,
     Rebalance,
     ReportEmptied,
-    ReportSuspicion,
+    ReportSuspicions,
     ResetGroup,
     Seal,
     SealSegment,
@@ -141,7 +141,7 @@ CASES = [
     (Fence(LATER), r.FenceReply(end_offset=2)),
     (WriteOut(LATER, 2**40), SEALED),
     (Seal(FIRST), SEALED),
-    (ReportSuspicion(ref=LATER, suspect="b-2", reason="its stream broke"), None),
+    (ReportSuspicions(refs=(LATER, LATER), suspect="b-2", reason="its stream broke"), None),
     (ReportEmptied(topic=NAME, topic_uid=2**63, segments=(0, 7)), None),
 ]
 

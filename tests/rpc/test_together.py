@@ -12,7 +12,7 @@ from seaweedmq.model.replication import FenceReply, SegmentRef
 from seaweedmq.rpc import client, together
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
-from seaweedmq.rpc.v1 import cluster_pb2
+from seaweedmq.rpc.v1 import types_pb2
 from seaweedmq.runtime.signal import Signal
 from tests.rpc.fake_broker import NAME, SEALED, FakeBroker
 
@@ -53,7 +53,7 @@ def envelopes(monkeypatch) -> list[int]:
     answer = together.answer
 
     async def counted(data, methods, call):
-        sizes.append(len(cluster_pb2.TogetherRequest.FromString(data).parts))
+        sizes.append(len(types_pb2.TogetherRequest.FromString(data).parts))
         return await answer(data, methods, call)
 
     monkeypatch.setattr(together, "answer", counted)
@@ -131,12 +131,13 @@ async def test_all_hear_when_the_broker_is_gone(fake, dialer):
 
 def test_what_may_not_be_made_twice_travels_alone():
     assert {call.__name__ for call in client.TOGETHER} == {
+        "DescribeTopic",
         "Fence",
         "LocalStats",
         "LogEnds",
         "NoteProgress",
         "ReportEmptied",
-        "ReportSuspicion",
+        "ReportSuspicions",
         "Seal",
         "WriteOut",
     }

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
@@ -21,13 +21,19 @@ from seaweedmq.broker.leader.succession import Succession
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
-from seaweedmq.model.calls import ReportSuspicion
+from seaweedmq.model.calls import ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
+from seaweedmq.model.replication import SegmentRef
+from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
 log = logging.getLogger(__name__)
+
+
+NAMED_MAX = 3
+"""Segments in one line of the log."""
 
 
 class NoLeader(Unavailable):
@@ -156,22 +162,28 @@ class Leader:
     async def _forget_offsets(self, name: TopicName) -> None:
         await self.groups.forget_pruned(name)
 
-    async def suspect(self, suspicion: ReportSuspicion) -> None:
-        """See ``model.calls.ReportSuspicion``. Fenced, if the segment is sealed or has another epoch by now."""
-        ref = suspicion.ref
-        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
-        if found is None or not found[1].is_open or found[1].epoch != ref.epoch:
-            raise Fenced(f"{ref}: epoch {ref.epoch} is over already")
-        _, segment = found
-        if suspicion.suspect and suspicion.suspect not in segment.replicas:
-            raise InvalidArgument(f"{segment}: {suspicion.suspect} is none of its replicas")
-        if self.succession.concerns(segment):
+    async def suspect(self, suspicions: ReportSuspicions) -> None:
+        """See ``model.calls.ReportSuspicions``."""
+        suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
+        segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
+        if not segments:
+            raise Fenced(f"{_named(suspicions.refs)}: sealed already, or of an earlier epoch")
+        for segment in segments:
+            if suspect and suspect not in segment.replicas:
+                raise InvalidArgument(f"{segment}: {suspect} is none of its replicas")
+        news = [segment for segment in segments if not self.succession.concerns(segment)]
+        if not news:
             return
-        suspect, level = suspicion.suspect or "nobody", self._severity(suspicion.suspect)
-        log.log(level, "%s: %s is suspected: %s", segment, suspect, suspicion.reason)
-        if suspicion.suspect:
-            self.placement.suspect(suspicion.suspect)
-        self._repairs.add(segment)
+        log.log(level, "%s: %s is suspected: %s", _named(news), suspect or "nobody", suspicions.reason)
+        if suspect:
+            self.placement.suspect(suspect)
+        for segment in news:
+            self._repairs.add(segment)
+
+    def _open_at(self, ref: SegmentRef) -> Segment | None:
+        """The segment, if it is open and has that epoch."""
+        found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
+        return found[1] if found is not None and found[1].is_open and found[1].epoch == ref.epoch else None
 
     def _severity(self, broker: str) -> int:
         """Of the news that a broker does not answer. Who leaves in good order does not, and at the end all leave."""
@@ -206,3 +218,9 @@ class Leader:
                 )
             ),
         )
+
+
+def _named(segments: Sequence[Segment | SegmentRef]) -> str:
+    """A few by name, the others by number."""
+    more = f" and {len(segments) - NAMED_MAX} more" if len(segments) > NAMED_MAX else ""
+    return ", ".join(map(str, segments[:NAMED_MAX])) + more

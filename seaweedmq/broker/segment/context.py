@@ -1,14 +1,14 @@
 """What all open segments of a broker share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.fsync import SyncRounds
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.core.segment.producer_limits import ProducerPool
-from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 
@@ -32,5 +32,4 @@ class SegmentContext:
     """Run something for a segment; an error that it does not handle ends the broker, which is better than silence."""
     dial: Callable[[str], BrokerApi]
     """Another broker by id; Unavailable if it is gone."""
-    suspect: Callable[[ReportSuspicion], Awaitable[None]]
-    """Tell the leader, until it has heard."""
+    suspicions: Suspicions

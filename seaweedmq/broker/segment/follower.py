@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import closing, suppress
 
 from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.memory.shares import BrokerMemory
+from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.coordination.view import ClusterView
@@ -15,7 +16,7 @@ from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry
 from seaweedmq.errors import Fenced as FencedError
 from seaweedmq.errors import InvalidArgument, NotFound, ProtocolViolation, SeaweedMQError, StorageFailed, Unavailable
-from seaweedmq.model.calls import NoteProgress, ReportSuspicion
+from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import FrameHead, Frames
 from seaweedmq.model.replication import (
@@ -54,9 +55,8 @@ class FollowerService:
         memory: BrokerMemory,
         producers: ProducerPool,
         broker_id: str,
-        suspect: Callable[[ReportSuspicion], object],
+        suspicions: Suspicions,
     ) -> None:
-        """``suspect``: have the leader told; waits for nothing."""
         self._config = config
         self._env = env
         self._view = view
@@ -65,7 +65,7 @@ class FollowerService:
         self._producers = producers
         self._intake = memory.intake
         self._broker_id = broker_id
-        self._suspect = suspect
+        self._suspicions = suspicions
         self.replicas: dict[ReplicaKey, Replica] = {}
         """What is followed."""
         self._write_outs: dict[ReplicaKey, ReplicaWriter] = {}
@@ -300,7 +300,7 @@ class FollowerService:
         if self._closed or replica.fenced or found is None or not found[1].is_open:
             return
         reason = f"{self._broker_id} lost the replicate stream of {primary}"
-        self._suspect(ReportSuspicion(ref=ref, suspect=primary, reason=reason))
+        self._suspicions.tell(ref, primary, reason)
 
 
 def _key(ref: SegmentRef) -> ReplicaKey:

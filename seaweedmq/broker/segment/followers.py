@@ -8,7 +8,6 @@ from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.replicate import FollowerLink
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import Fenced, SeaweedMQError
-from seaweedmq.model.calls import ReportSuspicion
 from seaweedmq.model.replication import ReplicateOpen, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
@@ -109,5 +108,5 @@ class Followers:
     async def _ask_for_successor(self, suspect: str, reason: str) -> None:
         """Until cancelled: a leader that has heard may die before it has done it."""
         while True:
-            await self._context.suspect(ReportSuspicion(ref=self._ref, suspect=suspect, reason=reason))
+            self._context.suspicions.tell(self._ref, suspect, reason)
             await asyncio.sleep(TELL_AGAIN_S)

@@ -26,7 +26,7 @@ from seaweedmq.rpc.v1 import channels_pb2 as seaweedmq_dot_v1_dot_channels__pb2
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseaweedmq/v1/cluster.proto\x12\x0cseaweedmq.v1\x1a\x1bseaweedmq/v1/channels.proto\x1a\x18seaweedmq/v1/types.proto\"\x82\x01\n\x0fTogetherRequest\x12\x31\n\x05parts\x18\x01 \x03(\x0b\x32\".seaweedmq.v1.TogetherRequest.Part\x12\x13\n\x0bpatience_ms\x18\x02 \x01(\r\x1a\'\n\x04Part\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\"\xd4\x01\n\rTogetherReply\x12/\n\x05parts\x18\x01 \x03(\x0b\x32 .seaweedmq.v1.TogetherReply.Part\x1a%\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x1ak\n\x04Part\x12\x0f\n\x05reply\x18\x01 \x01(\x0cH\x00\x12\x36\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32#.seaweedmq.v1.TogetherReply.FailureH\x00\x12\x0f\n\x05later\x18\x03 \x01(\x08H\x00\x42\t\n\x07outcome\"N\n\nSegmentRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"G\n\rReplicateOpen\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07primary\x18\x02 \x01(\t\"l\n\x10ReplicateRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.ReplicateOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04head\x18\x1e \x01(\x0cH\x00\x42\t\n\x07request\"?\n\x0eReplicateReply\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x1e \x01(\x04\"U\n\x08Progress\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x11\n\tcommitted\x18\x02 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\"\x0f\n\rProgressReply\"4\n\nFenceReply\x12\x17\n\nend_offset\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_end_offset\"L\n\x0fWriteOutRequest\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"R\n\tSealedLog\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x31\n\tsequences\x18\x02 \x03(\x0b\x32\x1e.seaweedmq.v1.ProducerSequence\"S\n\tSuspicion\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07suspect\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0cSuspectReply\"4\n\x11LocalStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"?\n\x0fLocalStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\">\n\x0eLogEndsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x82\x01\n\x0cLogEndsReply\x12?\n\x0b\x65nd_offsets\x18\x01 \x03(\x0b\x32*.seaweedmq.v1.LogEndsReply.EndOffsetsEntry\x1a\x31\n\x0f\x45ndOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x11\n\x0fReportLoadReply\"=\n\x07\x45mptied\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x03(\r\"\x14\n\x12ReportEmptiedReply2\xf9\x05\n\x07\x43luster\x12L\n\nLocalStats\x12\x1f.seaweedmq.v1.LocalStatsRequest\x1a\x1d.seaweedmq.v1.LocalStatsReply\x12\x43\n\x07LogEnds\x12\x1c.seaweedmq.v1.LogEndsRequest\x1a\x1a.seaweedmq.v1.LogEndsReply\x12G\n\nReportLoad\x12\x18.seaweedmq.v1.BrokerLoad\x1a\x1d.seaweedmq.v1.ReportLoadReply(\x01\x12?\n\tReplicate\x12\x16.seaweedmq.v1.Envelope\x1a\x16.seaweedmq.v1.Envelope(\x01\x30\x01\x12\x43\n\x0cNoteProgress\x12\x16.seaweedmq.v1.Progress\x1a\x1b.seaweedmq.v1.ProgressReply\x12;\n\x05\x46\x65nce\x12\x18.seaweedmq.v1.SegmentRef\x1a\x18.seaweedmq.v1.FenceReply\x12\x42\n\x08WriteOut\x12\x1d.seaweedmq.v1.WriteOutRequest\x1a\x17.seaweedmq.v1.SealedLog\x12\x39\n\x04Seal\x12\x18.seaweedmq.v1.SegmentRef\x1a\x17.seaweedmq.v1.SealedLog\x12>\n\x07Suspect\x12\x17.seaweedmq.v1.Suspicion\x1a\x1a.seaweedmq.v1.SuspectReply\x12H\n\rReportEmptied\x12\x15.seaweedmq.v1.Emptied\x1a .seaweedmq.v1.ReportEmptiedReply\x12\x46\n\x08Together\x12\x1d.seaweedmq.v1.TogetherRequest\x1a\x1b.seaweedmq.v1.TogetherReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseaweedmq/v1/cluster.proto\x12\x0cseaweedmq.v1\x1a\x1bseaweedmq/v1/channels.proto\x1a\x18seaweedmq/v1/types.proto\"N\n\nSegmentRef\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"G\n\rReplicateOpen\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07primary\x18\x02 \x01(\t\"l\n\x10ReplicateRequest\x12+\n\x04open\x18\x01 \x01(\x0b\x32\x1b.seaweedmq.v1.ReplicateOpenH\x00\x12\x10\n\x06\x66rames\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04head\x18\x1e \x01(\x0cH\x00\x42\t\n\x07request\"?\n\x0eReplicateReply\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x19\n\x11message_bytes_max\x18\x1e \x01(\x04\"U\n\x08Progress\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x11\n\tcommitted\x18\x02 \x01(\x04\x12\x0f\n\x07\x66lushed\x18\x03 \x01(\x04\"\x0f\n\rProgressReply\"4\n\nFenceReply\x12\x17\n\nend_offset\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_end_offset\"L\n\x0fWriteOutRequest\x12%\n\x03ref\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x12\n\nend_offset\x18\x02 \x01(\x04\"R\n\tSealedLog\x12\x12\n\nend_offset\x18\x01 \x01(\x04\x12\x31\n\tsequences\x18\x02 \x03(\x0b\x32\x1e.seaweedmq.v1.ProducerSequence\"U\n\nSuspicions\x12&\n\x04refs\x18\x01 \x03(\x0b\x32\x18.seaweedmq.v1.SegmentRef\x12\x0f\n\x07suspect\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0cSuspectReply\"4\n\x11LocalStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"?\n\x0fLocalStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\">\n\x0eLogEndsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x82\x01\n\x0cLogEndsReply\x12?\n\x0b\x65nd_offsets\x18\x01 \x03(\x0b\x32*.seaweedmq.v1.LogEndsReply.EndOffsetsEntry\x1a\x31\n\x0f\x45ndOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x11\n\x0fReportLoadReply\"=\n\x07\x45mptied\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x02 \x01(\x04\x12\x10\n\x08segments\x18\x03 \x03(\r\"\x14\n\x12ReportEmptiedReply2\xfa\x05\n\x07\x43luster\x12L\n\nLocalStats\x12\x1f.seaweedmq.v1.LocalStatsRequest\x1a\x1d.seaweedmq.v1.LocalStatsReply\x12\x43\n\x07LogEnds\x12\x1c.seaweedmq.v1.LogEndsRequest\x1a\x1a.seaweedmq.v1.LogEndsReply\x12G\n\nReportLoad\x12\x18.seaweedmq.v1.BrokerLoad\x1a\x1d.seaweedmq.v1.ReportLoadReply(\x01\x12?\n\tReplicate\x12\x16.seaweedmq.v1.Envelope\x1a\x16.seaweedmq.v1.Envelope(\x01\x30\x01\x12\x43\n\x0cNoteProgress\x12\x16.seaweedmq.v1.Progress\x1a\x1b.seaweedmq.v1.ProgressReply\x12;\n\x05\x46\x65nce\x12\x18.seaweedmq.v1.SegmentRef\x1a\x18.seaweedmq.v1.FenceReply\x12\x42\n\x08WriteOut\x12\x1d.seaweedmq.v1.WriteOutRequest\x1a\x17.seaweedmq.v1.SealedLog\x12\x39\n\x04Seal\x12\x18.seaweedmq.v1.SegmentRef\x1a\x17.seaweedmq.v1.SealedLog\x12?\n\x07Suspect\x12\x18.seaweedmq.v1.Suspicions\x1a\x1a.seaweedmq.v1.SuspectReply\x12H\n\rReportEmptied\x12\x15.seaweedmq.v1.Emptied\x1a .seaweedmq.v1.ReportEmptiedReply\x12\x46\n\x08Together\x12\x1d.seaweedmq.v1.TogetherRequest\x1a\x1b.seaweedmq.v1.TogetherReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,54 +35,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._loaded_options = None
   _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._serialized_options = b'8\001'
-  _globals['_TOGETHERREQUEST']._serialized_start=100
-  _globals['_TOGETHERREQUEST']._serialized_end=230
-  _globals['_TOGETHERREQUEST_PART']._serialized_start=191
-  _globals['_TOGETHERREQUEST_PART']._serialized_end=230
-  _globals['_TOGETHERREPLY']._serialized_start=233
-  _globals['_TOGETHERREPLY']._serialized_end=445
-  _globals['_TOGETHERREPLY_FAILURE']._serialized_start=299
-  _globals['_TOGETHERREPLY_FAILURE']._serialized_end=336
-  _globals['_TOGETHERREPLY_PART']._serialized_start=338
-  _globals['_TOGETHERREPLY_PART']._serialized_end=445
-  _globals['_SEGMENTREF']._serialized_start=447
-  _globals['_SEGMENTREF']._serialized_end=525
-  _globals['_REPLICATEOPEN']._serialized_start=527
-  _globals['_REPLICATEOPEN']._serialized_end=598
-  _globals['_REPLICATEREQUEST']._serialized_start=600
-  _globals['_REPLICATEREQUEST']._serialized_end=708
-  _globals['_REPLICATEREPLY']._serialized_start=710
-  _globals['_REPLICATEREPLY']._serialized_end=773
-  _globals['_PROGRESS']._serialized_start=775
-  _globals['_PROGRESS']._serialized_end=860
-  _globals['_PROGRESSREPLY']._serialized_start=862
-  _globals['_PROGRESSREPLY']._serialized_end=877
-  _globals['_FENCEREPLY']._serialized_start=879
-  _globals['_FENCEREPLY']._serialized_end=931
-  _globals['_WRITEOUTREQUEST']._serialized_start=933
-  _globals['_WRITEOUTREQUEST']._serialized_end=1009
-  _globals['_SEALEDLOG']._serialized_start=1011
-  _globals['_SEALEDLOG']._serialized_end=1093
-  _globals['_SUSPICION']._serialized_start=1095
-  _globals['_SUSPICION']._serialized_end=1178
-  _globals['_SUSPECTREPLY']._serialized_start=1180
-  _globals['_SUSPECTREPLY']._serialized_end=1194
-  _globals['_LOCALSTATSREQUEST']._serialized_start=1196
-  _globals['_LOCALSTATSREQUEST']._serialized_end=1248
-  _globals['_LOCALSTATSREPLY']._serialized_start=1250
-  _globals['_LOCALSTATSREPLY']._serialized_end=1313
-  _globals['_LOGENDSREQUEST']._serialized_start=1315
-  _globals['_LOGENDSREQUEST']._serialized_end=1377
-  _globals['_LOGENDSREPLY']._serialized_start=1380
-  _globals['_LOGENDSREPLY']._serialized_end=1510
-  _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._serialized_start=1461
-  _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._serialized_end=1510
-  _globals['_REPORTLOADREPLY']._serialized_start=1512
-  _globals['_REPORTLOADREPLY']._serialized_end=1529
-  _globals['_EMPTIED']._serialized_start=1531
-  _globals['_EMPTIED']._serialized_end=1592
-  _globals['_REPORTEMPTIEDREPLY']._serialized_start=1594
-  _globals['_REPORTEMPTIEDREPLY']._serialized_end=1614
-  _globals['_CLUSTER']._serialized_start=1617
-  _globals['_CLUSTER']._serialized_end=2378
+  _globals['_SEGMENTREF']._serialized_start=99
+  _globals['_SEGMENTREF']._serialized_end=177
+  _globals['_REPLICATEOPEN']._serialized_start=179
+  _globals['_REPLICATEOPEN']._serialized_end=250
+  _globals['_REPLICATEREQUEST']._serialized_start=252
+  _globals['_REPLICATEREQUEST']._serialized_end=360
+  _globals['_REPLICATEREPLY']._serialized_start=362
+  _globals['_REPLICATEREPLY']._serialized_end=425
+  _globals['_PROGRESS']._serialized_start=427
+  _globals['_PROGRESS']._serialized_end=512
+  _globals['_PROGRESSREPLY']._serialized_start=514
+  _globals['_PROGRESSREPLY']._serialized_end=529
+  _globals['_FENCEREPLY']._serialized_start=531
+  _globals['_FENCEREPLY']._serialized_end=583
+  _globals['_WRITEOUTREQUEST']._serialized_start=585
+  _globals['_WRITEOUTREQUEST']._serialized_end=661
+  _globals['_SEALEDLOG']._serialized_start=663
+  _globals['_SEALEDLOG']._serialized_end=745
+  _globals['_SUSPICIONS']._serialized_start=747
+  _globals['_SUSPICIONS']._serialized_end=832
+  _globals['_SUSPECTREPLY']._serialized_start=834
+  _globals['_SUSPECTREPLY']._serialized_end=848
+  _globals['_LOCALSTATSREQUEST']._serialized_start=850
+  _globals['_LOCALSTATSREQUEST']._serialized_end=902
+  _globals['_LOCALSTATSREPLY']._serialized_start=904
+  _globals['_LOCALSTATSREPLY']._serialized_end=967
+  _globals['_LOGENDSREQUEST']._serialized_start=969
+  _globals['_LOGENDSREQUEST']._serialized_end=1031
+  _globals['_LOGENDSREPLY']._serialized_start=1034
+  _globals['_LOGENDSREPLY']._serialized_end=1164
+  _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._serialized_start=1115
+  _globals['_LOGENDSREPLY_ENDOFFSETSENTRY']._serialized_end=1164
+  _globals['_REPORTLOADREPLY']._serialized_start=1166
+  _globals['_REPORTLOADREPLY']._serialized_end=1183
+  _globals['_EMPTIED']._serialized_start=1185
+  _globals['_EMPTIED']._serialized_end=1246
+  _globals['_REPORTEMPTIEDREPLY']._serialized_start=1248
+  _globals['_REPORTEMPTIEDREPLY']._serialized_end=1268
+  _globals['_CLUSTER']._serialized_start=1271
+  _globals['_CLUSTER']._serialized_end=2033
 # @@protoc_insertion_point(module_scope)

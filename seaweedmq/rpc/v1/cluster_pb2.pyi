@@ -20,120 +20,6 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class TogetherRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class Part(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        METHOD_FIELD_NUMBER: _builtins.int
-        REQUEST_FIELD_NUMBER: _builtins.int
-        method: _builtins.str
-        """Of this service, by name."""
-        request: _builtins.bytes
-        def __init__(
-            self,
-            *,
-            method: _builtins.str = ...,
-            request: _builtins.bytes = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "request", b"request"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    PARTS_FIELD_NUMBER: _builtins.int
-    PATIENCE_MS_FIELD_NUMBER: _builtins.int
-    patience_ms: _builtins.int
-    @_builtins.property
-    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TogetherRequest.Part]: ...
-    def __init__(
-        self,
-        *,
-        parts: _abc.Iterable[Global___TogetherRequest.Part] | None = ...,
-        patience_ms: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "patience_ms", b"patience_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TogetherRequest: _TypeAlias = TogetherRequest  # noqa: Y015
-
-@_typing.final
-class TogetherReply(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class Failure(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        CODE_FIELD_NUMBER: _builtins.int
-        TEXT_FIELD_NUMBER: _builtins.int
-        code: _builtins.str
-        """As in the metadata of a call that failed."""
-        text: _builtins.str
-        def __init__(
-            self,
-            *,
-            code: _builtins.str = ...,
-            text: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "text", b"text"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
-    class Part(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        REPLY_FIELD_NUMBER: _builtins.int
-        FAILURE_FIELD_NUMBER: _builtins.int
-        LATER_FIELD_NUMBER: _builtins.int
-        reply: _builtins.bytes
-        later: _builtins.bool
-        """Not done yet."""
-        @_builtins.property
-        def failure(self) -> Global___TogetherReply.Failure: ...
-        def __init__(
-            self,
-            *,
-            reply: _builtins.bytes = ...,
-            failure: Global___TogetherReply.Failure | None = ...,
-            later: _builtins.bool = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "later", b"later", "outcome", b"outcome", "reply", b"reply"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "later", b"later", "outcome", b"outcome", "reply", b"reply"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["reply", "failure", "later"]  # noqa: Y015
-        _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
-        def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
-
-    PARTS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TogetherReply.Part]:
-        """In the order of the request."""
-
-    def __init__(
-        self,
-        *,
-        parts: _abc.Iterable[Global___TogetherReply.Part] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TogetherReply: _TypeAlias = TogetherReply  # noqa: Y015
-
-@_typing.final
 class SegmentRef(_message.Message):
     """A segment at an epoch. A call that names an older epoch than the called broker knows is refused with FENCED."""
 
@@ -353,31 +239,33 @@ class SealedLog(_message.Message):
 Global___SealedLog: _TypeAlias = SealedLog  # noqa: Y015
 
 @_typing.final
-class Suspicion(_message.Message):
+class Suspicions(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    REF_FIELD_NUMBER: _builtins.int
+    REFS_FIELD_NUMBER: _builtins.int
     SUSPECT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     suspect: _builtins.str
     """Broker id."""
     reason: _builtins.str
     @_builtins.property
-    def ref(self) -> Global___SegmentRef: ...
+    def refs(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentRef]:
+        """At most 1,000."""
+
     def __init__(
         self,
         *,
-        ref: Global___SegmentRef | None = ...,
+        refs: _abc.Iterable[Global___SegmentRef] | None = ...,
         suspect: _builtins.str = ...,
         reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ref", b"ref"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "ref", b"ref", "suspect", b"suspect"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "refs", b"refs", "suspect", b"suspect"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Suspicion: _TypeAlias = Suspicion  # noqa: Y015
+Global___Suspicions: _TypeAlias = Suspicions  # noqa: Y015
 
 @_typing.final
 class SuspectReply(_message.Message):

@@ -21,7 +21,7 @@ from seaweedmq.model.calls import (
     Fence,
     LocalStats,
     MoveSegment,
-    ReportSuspicion,
+    ReportSuspicions,
     Seal,
     SealSegment,
     WriteOut,
@@ -116,8 +116,10 @@ async def test_brokers_refuse_each_other_what_is_about_the_earlier_one(bed: Bed)
         await follower.api.call(Fence(late))
     with pytest.raises(NotFound, match="no replica of it"):
         await follower.api.call(WriteOut(late, 0))
-    with pytest.raises(Fenced, match="epoch 1 is over already"):
-        await bed.leader().broker.api.call(ReportSuspicion(ref=old, suspect=segment.replicas[1], reason="it is slow"))
+    with pytest.raises(Fenced, match="sealed already, or of an earlier epoch"):
+        await bed.leader().broker.api.call(
+            ReportSuspicions(refs=(old,), suspect=segment.replicas[1], reason="it is slow")
+        )
     assert await primary.api.call(LocalStats(NAME, old.topic_uid)) == ()
     assert len(await primary.api.call(LocalStats(NAME, bed.ref(segment).topic_uid))) == 1
     await (await primary.publisher()).store(frames=3)

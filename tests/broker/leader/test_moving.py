@@ -9,7 +9,7 @@ import pytest
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.errors import NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicion, Seal
+from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicions, Seal
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
@@ -87,7 +87,7 @@ async def test_brokers_that_suspect_each_other_again_and_again_do_not_keep_their
         for segment in open_segments(leader).values():
             for suspect in segment.replicas if segment.id in before else ():
                 await leader.broker.api.call(
-                    ReportSuspicion(ref=bed.ref(segment), suspect=suspect, reason="a test says so")
+                    ReportSuspicions(refs=(bed.ref(segment),), suspect=suspect, reason="a test says so")
                 )
         await asyncio.sleep(1)
     assert not before.keys() & open_segments(leader).keys()
@@ -112,7 +112,7 @@ async def test_a_segment_that_hangs_while_it_is_sealed_holds_no_other_up(
 
     monkeypatch.setattr(Sealer, "seal", never)
     for segment in (stuck, other):
-        await leader.broker.api.call(ReportSuspicion(ref=bed.ref(segment), suspect="", reason="a test says so"))
+        await leader.broker.api.call(ReportSuspicions(refs=(bed.ref(segment),), suspect="", reason="a test says so"))
         await asyncio.sleep(1)
     assert set(open_segments(hosts[0])) == {stuck.id, 2}
     hanging.set()

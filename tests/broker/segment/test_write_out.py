@@ -12,7 +12,7 @@ from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.core.segment.replica import Replica
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import StorageFailed
-from seaweedmq.model.calls import Fence, ReportSuspicion, WriteOut
+from seaweedmq.model.calls import Fence, ReportSuspicions, WriteOut
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Durability, TopicName
@@ -241,7 +241,7 @@ async def test_a_suspicion_ends_with_the_broker_that_has_it(bed: Bed, monkeypatc
     asked = asyncio.Event()
     given_up = asyncio.Event()
 
-    async def suspect(leader: Leader, suspicion: ReportSuspicion) -> None:
+    async def suspect(leader: Leader, suspicion: ReportSuspicions) -> None:
         asked.set()
         try:
             await asyncio.Event().wait()
