@@ -21,10 +21,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 
-MEASURING = ("faults", "integration", "test_benchmarks.py")
+MEASURING = ("faults", "integration", "test_benchmarks.py", "cli/test_demo.py")
 """Integration tests below these measure time or memory against limits, and are marked ``measures``: ``make test`` runs
 them one after another with nothing beside them."""
-GROUPS: Mapping[str, str] = {"spark": "spark", "cli/test_demo.py": "spark", "test_readme.py": "spark"}
+GROUPS: Mapping[str, str] = {"spark": "spark", "test_readme.py": "spark"}
 """Integration tests below these run in one worker, since every Spark takes gigabytes. All others do so by module, for
 its cluster."""
 
