@@ -211,14 +211,31 @@ async def test_one_who_leaves_is_gone_at_the_broker(broker, fake):
     await staying.aclose()
 
 
-async def test_an_error_of_what_is_said_is_raised_where_replies_are_read(broker):
+async def test_one_who_leaves_at_once_leaves_nothing_behind(broker, fake, server):
+    async with asyncio.timeout(PATIENCE_S):
+        for _ in range(50):
+            hasty = asyncio.create_task(anext(broker.publish(say(1, [b"a"], asyncio.Event()))))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            hasty.cancel()
+            await asyncio.wait({hasty})
+        await fake.until(lambda: fake.open == 0)
+        await server.stop(60)
+
+
+async def test_an_error_of_what_is_said_is_raised_where_replies_are_read(broker, fake):
     async def failing() -> AsyncIterator[PublishRequest]:
         yield OPEN
         raise KeyError("mine")
 
+    stay = asyncio.Event()
+    other = broker.publish(say(1, [b"a"], stay))
+    await anext(other)
     with pytest.raises(KeyError, match="mine"):
         async for _ in broker.publish(failing()):
             pass
+    await fake.until(lambda: fake.open == 1)
+    await other.aclose()
 
 
 async def test_when_the_stream_breaks_all_conversations_end_and_later_ones_begin_anew(fake, dialer):

@@ -20,6 +20,8 @@ GATHER_S = 0.1
 """Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
 """Of the time that is spent on writing: documents that are long or take long are written less often."""
+WRITTEN_AT_ONCE = 8
+"""Topics whose documents are on their way to the storage: it waits for its disk, and merges what comes together."""
 LINES_AT_ONCE = 200
 """Segments that are encoded before other tasks get a turn."""
 RETRY_S = 0.5
@@ -62,21 +64,27 @@ class Documents:
     async def write_due(self) -> bool:
         """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""
         async with self._writing:
-            all_written = True
-            for name in sorted(self._due):
-                if not self._metadata.leading:
-                    return False
-                self._due.discard(name)
-                try:
-                    await self._write(name)
-                except SeaweedMQError as error:
-                    self._due.add(name)
-                    self._complaints.add(f"writing the documents of {name}", error)
-                    all_written = False
-                except BaseException:  # a caller that goes away leaves it to ``run``
-                    self.expect([name])
-                    raise
-        return all_written
+            names = sorted(self._due)
+            written = True
+            for at in range(0, len(names), WRITTEN_AT_ONCE):
+                some = names[at : at + WRITTEN_AT_ONCE]
+                written &= all(await asyncio.gather(*map(self._try_to_write, some)))
+        return written
+
+    async def _try_to_write(self, name: TopicName) -> bool:
+        if not self._metadata.leading:
+            return False
+        self._due.discard(name)
+        try:
+            await self._write(name)
+        except SeaweedMQError as error:
+            self._due.add(name)
+            self._complaints.add(f"writing the documents of {name}", error)
+            return False
+        except BaseException:  # a caller that goes away leaves it to ``run``
+            self.expect([name])
+            raise
+        return True
 
     async def _write(self, name: TopicName) -> None:
         topic = self._metadata.view.topics.get(name)

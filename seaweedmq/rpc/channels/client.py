@@ -70,6 +70,7 @@ async def _send(channel: Channel, requests: AsyncIterator[Q], encode: Callable[[
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # for whoever reads the replies
+        channel.finish()
         channel.fail(error)
         raise
     finally:

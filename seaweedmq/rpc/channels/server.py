@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from seaweedmq.errors import ProtocolViolation, SeaweedMQError
@@ -113,12 +114,17 @@ class ChannelServer(Generic[Q, R]):
         channel = self._channels[number] = Channel(number, self._outgoing, queue_bytes_max=queue_bytes_max)
         task = asyncio.create_task(self._answer(channel), name=f"{self._answering.name} {number}")
         self._answers[number] = task
-        task.add_done_callback(lambda _: self._answers.pop(number))
+        task.add_done_callback(partial(self._answered, channel))
         return channel
+
+    def _answered(self, channel: Channel, _: "asyncio.Task[None]") -> None:
+        """Also of a task that was cancelled before it began."""
+        channel.finish()
+        del self._channels[channel.number], self._answers[channel.number]
+        self._changed.fire()
 
     async def _answer(self, channel: Channel) -> None:
         answering = self._answering
-        code = text = ""
         try:
             requests = _Requests(channel, answering.decode)
             async with answering.admitted(), closing(answering.answer(requests)) as replies:
@@ -126,11 +132,7 @@ class ChannelServer(Generic[Q, R]):
                     await channel.send(answering.encode(reply))
         except Exception as error:  # noqa: BLE001 - told, and logged there if it is none of ours
             told = answering.told(error)
-            code, text = code_of(told), str(told)
-        finally:
-            channel.finish(code, text)
-            del self._channels[channel.number]
-            self._changed.fire()
+            channel.finish(code_of(told), str(told))
 
 
 class _Requests(Generic[Q]):
