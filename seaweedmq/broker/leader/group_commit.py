@@ -71,6 +71,7 @@ class GroupCommit:
         waiting = _Waiting(name, parents, plan, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
+            await asyncio.sleep(0)  # those of the same turn travel together
             async with self._writing:
                 while not waiting.done.done():
                     await self._write_some()
