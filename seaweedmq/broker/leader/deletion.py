@@ -4,7 +4,7 @@ to a publisher that was opened after the deletion and takes the topic for its na
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
@@ -23,14 +23,21 @@ async def until_heard(
     deletion: Deletion,
     view: ClusterView,
     dial: Callable[[str], BrokerApi],
+    outlive_others: Callable[[], Awaitable[None]],
+    *,
     rng: random.Random,
     lease_ttl_s: float,
 ) -> None:
-    """Wait until every primary that lives has dropped the segments of the deleted topic. The view has the deletion."""
+    """Wait until every primary that lives has dropped the segments of the deleted topic. The view has the deletion.
+
+    ``outlive_others`` returns once the leases that are gone from etcd have run out by their holders' clocks.
+    """
     revision = view.revision
 
     async def ask(primary: str) -> None:
         if primary not in view.brokers:
+            if primary not in view.left:
+                await outlive_others()  # until then it may acknowledge, whatever became of its lease
             return
         ends = await dial(primary).call(LogEnds(deletion.name, deletion.uid, revision))
         if ends:

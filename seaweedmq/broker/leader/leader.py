@@ -69,7 +69,9 @@ class Leader:
         self._documents = Documents(
             self.metadata,
             store,
-            heard=lambda deletion: until_heard(deletion, view, dial, env.rng, config.lease_ttl_s),
+            heard=lambda deletion: until_heard(
+                deletion, view, dial, election.outlive_others, rng=env.rng, lease_ttl_s=config.lease_ttl_s
+            ),
         )
         self._ghosts = Ghosts(self.metadata)
         self._repairs = Repairs(metadata=self.metadata, placement=self.placement)

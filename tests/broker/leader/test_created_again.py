@@ -222,6 +222,26 @@ async def test_the_name_is_free_once_the_primaries_have_heard_though_who_deleted
 
 
 @story
+async def test_the_name_is_not_free_while_a_primary_trusts_a_lease_that_etcd_has_lost(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    other = next(h for h in hosts if h is not primary)
+    await bed.until(lambda: NAME in other.inspect.view.topics)
+    publisher = await primary.publisher()
+    primary.meta.is_cut_off = True
+    term, gone = primary.inspect.term, primary.broker.id
+    assert term is not None
+    bed.etcd.server.lose_leases()
+    await bed.until(lambda: other.inspect.leads and gone not in other.inspect.view.brokers)
+    assert term.session.alive()
+    await publisher.store()  # it still acknowledges
+    await other.api.call(DeleteTopic(NAME))
+    await bed.topic(other)
+    assert not term.session.alive()
+
+
+@story
 async def test_a_conversion_under_way_leaves_no_table_in_the_later_one(bed: Bed) -> None:
     host = await bed.start()
     await bed.topic(host)
