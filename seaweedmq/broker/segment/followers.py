@@ -30,14 +30,12 @@ class Followers:
         context: SegmentContext,
         *,
         appended: Signal,
-        flushed: Signal,
         on_held: Callable[[int], None],
         on_lost: Callable[[str, SeaweedMQError], None],
     ) -> None:
         """
         Args:
             appended: fires when there is more in the log.
-            flushed: fires when what is both committed and fsynced may have become more.
             on_held: called with the offset below which every follower holds everything.
             on_lost: called with a follower's id, and what became of it. It does not come back.
         """
@@ -54,7 +52,6 @@ class Followers:
                 opening=opening,
                 log=segment_log,
                 appended=appended,
-                flushed=flushed,
                 on_held=self._held,
                 timeout_s=context.config.replica_timeout_s,
                 memory=context.relaying,
@@ -69,6 +66,11 @@ class Followers:
         self._tasks += [
             spawn(self._keep(link), f"replicate {self._segment} to {link.follower}") for link in self._links
         ]
+
+    def on_flushed(self) -> None:
+        """What is both committed and fsynced may have become more."""
+        for link in self._links:
+            link.on_flushed()
 
     def leave(self) -> None:
         """Replicate no more. The leader that is sealing the segment may die before it has done it: the next is told."""

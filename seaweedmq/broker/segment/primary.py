@@ -56,7 +56,6 @@ class OpenSegment:
         )
         self.committed_changed = Signal()
         self.appended = Signal()
-        self._flushed_changed = Signal()
         self.meter = Meter(asyncio.get_running_loop().time(), context.config.load_short_s, context.config.load_long_s)
         self.files = SegmentFiles(
             topic,
@@ -76,7 +75,6 @@ class OpenSegment:
             self.log,
             context,
             appended=self.appended,
-            flushed=self._flushed_changed,
             on_held=self._on_held,
             on_lost=lambda follower, error: self._on_event(self._fate.follower_lost(follower, error)),
         )
@@ -141,7 +139,7 @@ class OpenSegment:
             match action:
                 case Commit(offset):
                     self.log.on_committed(offset)
-                    self._flushed_changed.fire()
+                    self._followers.on_flushed()
                     self._context.budget.touch(self)
                     self.committed_changed.fire()
                 case Sync():
@@ -166,7 +164,7 @@ class OpenSegment:
         """A write or an fsync has ended, well or not. A write may have had to wait for an fsync of its own."""
         self.log.on_flushed(self.files.flushed)
         self._advance()
-        self._flushed_changed.fire()
+        self._followers.on_flushed()
 
     def _stop_timer(self) -> None:
         if self._timer:

@@ -7,7 +7,7 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.memory.shares import COPIES
 from seaweedmq.codec.frame import split_payload
 from seaweedmq.core.segment.segment_log import LogEntry, SegmentLog
-from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, Unavailable
+from seaweedmq.errors import DeadlineExceeded, ProtocolViolation, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import NoteProgress
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, SMALL_MESSAGE_BYTES, FrameHead
 from seaweedmq.model.replication import ReplicateFrames, ReplicateOpen, ReplicateRequest
@@ -34,7 +34,6 @@ class FollowerLink:
         opening: ReplicateOpen,
         log: SegmentLog,
         appended: Signal,
-        flushed: Signal,
         on_held: Callable[[], None],
         timeout_s: float,
         memory: MemoryBudget,
@@ -47,34 +46,49 @@ class FollowerLink:
         self._opening = opening
         self._log = log
         self._appended = appended
-        self._flushed = flushed
         self._on_held = on_held
         self._timeout_s = timeout_s
         self._memory = memory
         self._message_bytes_max = SMALL_MESSAGE_BYTES
         """What the follower takes."""
+        self._told = log.flushed
+        """The follower may forget everything below, and knows it."""
+        self._limit: asyncio.Timeout | None = None
+        self._failure: SeaweedMQError | None = None
+        self._has_answered = False
+        self._watch: asyncio.TimerHandle | None = None
+        self._telling: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Replicate until cancelled.
+        """Replicate until cancelled. While nothing comes, nothing runs but the conversation.
 
         Raises:
-            Unavailable: the stream broke.
+            Unavailable: the conversation broke.
             DeadlineExceeded: the follower held something back for longer than the timeout.
             Fenced: the segment is being sealed.
             ProtocolViolation: the follower says that it holds what it can not.
         """
-        tasks = {
-            asyncio.create_task(work, name=f"{name} {self.follower}")
-            for work, name in ((self._replicate(), "replicate to"), (self._watch(), "watch"), (self._tell(), "tell"))
-        }
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            async with asyncio.timeout(None) as self._limit:
+                self._expect_progress()
+                await self._replicate()
+        except TimeoutError:
+            assert self._failure is not None, "only _fail sets a limit"
+            raise self._failure from None
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            if self._watch is not None:
+                self._watch.cancel()
+            if self._telling is not None:
+                self._telling.cancel()
+                await asyncio.wait({self._telling})
+
+    def on_flushed(self) -> None:
+        """What is both committed and fsynced may have become more: let the follower forget it."""
+        if self._telling is None and self._limit is not None and self._news() > self._told:
+            self._telling = asyncio.create_task(self._tell(), name=f"tell {self.follower}")
+
+    def _news(self) -> int:
+        return min(self._log.flushed, self._log.committed)
 
     async def _replicate(self) -> None:
         async with closing(self._dial(self.follower).replicate(self._requests())) as replies:  # it closes the requests
@@ -85,33 +99,48 @@ class FollowerLink:
                         f"after {self.held} and of {self._log.end}: it broke the protocol"
                     )
                 self.held = reply.end_offset
+                self._has_answered = True
                 self._message_bytes_max = reply.message_bytes_max
                 self._on_held()
         raise Unavailable(f"follower {self.follower} ended the replicate stream")
 
-    async def _watch(self) -> None:
+    def _expect_progress(self) -> None:
+        """There is something to hold."""
+        if self._watch is None:
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(self._timeout_s, self._check_progress, self.held)
+
+    def _check_progress(self, held: int) -> None:
         """A follower that makes no progress although there is something to hold is given up after the timeout."""
-        while True:
-            while self.held >= self._log.end:
-                await self._appended.wait()
-            held, end = self.held, self._log.end
-            await asyncio.sleep(self._timeout_s)
-            if held < end and self.held == held:
-                raise DeadlineExceeded(
-                    f"follower {self.follower} held nothing beyond offset {held} for {self._timeout_s:.1f} s"
-                )
+        self._watch = None
+        has_all = self.held >= self._log.end
+        if has_all and self._has_answered:
+            return
+        if has_all or self.held > held:
+            self._expect_progress()
+        else:
+            text = f"follower {self.follower} held nothing beyond offset {held} for {self._timeout_s:.1f} s"
+            self._fail(DeadlineExceeded(text))
 
     async def _tell(self) -> None:
-        """Let the follower forget what is flushed."""
-        told = self._log.flushed
-        while True:
-            while (flushed := min(self._log.flushed, self._log.committed)) <= told:
-                await self._flushed.wait()
-            await self._dial(self.follower).call(
-                NoteProgress(ref=self._opening.ref, committed=self._log.committed, flushed=flushed)
-            )
-            told = flushed
-            await asyncio.sleep(TELL_INTERVAL_S)
+        try:
+            while (flushed := self._news()) > self._told:
+                committed = self._log.committed
+                await self._dial(self.follower).call(
+                    NoteProgress(ref=self._opening.ref, committed=committed, flushed=flushed)
+                )
+                self._told = flushed
+                await asyncio.sleep(TELL_INTERVAL_S)
+        except SeaweedMQError as error:
+            self._fail(error)
+        finally:
+            self._telling = None
+
+    def _fail(self, error: SeaweedMQError) -> None:
+        """End ``run`` with this error."""
+        if self._failure is None and self._limit is not None:
+            self._failure = error
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _requests(self) -> AsyncGenerator[ReplicateRequest, None]:
         """Messages as large as the follower takes, or small ones where there is no memory: replicating waits for
@@ -119,6 +148,8 @@ class FollowerLink:
         yield self._opening
         sent = self.held
         while True:
+            if self._log.end > sent:
+                self._expect_progress()
             is_large = self._memory.take_now(SHARE_BYTES)
             message_bytes_max = self._message_bytes_max if is_large else SMALL_MESSAGE_BYTES
             try:
