@@ -71,7 +71,10 @@ class FollowerLink:
         try:
             async with asyncio.timeout(None) as self._limit:
                 self._expect_progress()
-                await self._replicate()
+                try:
+                    await self._replicate()
+                finally:
+                    self._limit = None  # it is ending: what fails from now on has nothing to end
         except TimeoutError:
             assert self._failure is not None, "only _fail sets a limit"
             raise self._failure from None
