@@ -147,8 +147,10 @@ class _GrpcBroker:
         """Cancel what is under way and drop the connection."""
         self._peer.close()
         await self._channel.close(None)
-        for part in (*self._together.values(), self._publish, self._replicate):
-            await part.close()
+        for together in self._together.values():
+            await together.close()
+        await self._publish.close()
+        await self._replicate.close()
 
 
 def _as_it_is(data: bytes) -> bytes:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 GATHER_S = 0.1
 """Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
+GATHER_S_MAX = 2.0
+"""So long changes may follow each other before the first is written."""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
 """Of the time that is spent on writing: documents that are long or take long are written less often."""
 WRITTEN_AT_ONCE = 8
@@ -138,8 +140,11 @@ async def _repeat(expected: asyncio.Event, do_what_is_due: Callable[[], Awaitabl
     pause_s = GATHER_S
     while True:
         await expected.wait()
+        heard = loop.time()
+        while expected.is_set() and loop.time() - heard < GATHER_S_MAX:
+            expected.clear()
+            await asyncio.sleep(pause_s)
         expected.clear()
-        await asyncio.sleep(pause_s)
         began = loop.time()
         if not await do_what_is_due():
             expected.set()

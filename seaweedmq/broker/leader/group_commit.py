@@ -7,7 +7,7 @@ let many transactions share one write to their log (DeWitt et al. 1984).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -46,13 +46,22 @@ class _Share:
     puts: list[Put] = field(default_factory=list)
     """Of segments."""
 
+    def add(
+        self, waiting: _Waiting, change: Change, puts: Iterable[Put], unchanged: Callable[[Segment], Compare]
+    ) -> None:
+        """One more change of the topic."""
+        self.topic = change.topic
+        self.waiting.append(waiting)
+        self.compares += map(unchanged, waiting.parents)
+        self.puts += puts
+
 
 class GroupCommit:
     """Writes changes of topics, many in one transaction."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: dict[TopicName, deque[_Waiting]] = {}
         self._writing = asyncio.Lock()
         self._keys_max = CHANGES_PER_TRANSACTION
         """Of one transaction: less, where etcd was told to take less."""
@@ -69,7 +78,7 @@ class GroupCommit:
             SeaweedMQError: what the plan raises.
         """
         waiting = _Waiting(name, parents, plan, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        self._waiting.setdefault(name, deque()).append(waiting)
         try:
             await asyncio.sleep(0)  # those of the same turn travel together
             async with self._writing:
@@ -91,30 +100,29 @@ class GroupCommit:
             raise
 
     def _gather(self) -> list[_Share]:
-        """What fits into one transaction, in the order in which it came, at least one change."""
-        view, shares = self._metadata.view, dict[TopicName, _Share]()
+        """What fits into one transaction, topic by topic in the order in which they came, at least one change: a topic
+        is written once, however many of its segments change."""
+        shares: list[_Share] = []
         keys_taken = bytes_taken = 0
-        while self._waiting:
-            waiting = self._waiting[0]
-            share = shares.get(waiting.name)
-            change = None if waiting.done.done() else self._planned(waiting, share)
-            if change is None:
-                self._waiting.popleft()
-                continue
-            puts = [segment_put(segment) for segment in change.segments]
-            keys_taken += len(puts) + (share is None)
-            bytes_taken += sum(len(put.key) + len(put.value) for put in puts)
-            if shares and (keys_taken > self._keys_max or bytes_taken > TRANSACTION_BYTES_MAX // 2):
-                break  # planned once more for the next one, which costs a hint about loads
-            if share is None:
-                as_known = Compare(keys.topic_key(waiting.name), mod_revision=view.topic_revision(waiting.name))
-                share = shares[waiting.name] = _Share(change.topic, compares=[as_known])
-            share.topic = change.topic
-            share.waiting.append(waiting)
-            share.compares += [self._metadata.unchanged(parent) for parent in waiting.parents]
-            share.puts += puts
-            self._waiting.popleft()
-        return list(shares.values())
+        for name, waiting in list(self._waiting.items()):
+            share: _Share | None = None
+            while waiting:
+                change = None if waiting[0].done.done() else self._planned(waiting[0], share)
+                if change is None:
+                    waiting.popleft()
+                    continue
+                puts = [segment_put(segment) for segment in change.segments]
+                keys_taken += len(puts) + (share is None)
+                bytes_taken += sum(len(put.key) + len(put.value) for put in puts)
+                if shares and (keys_taken > self._keys_max or bytes_taken > TRANSACTION_BYTES_MAX // 2):
+                    return shares  # planned once more for the next one, which costs a hint about loads
+                if share is None:
+                    revision = self._metadata.view.topic_revision(name)
+                    share = _Share(change.topic, compares=[Compare(keys.topic_key(name), mod_revision=revision)])
+                    shares.append(share)
+                share.add(waiting.popleft(), change, puts, self._metadata.unchanged)
+            del self._waiting[name]
+        return shares
 
     def _planned(self, waiting: _Waiting, share: _Share | None) -> Change | None:
         """None: whoever waits has been told already."""
@@ -159,10 +167,12 @@ class GroupCommit:
         return revision is not None
 
     def _put_back(self, shares: Sequence[_Share]) -> None:
-        """Before all others, those that nobody was told of yet. What was done after all conflicts when it is planned
-        again."""
-        undone = [waiting for share in shares for waiting in share.waiting if not waiting.done.done()]
-        self._waiting.extendleft(reversed(undone))
+        """Before others of their topics, those that nobody was told of yet. What was done after all conflicts when it
+        is planned again."""
+        for share in shares:
+            undone = [waiting for waiting in share.waiting if not waiting.done.done()]
+            if undone:
+                self._waiting.setdefault(share.topic.name, deque()).extendleft(reversed(undone))
 
 
 def _tell(shares: Sequence[_Share], error: SeaweedMQError | None) -> None:

@@ -27,6 +27,8 @@ WRITE_THREADS = 4
 SYNC_THREADS = 8
 """fsync waits for the device, not for a core: more at once let the device merge them."""
 READ_THREADS = 4
+DOCUMENT_THREADS = 4
+"""Of their own: no record waits for a document."""
 CREATE_ATTEMPTS = 3
 """A topic's deletion may move the folders away between making them and creating the file in them."""
 DELETED_PREFIX = ".deleted-"
@@ -41,6 +43,7 @@ class FileSegmentStore:
         self._writes = ThreadPoolExecutor(WRITE_THREADS, "seaweedmq-write")
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")
         self._reads = ThreadPoolExecutor(READ_THREADS, "seaweedmq-read")
+        self._documents = ThreadPoolExecutor(DOCUMENT_THREADS, "seaweedmq-document")
 
     @property
     def uri(self) -> str:
@@ -49,7 +52,7 @@ class FileSegmentStore:
 
     async def close(self) -> None:
         """Wait for running calls and end the threads. Writers and readers are closed by their owners before."""
-        for pool in (self._writes, self._syncs, self._reads):
+        for pool in (self._writes, self._syncs, self._reads, self._documents):
             await asyncio.to_thread(pool.shutdown)
 
     async def check(self) -> None:
@@ -173,7 +176,7 @@ class FileSegmentStore:
                 temporary.write_bytes(content)
                 file_io.publish(self.root, temporary, self.root / relative)
 
-        await self._run(self._syncs, "write", self.root / relative, put)
+        await self._run(self._documents, "write", self.root / relative, put)
 
     async def sweep(self, topic: TopicName, uid: int) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)
