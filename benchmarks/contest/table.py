@@ -1,4 +1,4 @@
-"""The table of the README: a row a claim, a column a system, and by how much ours is the better one."""
+"""The table of the README: a row a claim, a column a system, and by how much ours is better than each of the others."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -92,9 +92,11 @@ def markdown(results: Results) -> str:
 
     Rows of which nobody has a figure are left out; one in which ours is behind stands there like any other.
     """
-    systems = [name for name in SYSTEMS if name in results.versions]
-    rows = [_cells(row, systems, results) for row in ROWS if any(_cell(row, name, results) for name in systems)]
-    head = ["measure", *(SYSTEMS[name].title for name in systems), "ahead"]
+    others = [name for name in SYSTEMS if name in results.versions and name != OURS]
+    rows = [_cells(row, others, results) for row in ROWS if any(_cell(row, name, results) for name in SYSTEMS)]
+    head = ["measure", SYSTEMS[OURS].title]
+    for name in others:
+        head += [SYSTEMS[name].title, "ahead"]
     lines = [head, ["---"] * len(head), *rows]
     notes = [f"{SYSTEMS[name].title} did not take part: {reason}." for name, reason in results.skipped.items()]
     notes += [
@@ -121,35 +123,35 @@ def _caption(results: Results) -> str:
         f"{what}; rounds in turns: {rounds}, the lowest and the highest in brackets. {versions}. "
         f"{results.date}, {results.machine}. "
         "Of several calls the best counts. "
-        "*Ahead* is how many times better ours is than the best of the others; below 1 it is behind."
+        "*Ahead* is how many times better SeaweedMQ is than the one to the left; below 1 it is behind."
     )
 
 
-def _cells(row: Row, systems: Sequence[str], results: Results) -> list[str]:
-    cells = {name: _cell(row, name, results) for name in systems}
-    return [row.name, *(_shown(cell) for cell in cells.values()), _ahead(row, cells)]
+def _cells(row: Row, others: Sequence[str], results: Results) -> list[str]:
+    """Ours, then each of the others with by how much ours is better."""
+    ours = _cell(row, OURS, results)
+    cells = [row.name, _shown(ours)]
+    for name in others:
+        theirs = _cell(row, name, results)
+        cells += [_shown(theirs), _ahead(row, ours, theirs)]
+    return cells
 
 
 def _cell(row: Row, name: str, results: Results) -> Cell | None:
     calls = ANY_CALL if row.way is None else SYSTEMS[name].calls.get(row.way, ())
     found = {call: results.by_turn(name, row.measure, call, row.figure) for call in calls}
     cells = [Cell(call, by_turn, len(calls)) for call, by_turn in found.items() if by_turn]
-    return min(cells, key=lambda cell: _badness(row, cell), default=None)
+    best = max if row.more_is_better else min
+    return best(cells, key=lambda cell: cell.median, default=None)
 
 
-def _badness(row: Row, cell: Cell) -> float:
-    return -cell.median if row.more_is_better else cell.median
-
-
-def _ahead(row: Row, cells: Mapping[str, Cell | None]) -> str:
+def _ahead(row: Row, ours: Cell | None, theirs: Cell | None) -> str:
     """The median of the ratios within a round, whose two sides met the same weather. Nothing is not compared: processor
     time is counted in hundredths of a second, and who needs less has used none.
     """
-    others = [cell for name, cell in cells.items() if cell is not None and name != OURS]
-    ours, best = cells.get(OURS), min(others, key=lambda cell: _badness(row, cell), default=None)
-    if ours is None or best is None:
+    if ours is None or theirs is None:
         return "-"
-    pairs = [(ours.by_turn[turn], best.by_turn[turn]) for turn in ours.by_turn.keys() & best.by_turn.keys()]
+    pairs = [(ours.by_turn[turn], theirs.by_turn[turn]) for turn in ours.by_turn.keys() & theirs.by_turn.keys()]
     ratios = [a / b if row.more_is_better else b / a for a, b in pairs if a and b]
     if not ratios:
         return "-"
