@@ -1,0 +1,1 @@
+"""Redis Streams: one server with an append-only file, and redis-py with hiredis."""

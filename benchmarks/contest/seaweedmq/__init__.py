@@ -1,0 +1,1 @@
+"""SeaweedMQ: ``seaweedmq up`` with one broker, and the synchronous client."""
