@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP, SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.moment import EPOCH
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, TIMESTAMP
@@ -203,8 +204,8 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
     count = batch.num_rows
     first = arrived.first_offset
     at = 0
-    segment = pa.array(np.full(count, arrived.origin.segment, dtype=np.int32))
-    offset = pa.array(np.arange(first, first + count, dtype=np.int64))
+    segment = array_of(np.full(count, arrived.origin.segment, dtype=np.int32), pa.int32())
+    offset = array_of(np.arange(first, first + count, dtype=np.int64), pa.int64())
     key = _nulls(_KEY.type, count)
     headers = _nulls(_HEADERS.type, count)
     timestamp: pa.Array | None = None
@@ -218,7 +219,7 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
         headers = batch.column(at)
         at += 1
     if timestamp is None:
-        timestamp = pa.array(np.full(count, arrived.timestamp, dtype=np.int64)).view(TIMESTAMP)
+        timestamp = array_of(np.full(count, arrived.timestamp, dtype=np.int64), TIMESTAMP)
     arrays = [segment, offset, timestamp, key, headers, *batch.columns[at:]]
     full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at))
     if columns is None:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import (
     COLUMN_FLAGS,
     FLAG_HEADERS,
@@ -90,15 +91,6 @@ def full_batch(batch: pa.RecordBatch, header: FrameHeader, topic_schema: pa.Sche
     if headers is None:
         headers = pa.nulls(count, _HEADERS.type)
     return pa.RecordBatch.from_arrays([key, timestamp, headers, *columns], schema=full_schema(topic_schema))
-
-
-def array_of(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """The memory of a contiguous NumPy array as a column without nulls of a type of the same width.
-
-    ``pa.array``, ``pa.scalar`` and whatever takes a Python value import pandas where it is installed: 35 MB and half a
-    second, which neither the broker nor its table worker has to spare.
-    """
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _make_schema(flags: int, topic_schema: pa.Schema | None) -> pa.Schema:

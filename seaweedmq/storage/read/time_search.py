@@ -96,7 +96,7 @@ async def _search_frames(
 
 def _first_from(timestamps: pa.Array, timestamp_us: int, first: int) -> int | None:
     """Index of the first value at or after the time, from ``first`` on."""
-    # Not with Arrow's own functions: they import pandas where it is installed, see ``codec.payload.columns.array_of``.
+    # Not with Arrow's own functions: they import pandas where it is installed, see ``codec.arrays``.
     begin = (timestamps.offset + first) * np.dtype(np.int64).itemsize
     values = np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps) - first, begin)
     reached = values >= timestamp_us

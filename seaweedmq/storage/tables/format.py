@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FrameHeader
-from seaweedmq.codec.payload.batch import array_of, full_batch, full_schema
+from seaweedmq.codec.payload.batch import full_batch, full_schema
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.tables.footer import seal_footer
 
