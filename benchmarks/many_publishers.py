@@ -5,13 +5,12 @@ send a record a second to each. The client is a process of its own; a part of th
 import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import seaweedmq
 from benchmarks.cluster import running_cluster
+from benchmarks.creation import create_quickly
 from benchmarks.measure import Measure, compared, percentile, yardstick
 from benchmarks.processes import CORE, answer, cpu_s, run_worker
 from benchmarks.raw_stream import raw_stream
@@ -25,7 +24,6 @@ RECORD = b"x" * 100
 FIRST_ACKS_S_MAX = 0.2
 WARM_UP_S = 1.0
 ROUNDS = 3
-CREATED_AT_ONCE = 8
 RAW_S = 0.5
 RAW_MESSAGE_BYTES = 512
 TRIP = "raw round trip, beside 200 publishers"
@@ -36,9 +34,8 @@ def publishing(folder: Path, scale: Scale) -> list[Measure]:
     rounds = 1 if scale.quick else ROUNDS
     with running_cluster(folder / "publishers") as cluster, raw_stream() as raw:
         with seaweedmq.connect(cluster.bootstrap) as client:
-            create = partial(client.admin.create_topic, durability="replicated", scaling="fixed")
-            with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
-                list(pool.map(create, map(_topic_name, range(PUBLISHERS))))
+            names = map(_topic_name, range(PUBLISHERS))
+            create_quickly(client, [{"name": name, "durability": "replicated", "scaling": "fixed"} for name in names])
         trip_s = [percentile(raw.round_trips_ms(RAW_S, RAW_MESSAGE_BYTES), 0.5) / 1e3 for _ in range(rounds)]
         found = run_worker(
             "benchmarks.many_publishers",
