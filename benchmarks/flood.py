@@ -5,6 +5,7 @@ law, a topic of one segment with a low target on three brokers, and a group of f
 replaced."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.cluster import scratch
@@ -20,6 +21,8 @@ SHRUNK_S_MAX = 60.0
 FLOOD_S = 15.0
 QUICK_FLOOD_S = 0.0
 """Until it has grown."""
+QUICK_SETTINGS = {**SETTINGS, "merge_after_s": 1.0, "load_long_s": 1.0}
+"""It shrinks as soon as it may."""
 SPLIT_AFTER, MERGE_AFTER, MEDIAN, RECORDS = (
     "split_after_s",
     "merge_after_s",
@@ -30,9 +33,10 @@ SPLIT_AFTER, MERGE_AFTER, MEDIAN, RECORDS = (
 
 def run(scale: Scale) -> list[Measure]:
     """One flood. Times stand beside what the settings make segments wait before they are split or merged again."""
+    flood_s, settings = (QUICK_FLOOD_S, QUICK_SETTINGS) if scale.quick else (FLOOD_S, SETTINGS)
     with scratch(scale.directory) as folder:
-        outcome = asyncio.run(_flood(folder, QUICK_FLOOD_S if scale.quick else FLOOD_S))
-    split_after_s, merge_after_s = BrokerConfig().split_after_s, SETTINGS["merge_after_s"]
+        outcome = asyncio.run(_flood(folder, flood_s, settings))
+    split_after_s, merge_after_s = BrokerConfig().split_after_s, settings["merge_after_s"]
     median_s, acked = outcome.median_s, float(outcome.acked)
     sizes = {
         "segments_max": outcome.segments_max,
@@ -61,6 +65,6 @@ def run(scale: Scale) -> list[Measure]:
     return measures
 
 
-async def _flood(folder: Path, flood_s: float) -> FloodOutcome:
-    async with stage(folder, settings=SETTINGS) as cluster:
+async def _flood(folder: Path, flood_s: float, settings: Mapping[str, float]) -> FloodOutcome:
+    async with stage(folder, settings=settings) as cluster:
         return await flood(cluster, flood_s=flood_s, say=lambda text: print(text, flush=True))

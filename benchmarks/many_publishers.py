@@ -5,8 +5,6 @@ send a record a second to each. The client is a process of its own; a part of th
 import asyncio
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,6 @@ RECORD = b"x" * 100
 FIRST_ACKS_S_MAX = 0.2
 WARM_UP_S = 1.0
 ROUNDS = 3
-CREATED_AT_ONCE = 8
 RAW_S = 0.5
 RAW_MESSAGE_BYTES = 512
 TRIP = "raw round trip, beside 200 publishers"
@@ -36,9 +33,8 @@ def publishing(folder: Path, scale: Scale) -> list[Measure]:
     rounds = 1 if scale.quick else ROUNDS
     with running_cluster(folder / "publishers") as cluster, raw_stream() as raw:
         with seaweedmq.connect(cluster.bootstrap) as client:
-            create = partial(client.admin.create_topic, durability="replicated", scaling="fixed")
-            with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
-                list(pool.map(create, map(_topic_name, range(PUBLISHERS))))
+            names = [_topic_name(number) for number in range(PUBLISHERS)]
+            client.admin.create_topics(names, durability="replicated", scaling="fixed")
         trip_s = [percentile(raw.round_trips_ms(RAW_S, RAW_MESSAGE_BYTES), 0.5) / 1e3 for _ in range(rounds)]
         found = run_worker(
             "benchmarks.many_publishers",

@@ -99,15 +99,17 @@ def compared(
     )
 
 
-def interleaved(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Run every contestant once a round, after one round that does not count.
+def interleaved(
+    contestants: Mapping[str, Callable[[], float]], rounds: int, *, warm_up: bool = True
+) -> dict[str, list[float]]:
+    """Run every contestant once a round, after one round that does not count, unless in a hurry.
 
     The order turns by one a round, so that nobody always runs behind the same other. On a machine shared with others
     two figures are comparable only if they were taken close to each other, many times.
     """
     names = list(contestants)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds + 1):
+    for number in range(0 if warm_up else 1, rounds + 1):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             sample = contestants[name]()

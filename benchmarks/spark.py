@@ -13,7 +13,7 @@ from benchmarks.scale import Scale
 from benchmarks.tables import NAME, make_tables, table_files, topic_folder
 
 RATIO_MIN = 0.60
-ROUNDS_MAX = 3
+ROUNDS = 3
 SAME_COLUMNS = "segment,offset,timestamp,key,headers,value"
 """What the Parquet files have; ``topic`` is the data source's alone."""
 
@@ -61,7 +61,7 @@ def run(scale: Scale) -> list[Measure]:
                 "parquet values": lambda: rate(spark.read.parquet(table).select("_value")),
             }
             contestants = every_column if scale.quick else every_column | values
-            samples = interleaved(contestants, 1 if scale.quick else min(scale.rounds, ROUNDS_MAX))
+            samples = interleaved(contestants, 1 if scale.quick else ROUNDS, warm_up=not scale.quick)
         finally:
             spark.stop()
     every, one = "spark.read.parquet", "spark.read.parquet, one column"

@@ -17,13 +17,14 @@ from benchmarks.failover import BROKER, LEADER, SEGMENTS, Failover, kill_and_wai
 from benchmarks.failures import LEASE_TTL_S, TTL
 from benchmarks.many_publishers import publishing
 from benchmarks.measure import Measure, compared, percentile, yardstick
-from benchmarks.processes import CORE, cpu_percents, figures
+from benchmarks.processes import CORE, LIBRARIES, bare_python, cpu_percents, figures, resident_mb
 from benchmarks.raw_disk import small_syncs_s
 from benchmarks.scale import Scale
 
 BROKERS = 3
 REPLICAS = 2
 SETTLE_S = 3.0
+QUICK_SETTLE_S = 1.0
 SYNCS = 200
 SYNCS_PER_S = "append + fdatasync of 512 B, one after another"
 CREATED_PER_S_MIN = 200.0
@@ -38,29 +39,35 @@ class Size:
 
     topics: int
     idle_percent_max: float
+    idle_mb_max: float | None = None
+    """None: nothing was promised."""
     failover_s_max: float
     """A lease more where it is the leader that was killed."""
+    victims: tuple[str, ...] = (BROKER, LEADER)
+    """Each on a cluster of its own."""
 
 
 SIZES = (
-    Size(topics=100, idle_percent_max=1.0, failover_s_max=1.0),
+    Size(topics=100, idle_percent_max=1.0, idle_mb_max=150.0, failover_s_max=1.0),
     Size(topics=450, idle_percent_max=2.0, failover_s_max=3.0),
 )
-QUICK = (Size(topics=40, idle_percent_max=1.0, failover_s_max=1.0),)
+QUICK = (Size(topics=40, idle_percent_max=1.0, idle_mb_max=150.0, failover_s_max=1.0, victims=(LEADER,)),)
 
 
 def run(scale: Scale) -> list[Measure]:
     """Each size on two clusters of three brokers, one for each kill; then 200 publishers to one broker."""
+    _, bare_mb = bare_python()
     with scratch(scale.directory) as folder:
         syncs_per_s = 1 / percentile(small_syncs_s(folder, SYNCS), 0.5)
         measures = [
             yardstick(CORE, [100.0], "%"),
+            yardstick(LIBRARIES, [bare_mb], "MB"),
             yardstick(TTL, [LEASE_TTL_S], "s"),
             yardstick(SYNCS_PER_S, [syncs_per_s], "1/s"),
         ]
         outcomes: list[Failover] = []
         for size in QUICK if scale.quick else SIZES:
-            found, hurt = _measured(folder, size, scale.idle_s, syncs_per_s)
+            found, hurt = _measured(folder, size, scale, syncs_per_s, bare_mb)
             measures += found
             outcomes += hurt
         acknowledged = float(sum(outcome.acknowledged for outcome in outcomes))
@@ -70,22 +77,25 @@ def run(scale: Scale) -> list[Measure]:
         return measures + publishing(folder, scale)
 
 
-def _measured(folder: Path, size: Size, idle_s: float, syncs_per_s: float) -> tuple[list[Measure], list[Failover]]:
-    """What there is to say of one size, and what the two kills showed."""
+def _measured(
+    folder: Path, size: Size, scale: Scale, syncs_per_s: float, bare_mb: float
+) -> tuple[list[Measure], list[Failover]]:
+    """What there is to say of one size, and what the kills showed. The first cluster's topics are created one after
+    another, those of further ones by one call."""
     singly: list[float] = []
     in_bulk: list[float] = []
     measures: list[Measure] = []
     outcomes: list[Failover] = []
-    for victim in (BROKER, LEADER):
+    for victim in size.victims:
         data = folder / f"{size.topics}-{victim}"
         with running_cluster(data, brokers=BROKERS, settings={"lease_ttl_s": LEASE_TTL_S}) as cluster:
             with seaweedmq.connect(cluster.bootstrap) as client:
-                if victim == LEADER:
-                    in_bulk.append(_topics_per_s(size, partial(_create_in_bulk, client)))
-                else:
-                    singly.append(_topics_per_s(size, partial(_create_singly, client)))
-            if victim == BROKER:
-                measures.append(_idle(cluster.pids, size, idle_s))
+                half = size.topics // 2
+                singly.append(_topics_per_s(range(half), partial(_create_one_after_another, client)))
+                in_bulk.append(_topics_per_s(range(half, size.topics), partial(_create_in_bulk, client)))
+            if not outcomes:
+                time.sleep(QUICK_SETTLE_S if scale.quick else SETTLE_S)
+                measures += _idle(cluster.pids, size, scale.idle_s, bare_mb)
             outcomes.append(kill_and_wait(cluster.bootstrap, size.topics, victim))
             measures.append(_failover(size, victim, outcomes[-1]))
     return _created(size, singly, in_bulk, syncs_per_s) + measures, outcomes
@@ -95,20 +105,20 @@ def _create_in_bulk(client: "seaweedmq.Client", names: Sequence[str]) -> None:
     client.admin.create_topics(names, **ALIKE)
 
 
-def _create_singly(client: "seaweedmq.Client", names: Sequence[str]) -> None:
+def _create_one_after_another(client: "seaweedmq.Client", names: Sequence[str]) -> None:
     for name in names:
         client.admin.create_topic(name, **ALIKE)
 
 
-def _topics_per_s(size: Size, create: Callable[[Sequence[str]], None]) -> float:
-    names = [topic_name(number) for number in range(size.topics)]
+def _topics_per_s(numbers: range, create: Callable[[Sequence[str]], None]) -> float:
     began = time.perf_counter()
-    create(names)
-    return size.topics / (time.perf_counter() - began)
+    create([topic_name(number) for number in numbers])
+    return len(numbers) / (time.perf_counter() - began)
 
 
 def _created(size: Size, singly: Sequence[float], in_bulk: Sequence[float], syncs_per_s: float) -> list[Measure]:
-    """Beside syncs one after another: a topic is there once etcd has synced it."""
+    """Beside syncs one after another: a topic is there once etcd has synced it. Half of the topics by a call of its
+    own each, then the others by one call."""
     name = f"create_{size.topics}_topics"
     rows = [(name, singly, CREATED_PER_S_MIN), (f"{name}_in_bulk", in_bulk, CREATED_IN_BULK_PER_S_MIN)]
     return [
@@ -117,12 +127,24 @@ def _created(size: Size, singly: Sequence[float], in_bulk: Sequence[float], sync
     ]
 
 
-def _idle(pids: Sequence[int], size: Size, seconds: float) -> Measure:
-    """The figure is that of the hungriest broker."""
-    time.sleep(SETTLE_S)
+def _idle(pids: Sequence[int], size: Size, seconds: float, bare_mb: float) -> list[Measure]:
+    """The figures are those of the hungriest broker, the others are in ``brokers``."""
     shares = cpu_percents(pids, seconds)
-    name = f"idle_cpu_{size.topics * SEGMENTS}_segments"
-    return compared(name, [max(shares)], "%", CORE, [100.0], value_max=size.idle_percent_max, brokers=figures(shares))
+    resident = [resident_mb(pid) for pid in pids]
+    of = f"{size.topics * SEGMENTS}_segments"
+    cpu_max, resident_max = size.idle_percent_max, size.idle_mb_max
+    return [
+        compared(f"idle_cpu_{of}", [max(shares)], "%", CORE, [100.0], value_max=cpu_max, brokers=figures(shares)),
+        compared(
+            f"idle_resident_{of}",
+            [max(resident)],
+            "MB",
+            LIBRARIES,
+            [bare_mb],
+            value_max=resident_max,
+            brokers=figures(resident),
+        ),
+    ]
 
 
 def _failover(size: Size, victim: str, outcome: Failover) -> Measure:

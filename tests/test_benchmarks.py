@@ -56,6 +56,10 @@ def test_rounds_are_interleaved_and_the_first_does_not_count() -> None:
     assert samples == {"a": [6.0, 8.0], "b": [4.0, 9.0], "c": [5.0, 7.0]}
 
 
+def test_in_a_hurry_every_round_counts() -> None:
+    assert interleaved({"a": lambda: 1.0, "b": lambda: 2.0}, 1, warm_up=False) == {"a": [1.0], "b": [2.0]}
+
+
 def test_percentiles_of_ascending_values() -> None:
     values = [float(v) for v in range(100)]
     assert percentile(values, 0.5) == 50.0
@@ -103,13 +107,14 @@ def test_failover_has_a_key_for_every_segment() -> None:
 
 
 @pytest.mark.integration
-def test_a_quick_suite_measures_and_reports(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suite", "figure"), [("send", "send_100b"), ("small", "split_stall")])
+def test_a_quick_suite_measures_and_reports(tmp_path: Path, suite: str, figure: str) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--suite", "send", "--directory", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--suite", suite, "--directory", str(tmp_path)]
     command += ["--json", str(report)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode in (0, 1), done.stderr  # 1: a busy machine missed a target
-    assert "send_100b" in done.stdout
+    assert figure in done.stdout
     found = json.loads(report.read_text())
     for measure in found.values():
         assert {"value", "unit", "of", "ratio"} <= measure.keys()
