@@ -7,8 +7,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from tenacity import AsyncRetrying
-
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fence_look import FenceLook
 from seaweedmq.broker.segment.files import SegmentFiles
@@ -265,11 +263,14 @@ class OpenSegment:
     async def _write(self, entries: list[LogEntry]) -> None:
         chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
-        async for attempt in self._persistently():
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    await self.files.probe()
-                retired = await self.files.append(chunks, size, end)
+        try:
+            retired = await self.files.append(chunks, size, end)
+        except StorageFailed as error:
+            self._note_failure(error)
+            if self.is_closed:
+                raise
+            await asyncio.sleep(self.files.pause_s(1))
+            retired = await self._append_persistently(chunks, size, end)
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
@@ -279,19 +280,31 @@ class OpenSegment:
         self._context.sync_rounds.request(self, urgent=urgent)
         self._on_files()
 
-    def _persistently(self) -> AsyncRetrying:
-        """Storage comes back or the segment is closed; publishers hear of it meanwhile and memory stays bounded."""
+    async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
+        """After a first failure, until storage comes back or the segment is closed; publishers hear of it meanwhile and
+        memory stays bounded."""
 
-        def note(_: int, error: BaseException) -> None:
-            assert isinstance(error, StorageFailed)
-            if self._write_failure is None:
-                log.error("%s: can not write, retrying: %s", self.segment, error)
-            self._write_failure = error
-            self.committed_changed.fire()
-            self._drained.fire()
-            self._on_files()
+        async def attempt() -> bool:
+            await self.files.probe()
+            return await self.files.append(chunks, size_bytes, end)
 
-        return retrying(self.files.pause_s, on=StorageFailed, stop=when(lambda: self.is_closed), told=note)
+        appending = retrying(
+            lambda failed: self.files.pause_s(failed + 1),
+            on=StorageFailed,
+            stop=when(lambda: self.is_closed),
+            told=lambda _, error: self._note_failure(error),
+        )
+        retired: bool = await appending(attempt)
+        return retired
+
+    def _note_failure(self, error: BaseException) -> None:
+        assert isinstance(error, StorageFailed)
+        if self._write_failure is None:
+            log.error("%s: can not write, retrying: %s", self.segment, error)
+        self._write_failure = error
+        self.committed_changed.fire()
+        self._drained.fire()
+        self._on_files()
 
     async def sync(self) -> None:
         """Fsync what is written. See ``fsync.Syncable``."""
