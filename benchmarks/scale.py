@@ -60,7 +60,7 @@ def quick(directory: Path, pictures: Path) -> Scale:
         rounds=1,
         table_bytes=24 * MIB,
         send_records=200_000,
-        latency_s=1.5,
+        latency_s=1.0,
         catchup_bytes=60_000_000,
         spark_bytes=20_000_000,
         idle_s=2.0,

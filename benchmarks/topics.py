@@ -14,15 +14,18 @@ from typing import Any
 import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.failover import BROKER, LEADER, SEGMENTS, Failover, kill_and_wait, topic_name
-from benchmarks.failures import LEASE_TTL_S, TTL
 from benchmarks.many_publishers import publishing
 from benchmarks.measure import Measure, compared, percentile, yardstick
 from benchmarks.processes import CORE, LIBRARIES, bare_python, cpu_percents, figures, resident_mb
 from benchmarks.raw_disk import small_syncs_s
 from benchmarks.scale import Scale
+from seaweedmq.model.config import BrokerConfig
 
 BROKERS = 3
 REPLICAS = 2
+LEASE_TTL_S = BrokerConfig().lease_ttl_s
+QUICK_LEASE_TTL_S = 2.0
+TTL = "lease TTL, many topics"
 SETTLE_S = 3.0
 QUICK_SETTLE_S = 1.0
 SYNCS = 200
@@ -45,28 +48,39 @@ class Size:
     """A lease more where it is the leader that was killed."""
     victims: tuple[str, ...] = (BROKER, LEADER)
     """Each on a cluster of its own."""
+    lease_ttl_s: float = LEASE_TTL_S
 
 
 SIZES = (
     Size(topics=100, idle_percent_max=1.0, idle_mb_max=150.0, failover_s_max=1.0),
     Size(topics=450, idle_percent_max=2.0, failover_s_max=3.0),
 )
-QUICK = (Size(topics=40, idle_percent_max=1.0, idle_mb_max=150.0, failover_s_max=1.0, victims=(LEADER,)),)
+QUICK = (
+    Size(
+        topics=40,
+        idle_percent_max=1.0,
+        idle_mb_max=150.0,
+        failover_s_max=1.0,
+        victims=(LEADER,),
+        lease_ttl_s=QUICK_LEASE_TTL_S,
+    ),
+)
 
 
 def run(scale: Scale) -> list[Measure]:
     """Each size on two clusters of three brokers, one for each kill; then 200 publishers to one broker."""
     _, bare_mb = bare_python()
+    sizes = QUICK if scale.quick else SIZES
     with scratch(scale.directory) as folder:
         syncs_per_s = 1 / percentile(small_syncs_s(folder, SYNCS), 0.5)
         measures = [
             yardstick(CORE, [100.0], "%"),
             yardstick(LIBRARIES, [bare_mb], "MB"),
-            yardstick(TTL, [LEASE_TTL_S], "s"),
+            yardstick(TTL, [sizes[0].lease_ttl_s], "s"),
             yardstick(SYNCS_PER_S, [syncs_per_s], "1/s"),
         ]
         outcomes: list[Failover] = []
-        for size in QUICK if scale.quick else SIZES:
+        for size in sizes:
             found, hurt = _measured(folder, size, scale, syncs_per_s, bare_mb)
             measures += found
             outcomes += hurt
@@ -88,7 +102,7 @@ def _measured(
     outcomes: list[Failover] = []
     for victim in size.victims:
         data = folder / f"{size.topics}-{victim}"
-        with running_cluster(data, brokers=BROKERS, settings={"lease_ttl_s": LEASE_TTL_S}) as cluster:
+        with running_cluster(data, brokers=BROKERS, settings={"lease_ttl_s": size.lease_ttl_s}) as cluster:
             with seaweedmq.connect(cluster.bootstrap) as client:
                 half = size.topics // 2
                 singly.append(_topics_per_s(range(half), partial(_create_one_after_another, client)))
@@ -153,9 +167,10 @@ def _failover(size: Size, victim: str, outcome: Failover) -> Measure:
         [outcome.all_s],
         "s",
         TTL,
-        [LEASE_TTL_S],
-        value_max=size.failover_s_max + (LEASE_TTL_S if victim == LEADER else 0.0),
+        [size.lease_ttl_s],
+        value_max=size.failover_s_max + (size.lease_ttl_s if victim == LEADER else 0.0),
         half_s=round(outcome.half_s, 3),
+        silent_ranges=outcome.silent,
         segments_killed=outcome.segments_killed,
         client_cpu_s=round(outcome.client_cpu_s, 2),
         acknowledged=outcome.acknowledged,
