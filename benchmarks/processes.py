@@ -3,7 +3,6 @@
 A worker is a client that is measured, or must not be held up by what else the suite does.
 """
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import psutil
+import uvloop
 
 from benchmarks.publish import MB
 
@@ -77,4 +77,4 @@ def answer(work: Callable[..., Awaitable[Any]]) -> None:
     async def run() -> Any:
         return await work(**json.loads(sys.argv[1]))
 
-    print(json.dumps(asyncio.run(run())), flush=True)
+    print(json.dumps(uvloop.run(run())), flush=True)

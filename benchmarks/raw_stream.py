@@ -18,6 +18,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import uvloop
 
 from seaweedmq.cli.servers.process import tune
 
@@ -151,7 +152,7 @@ def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
     """The server as a process of its own, and a client to it. Untuned, it is grpc.aio as Python comes."""
     command = [sys.executable, "-m", "benchmarks.raw_stream", *([] if tuned else [UNTUNED])]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with process, asyncio.Runner() as runner:
+    with process, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -163,4 +164,4 @@ def raw_stream(*, tuned: bool = True) -> Iterator[RawStream]:
 if __name__ == "__main__":
     if UNTUNED not in sys.argv:
         tune()
-    asyncio.run(_serve())
+    uvloop.run(_serve())

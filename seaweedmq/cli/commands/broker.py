@@ -1,10 +1,10 @@
 """`seaweedmq broker`: what it is given. ``servers.broker`` runs it."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, log_to_stderr, tune, until_signal
@@ -48,9 +48,7 @@ def broker(
     # Here, so that commands that only talk to brokers do not load one.
     from seaweedmq.cli.servers.broker import run_broker
 
-    asyncio.run(
-        until_signal(run_broker(etcd, etcd_timeout, storage, address, _reachable(address, advertise), settings))
-    )
+    uvloop.run(until_signal(run_broker(etcd, etcd_timeout, storage, address, _reachable(address, advertise), settings)))
 
 
 def _reachable(listen: Address, advertise: str | None) -> str:

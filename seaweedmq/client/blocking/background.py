@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+import uvloop
+
 from seaweedmq.errors import Closed, InvalidArgument, fresh
 
 T = TypeVar("T")
@@ -29,7 +31,7 @@ class Background:
         self._closed: Closed | None = None
         self._starting = threading.Lock()
         """Held while a coroutine is handed over, so that none comes after the end."""
-        self.loop = asyncio.new_event_loop()
+        self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="seaweedmq", daemon=True)
         self._thread.start()
         _running.add(self)
