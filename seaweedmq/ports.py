@@ -56,8 +56,12 @@ class LogWriter(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
-        """Write all chunks behind one another; on return they survive the death of the process."""
+    async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        """Write all chunks behind one another; on return they survive the death of the process.
+
+        With ``sync`` they are fsynced in the same turn of a thread, which is returned: False, if not asked for or if
+        the fsync failed; then ``sync`` raises why.
+        """
 
     async def sync(self) -> None:
         """On return, everything appended before the call survives the death of the machine."""

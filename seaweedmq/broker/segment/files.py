@@ -11,12 +11,14 @@ to stay: a file that is missing then was deleted, after tables held all of it (`
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 from seaweedmq.broker.segment.log_file import create_log_file
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import AlreadyExists, StorageFailed
+from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
@@ -30,6 +32,8 @@ RETRY_S_MAX = 10.0
 PROBE_S_MAX = 2.0
 """The same while not even a byte aside can be written, which leaves nothing behind: how late a full disk is found to
 have room again."""
+SYNCED_WRITE_BYTES_MAX = 256 * KIB
+"""Up to this a write and its fsync are one call; beyond, the next write goes on beside the fsync."""
 CLOSE_TIMEOUT_S = 5.0
 """How long a hanging fsync may hold up the end of a segment: others must be able to leave or rejoin the cluster."""
 
@@ -116,16 +120,24 @@ class SegmentFiles:
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
-    async def append(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
+    async def append(
+        self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int, *, urgent: bool = False
+    ) -> bool:
         """Write frames that begin at ``written`` and end at offset ``end``; whether the file was retired meanwhile.
+
+        If they are ``urgent`` and few, and no other file waits for its fsync, they are fsynced, too.
 
         Raises:
             StorageFailed: nothing of it counts as written; the next attempt goes to another file.
         """
         file = await self._file_for(self._log.written)
+        idle = self.open_files == [file] and not self._lock.locked()
+        sync = urgent and idle and size_bytes <= SYNCED_WRITE_BYTES_MAX
         file.appending = True
         try:
-            await file.writer.append(chunks)
+            # One fsync at a time: the kernel tells of a failed one only once.
+            async with self._lock if sync else nullcontext():
+                synced = await file.writer.append(chunks, sync=sync)
             if file.is_given_up:
                 raise StorageFailed(f"{file.writer.path} was given up under a write: its fsync failed")
         except StorageFailed:
@@ -134,7 +146,11 @@ class SegmentFiles:
         finally:
             file.appending = False
         file.written = end
-        self.unflushed_bytes += size_bytes
+        if synced:
+            self.unflushed_bytes = 0
+            self._note_flushed(file, end)
+        else:
+            self.unflushed_bytes += size_bytes
         return file is not self.active
 
     async def probe(self) -> None:
@@ -241,12 +257,16 @@ class SegmentFiles:
                     except StorageFailed as error:
                         await self._rewrite(file, error)
                         break
-                    file.flushed = end
-                    file.is_durable = True
-                    self.flushed = max(self.flushed, end)
+                    self._note_flushed(file, end)
                 if file is not self.active and not file.appending and file.flushed == file.written:
                     await self._seal(file)
             await self._delete_leftovers()
+
+    def _note_flushed(self, file: OpenFile, end: int) -> None:
+        """What it has below ``end`` is fsynced, and so is all that lies in files before it."""
+        file.flushed = max(file.flushed, end)
+        file.is_durable = True
+        self.flushed = max(self.flushed, end)
 
     async def _seal(self, file: OpenFile) -> None:
         await self._close_quietly(file)
@@ -306,9 +326,8 @@ class SegmentFiles:
         except StorageFailed:
             await self._leave(copy, end)
             raise
-        copy.written = copy.flushed = end
-        copy.is_durable = True
-        self.flushed = max(self.flushed, end)
+        copy.written = end
+        self._note_flushed(copy, end)
         await self._seal(copy)
 
     async def _give_up(self, file: OpenFile, end: int) -> None:

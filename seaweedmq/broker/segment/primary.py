@@ -264,7 +264,7 @@ class OpenSegment:
         chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         try:
-            retired = await self.files.append(chunks, size, end)
+            retired = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
         except StorageFailed as error:
             self._note_failure(error)
             if self.is_closed:
@@ -274,10 +274,11 @@ class OpenSegment:
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
-        crowded = self.files.unflushed_bytes >= UNFLUSHED_BYTES_MAX
-        # A file that was retired while it was written to waits for this to be fsynced and closed.
-        urgent = retired or crowded or self.log.waits_for_fsync
-        self._context.sync_rounds.request(self, urgent=urgent)
+        if retired or self.files.flushed < end:
+            crowded = self.files.unflushed_bytes >= UNFLUSHED_BYTES_MAX
+            # A file that was retired while it was written to waits for this to be fsynced and closed.
+            urgent = retired or crowded or self.log.waits_for_fsync
+            self._context.sync_rounds.request(self, urgent=urgent)
         self._on_files()
 
     async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:

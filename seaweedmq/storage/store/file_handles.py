@@ -52,36 +52,50 @@ class FileLogWriter:
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+    async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
         self._appending = True
+        end = self._size_bytes + sum(map(len, chunks))
         try:
-            await self._run(self._writes, "append to", lambda: file_io.write_all(self._fd, chunks))
-            self._size_bytes += sum(map(len, chunks))
+            if sync:
+                await self._run(self._syncs, "append to", lambda: self._write_and_sync(chunks, end, named=self._named))
+            else:
+                await self._run(self._writes, "append to", lambda: file_io.write_all(self._fd, chunks))
+            self._size_bytes = end
         except asyncio.CancelledError:
             self._failure = "an append was cancelled and may be written in part"
             raise
         finally:
             self._appending = False
+        # Another sync of this file may have failed meanwhile, and taken our error with it.
+        synced = sync and self._failure is None
+        self._named = self._named or synced
+        return synced
 
     async def sync(self) -> None:
         self._check()
-        named = self._named
-        end = self._size_bytes
-
-        def sync() -> None:
-            file_io.sync_file(self._fd)
-            if end - self._dropped_bytes >= DROP_BYTES:
-                file_io.drop_cache(self._fd, self._dropped_bytes, end)
-                self._dropped_bytes = end
-            if not named:
-                file_io.sync_directories(self._root, (self._root / self._path).parent)
-
-        await self._run(self._syncs, "fsync", sync)
+        named, end = self._named, self._size_bytes
+        await self._run(self._syncs, "fsync", lambda: self._sync(end, named=named))
         self._check()  # another sync of this file may have failed meanwhile, and taken our error with it
         self._named = True
+
+    def _write_and_sync(self, chunks: Sequence[bytes | memoryview], end: int, *, named: bool) -> None:
+        """In one turn of a thread: to hand over to another one takes as much as both."""
+        file_io.write_all(self._fd, chunks)
+        try:
+            self._sync(end, named=named)
+        except OSError as e:
+            self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._root / self._path), e)})"
+
+    def _sync(self, end: int, *, named: bool) -> None:
+        file_io.sync_file(self._fd)
+        if end - self._dropped_bytes >= DROP_BYTES:
+            file_io.drop_cache(self._fd, self._dropped_bytes, end)
+            self._dropped_bytes = end
+        if not named:
+            file_io.sync_directories(self._root, (self._root / self._path).parent)
 
     async def close(self) -> None:
         if self._closed:

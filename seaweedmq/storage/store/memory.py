@@ -304,7 +304,7 @@ class MemoryLogWriter:
     def size_bytes(self) -> int:
         return self._size_bytes
 
-    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+    async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         self._check()
         if self._appending:
             raise AssertionError(f"{self._path}: two appends at once would mix their bytes")
@@ -323,6 +323,13 @@ class MemoryLogWriter:
         self._file.data += data
         self._file.modified_us = self._store.wall_us()
         self._size_bytes += len(data)
+        if not sync:
+            return False
+        try:
+            await self.sync()
+        except StorageFailed:
+            return False
+        return True
 
     async def sync(self) -> None:
         self._check()

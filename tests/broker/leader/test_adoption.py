@@ -57,7 +57,7 @@ async def test_a_record_that_is_not_committed_yet_counts(bed: Bed) -> None:
     publisher = await host.publisher()
     synced = bed.faults.hold(StorageOp.SYNC)
     await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 1)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 1)
     with pytest.raises(InvalidArgument, match=r"holds plain records already \(segment 0\), or some are on their way"):
         await host.api.call(AdoptSchema(NAME, NUMBERS))
     bed.faults.held.clear()

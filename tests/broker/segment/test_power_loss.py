@@ -44,7 +44,7 @@ class Writer:
             ask_sync=lambda: None,
         )
 
-    async def write(self) -> None:
+    async def write(self, *, urgent: bool = False) -> None:
         for _ in range(self.rng.randint(1, 4)):
             producer, count = self.rng.choice((1, 2)), self.rng.randint(1, 3)
             base = self.log.end
@@ -58,7 +58,9 @@ class Writer:
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         for _ in range(ATTEMPTS_MAX):
             try:
-                await self.files.append([part for e in entries for part in (e.header, e.payload)], size, end)
+                await self.files.append(
+                    [part for e in entries for part in (e.header, e.payload)], size, end, urgent=urgent
+                )
             except StorageFailed:
                 continue
             self.log.on_written(end, size)
@@ -92,7 +94,7 @@ async def test_whatever_power_loss_leaves_is_a_log_without_holes(seed: int) -> N
     for _ in range(rng.randint(1, 25)):
         step = rng.random()
         if step < 0.6:
-            await writer.write()
+            await writer.write(urgent=rng.random() < 0.3)
         elif step < 0.8:
             await writer.sync()
         elif step < 0.9:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from seaweedmq.broker.segment import files
 from seaweedmq.errors import StaleMetadata, StorageFailed
 from seaweedmq.model.calls import AlterTopic
 from seaweedmq.model.files import FileKind
@@ -13,6 +14,12 @@ from seaweedmq.model.topic import Durability, TopicChange
 from seaweedmq.storage.store.memory import MemoryLogWriter, StorageOp
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, story, values
 from tests.support.tracebacks import depth
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small writes and their fsyncs are calls of their own, as those of large ones are."""
+    monkeypatch.setattr(files, "SYNCED_WRITE_BYTES_MAX", 0)
 
 
 async def stored_values(bed: Bed, count: int) -> list[bytes]:
@@ -68,11 +75,32 @@ async def test_many_frames_share_one_fsync(bed: Bed) -> None:
     for publisher in publishers:
         for _ in range(10):
             await publisher.send()
-    await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 200)
+    await bed.until(lambda: host.inspect.segments[NAME, 0].log.end == 200)
     held.set()
     for publisher in publishers:
         await publisher.acks(10)
     assert bed.faults.counts[StorageOp.SYNC] <= 2
+
+
+@story
+async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host,) = await bed.cluster(1)
+    await bed.topic(host)
+    publisher = await host.publisher()
+    synced: list[bool] = []
+    append = MemoryLogWriter.append
+
+    async def noted(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        synced.append(sync)
+        return await append(self, chunks, sync=sync)
+
+    monkeypatch.setattr(MemoryLogWriter, "append", noted)
+    await publisher.store(frames=3)
+    assert synced == [True] * 3
+    assert bed.faults.counts[StorageOp.SYNC] == 3
+    assert host.inspect.segments[NAME, 0].files.unflushed_bytes == 0
 
 
 @story
@@ -198,6 +226,7 @@ async def test_what_was_fsynced_before_an_fsync_failed_becomes_a_table_while_the
     assert await stored_values(bed, 8) == values(1, 8)
 
 
+@pytest.mark.usefixtures("apart")
 @story
 async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgotten(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
@@ -223,6 +252,7 @@ async def test_a_write_under_way_when_the_fsync_of_its_file_fails_is_not_forgott
     assert await stored_values(bed, 5) == values(1, 5)
 
 
+@pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("is_copied", [True, False], ids=["after the copy", "before it"])
 @story
 async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_again(
@@ -237,9 +267,10 @@ async def test_a_write_that_succeeds_after_its_file_was_given_up_is_written_agai
     await bed.until(lambda: host.inspect.segments[NAME, 0].log.written == 2)
     answered, append = asyncio.Event(), MemoryLogWriter.append
 
-    async def answer_late(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
-        await append(self, chunks)
+    async def answer_late(self: MemoryLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        synced = await append(self, chunks, sync=sync)
         await answered.wait()
+        return synced
 
     monkeypatch.setattr(MemoryLogWriter, "append", answer_late)
     await publisher.send()
@@ -288,6 +319,7 @@ async def test_many_segments_with_failing_storage_all_recover(bed: Bed) -> None:
     await bed.until(lambda: all(len(s.files.open_files) <= 1 for s in host.inspect.segments.values()))
 
 
+@pytest.mark.usefixtures("apart")
 @story
 async def test_changing_the_durability_takes_effect_at_once(bed: Bed) -> None:
     (host,) = await bed.cluster(1)

@@ -180,7 +180,7 @@ class SimLogWriter:
     def size_bytes(self) -> int:
         return self._inner.size_bytes
 
-    async def append(self, chunks: Sequence[bytes | memoryview]) -> None:
+    async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         data = b"".join(chunks)
         self._store.appending[self.path] = data
         try:
@@ -188,6 +188,13 @@ class SimLogWriter:
         finally:
             self._store.appending.pop(self.path, None)
         await self._store.disk.pause(StorageOp.APPEND)
+        if not sync:
+            return False
+        try:
+            await self.sync()
+        except StorageFailed:
+            return False
+        return True
 
     async def sync(self) -> None:
         await self._inner.sync()

@@ -39,6 +39,17 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: int, after_bytes:
     monkeypatch.setattr(file_io, name, fail)
 
 
+def noted(monkeypatch: pytest.MonkeyPatch, name: str, calls: list[str]) -> None:
+    """Note every call of a function of ``file_io``."""
+    original = getattr(file_io, name)
+
+    def note(*args: Any) -> None:
+        calls.append(name)
+        original(*args)
+
+    monkeypatch.setattr(file_io, name, note)
+
+
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
@@ -87,6 +98,37 @@ async def test_fsync_is_never_tried_again_after_it_failed(
         await log.sync()
     with pytest.raises(StorageFailed, match="go on in another file"):
         await log.append([b"y"])
+    await log.close()
+
+
+async def test_an_append_with_its_fsync_makes_all_before_it_durable_and_the_name(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("write_all", "sync_file", "sync_directories"):
+        noted(monkeypatch, name, calls)
+    log = await begin_log(store, 0)
+    calls.clear()
+    assert not await log.append([b"x"])
+    assert await log.append([b"y"], sync=True)
+    assert await log.append([b"z"], sync=True)
+    assert calls == ["write_all", "write_all", "sync_file", "sync_directories", "write_all", "sync_file"]
+    assert (store.root / log.path).read_bytes().endswith(b"xyz")
+    await log.close()
+
+
+async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_why(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await begin_log(store, 0)
+    with monkeypatch.context() as patch:
+        failing(patch, "sync_file", errno.EIO)
+        assert not await log.append([b"x"], sync=True)
+    assert (store.root / log.path).read_bytes().endswith(b"x")
+    with pytest.raises(StorageFailed, match="I/O error"):
+        await log.sync()
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.append([b"y"], sync=True)
     await log.close()
 
 

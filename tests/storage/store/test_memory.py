@@ -28,6 +28,24 @@ async def test_a_crash_loses_what_was_not_synced() -> None:
         await log.sync()
 
 
+async def test_an_append_with_its_fsync_survives_a_crash_unless_the_fsync_fails() -> None:
+    failing = False
+
+    async def fault(op: StorageOp, path: str) -> None:
+        if failing and op is StorageOp.SYNC:
+            raise StorageFailed(f"{op} {path}")
+
+    store = MemorySegmentStore(lambda: 1_000, fault)
+    log = await begin_log(store, 0)
+    assert await log.append([b"synced"], sync=True)
+    failing = True
+    assert not await log.append([b"lost"], sync=True)
+    with pytest.raises(StorageFailed, match="go on in another file"):
+        await log.sync()
+    store.crash()
+    assert bytes(store.files[log.path].data) == make_preamble(0) + b"synced"
+
+
 async def test_a_file_never_synced_vanishes_with_its_machine_only() -> None:
     store = make_store()
     await begin_log(store, 0, writer="b-1")
