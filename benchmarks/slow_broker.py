@@ -20,19 +20,19 @@ class SlowDisk:
         self._free_at = 0.0
         self._append = FileLogWriter.append
 
-    async def append(self, writer: FileLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
+    async def append(self, writer: FileLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool) -> bool:
         """In place of ``FileLogWriter.append``."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(now, self._free_at) + sum(map(len, chunks)) / DISK_BYTES_PER_S
         await asyncio.sleep(self._free_at - now)
-        await self._append(writer, chunks)
+        return await self._append(writer, chunks, sync=sync)
 
 
 if __name__ == "__main__":
     disk = SlowDisk()
 
-    async def append(writer: FileLogWriter, chunks: Sequence[bytes | memoryview]) -> None:
-        await disk.append(writer, chunks)
+    async def append(writer: FileLogWriter, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
+        return await disk.append(writer, chunks, sync=sync)
 
     FileLogWriter.append = append  # type: ignore[method-assign, assignment]
     run()

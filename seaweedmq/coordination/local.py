@@ -44,7 +44,8 @@ def etcd_binary() -> Path:
 class LocalEtcd:
     """One etcd process with its data and ``etcd.log`` below ``directory``; an async context manager.
 
-    Ports are chosen at the first start and kept, so that a restart serves the same address with the same data.
+    Ports are chosen at the first start, or when somebody asks for the endpoint, and kept, so that a restart serves the
+    same address with the same data.
     ``fsync=False`` is for tests: data then survives the death of etcd, not that of the machine.
     """
 
@@ -57,9 +58,9 @@ class LocalEtcd:
 
     @property
     def endpoint(self) -> str:
-        """``127.0.0.1:port`` for clients. Requires that it was started."""
+        """``127.0.0.1:port`` for clients. Before the first start it is where etcd will serve."""
         if self._ports is None:
-            raise AssertionError("LocalEtcd has no endpoint before its first start")
+            self._ports = _free_ports()
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
@@ -80,7 +81,7 @@ class LocalEtcd:
         binary = etcd_binary()
         await asyncio.to_thread(self._directory.mkdir, parents=True, exist_ok=True)
         for attempt in range(PORT_ATTEMPTS):
-            ports = self._ports or ((first := free_ports(2)), first + 1)
+            ports = self._ports or _free_ports()
             await self._spawn(binary, ports)
             if await self._is_ready(ports):
                 self._ports = ports
@@ -198,6 +199,11 @@ class LocalEtcd:
 
     def _log_end(self) -> str:
         return self._log_path.read_text(errors="replace")[-600:].strip()
+
+
+def _free_ports() -> tuple[int, int]:
+    first = free_ports(2)
+    return first, first + 1
 
 
 async def _until_serving(endpoint: str) -> None:

@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import seaweedmq.aio
 from seaweedmq.cli.output import note
-from seaweedmq.client.config import ClientConfig
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
 
@@ -23,8 +21,8 @@ STOP_TIMEOUT_S = 60.0
 """A broker that has not stopped by then is killed. Above LEAVE_TIMEOUT_S + REPLICAS_TIMEOUT_S of ``broker.broker``: so
 long it may write out what it follows of others, as long as storage or etcd fail."""
 LOOK_INTERVAL_S = 1.0
-PROBE = ClientConfig(connect_timeout_s=1.0, admin_timeout_s=1.0)
-"""Of a broker that starts: ask again soon rather than wait long."""
+PROBE_TIMEOUT_S = 1.0
+"""Of a question to a broker that starts: ask again soon rather than wait long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +94,16 @@ async def local_cluster(
         _check_free(address)
     async with contextlib.AsyncExitStack() as stack:
         storage = stack.enter_context(_exclusive_folder(data)) / "storage"
-        etcd = None
-        if etcd_endpoints is None:
-            etcd = await stack.enter_async_context(LocalEtcd(storage.parent / "etcd"))
+        etcd = LocalEtcd(storage.parent / "etcd") if etcd_endpoints is None else None
+        if etcd is not None:
+            stack.push_async_callback(etcd.stop)
             etcd_endpoints = etcd.endpoint
         children: list[Child] = []
         stack.push_async_callback(_stop, children)
         for address in addresses:
-            await _spawn(children, address, etcd_endpoints, storage, broker_options)
+            await _spawn(children, address, str(etcd_endpoints), storage, broker_options)
+        if etcd is not None:
+            await etcd.start()  # after the brokers, which wait for it, and take longer to begin
         await _until_ready(children)
         yield LocalCluster(children, etcd)
 
@@ -161,8 +161,12 @@ async def _until_ready(children: Sequence[Child]) -> None:
 
 
 async def _knows(child: Child, pids: set[int]) -> bool:
+    # Here, so that a client is loaded while the brokers start, and not before.
+    from seaweedmq import ClientConfig, aio
+
+    probe = ClientConfig(connect_timeout_s=PROBE_TIMEOUT_S, admin_timeout_s=PROBE_TIMEOUT_S)
     try:
-        async with seaweedmq.aio.connect(child.address, config=PROBE) as client:
+        async with aio.connect(child.address, config=probe) as client:
             status = await client.admin.cluster_status()
     except SeaweedMQError:
         return False
