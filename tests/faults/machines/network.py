@@ -83,6 +83,10 @@ class Loopback:
     async def cut_off(self, broker: int) -> None:
         self._fronts[broker].cut()
 
+    def hang_up(self, broker: int) -> int:
+        """End every connection to the broker; others can be made at once. How many there were."""
+        return self._fronts[broker].hang_up()
+
     async def cut_pair(self, source: int, target: int) -> None:
         raise Unsupported("one process sees no difference between packets of two others on 127.0.0.1")
 
