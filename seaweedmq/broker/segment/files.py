@@ -32,6 +32,9 @@ RETRY_S_MAX = 10.0
 PROBE_S_MAX = 2.0
 """The same while not even a byte aside can be written, which leaves nothing behind: how late a full disk is found to
 have room again."""
+UNFLUSHED_BYTES_MAX = 32 * 1024 * 1024
+"""Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
+leave the page cache early are there again for the next writes."""
 SYNCED_WRITE_BYTES_MAX = 256 * KIB
 """Up to this a write and its fsync are one call; beyond, the next write goes on beside the fsync."""
 CLOSE_TIMEOUT_S = 5.0
@@ -94,7 +97,7 @@ class SegmentFiles:
         """Why nothing is fsynced at the moment."""
         self.flushed = segment_log.flushed
         """Everything below is fsynced."""
-        self.unflushed_bytes = 0
+        self._unflushed_bytes = 0
         self._topic = topic
         self._segment = segment
         self._log = segment_log
@@ -123,7 +126,7 @@ class SegmentFiles:
     async def append(
         self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int, *, urgent: bool = False
     ) -> bool:
-        """Write frames that begin at ``written`` and end at offset ``end``; whether the file was retired meanwhile.
+        """Write frames that begin at ``written`` and end at offset ``end``; whether ``sync`` should follow at once.
 
         If they are ``urgent`` and few, and no other file waits for its fsync, they are fsynced, too.
 
@@ -147,11 +150,12 @@ class SegmentFiles:
             file.appending = False
         file.written = end
         if synced:
-            self.unflushed_bytes = 0
+            self._unflushed_bytes = 0
             self._note_flushed(file, end)
         else:
-            self.unflushed_bytes += size_bytes
-        return file is not self.active
+            self._unflushed_bytes += size_bytes
+        # A file that was retired while it was written to waits to be fsynced and closed.
+        return file is not self.active or self._unflushed_bytes >= UNFLUSHED_BYTES_MAX
 
     async def probe(self) -> None:
         """After a failure, see whether anything can be written at all, before another file is begun.
@@ -246,7 +250,7 @@ class SegmentFiles:
     async def sync(self) -> None:
         """Fsync what is written, close files that are complete."""
         async with self._lock:
-            self.unflushed_bytes = 0
+            self._unflushed_bytes = 0
             for file in list(self.open_files):
                 if file not in self.open_files:
                     continue  # given up meanwhile

@@ -30,9 +30,6 @@ log = logging.getLogger(__name__)
 
 WRITE_BYTES = 8 * 1024 * 1024
 """Most bytes handed to the file at once; bounds how long one write keeps others of the segment waiting."""
-UNFLUSHED_BYTES_MAX = 32 * 1024 * 1024
-"""Beyond this an fsync does not wait for the flush interval: followers hold what is not fsynced, and written pages that
-leave the page cache early are there again for the next writes."""
 SAFE_REPLICAS = 2
 """Replicas without which a record that is not fsynced would be lost with one machine."""
 COME_AGAIN_S = 0.05
@@ -238,10 +235,9 @@ class OpenSegment:
 
     def check_open(self) -> None:
         """Raise what keeps the segment from taking records, if anything does."""
-        if self.refusal:
-            raise fresh(self.refusal)
-        if self.failure:
-            raise fresh(self.failure)
+        reason = self.refusal or self.failure
+        if reason:
+            raise fresh(reason)
 
     def evict(self, bytes_wanted: int) -> int:
         """See ``budget.Evictable``."""
@@ -264,21 +260,18 @@ class OpenSegment:
         chunks: list[bytes | memoryview] = [part for e in entries for part in (e.header, e.payload)]
         size, end = sum(e.size_bytes for e in entries), entries[-1].end_offset
         try:
-            retired = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
+            pressing = await self.files.append(chunks, size, end, urgent=self.log.waits_for_fsync)
         except StorageFailed as error:
             self._note_failure(error)
             if self.is_closed:
                 raise
             await asyncio.sleep(self.files.pause_s(1))
-            retired = await self._append_persistently(chunks, size, end)
+            pressing = await self._append_persistently(chunks, size, end)
         self._write_failure = None
         self.log.on_written(end, size)
         self._drained.fire()
-        if retired or self.files.flushed < end:
-            crowded = self.files.unflushed_bytes >= UNFLUSHED_BYTES_MAX
-            # A file that was retired while it was written to waits for this to be fsynced and closed.
-            urgent = retired or crowded or self.log.waits_for_fsync
-            self._context.sync_rounds.request(self, urgent=urgent)
+        if pressing or self.files.flushed < end:
+            self._context.sync_rounds.request(self, urgent=pressing or self.log.waits_for_fsync)
         self._on_files()
 
     async def _append_persistently(self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int) -> bool:
@@ -295,8 +288,8 @@ class OpenSegment:
             stop=when(lambda: self.is_closed),
             told=lambda _, error: self._note_failure(error),
         )
-        retired: bool = await appending(attempt)
-        return retired
+        pressing: bool = await appending(attempt)
+        return pressing
 
     def _note_failure(self, error: BaseException) -> None:
         assert isinstance(error, StorageFailed)
@@ -369,11 +362,7 @@ class OpenSegment:
         except (SeaweedMQError, TimeoutError) as error:
             log.warning(
                 "%s: stopped with %d of %d offsets fsynced, %d committed: %s",
-                self.segment,
-                self.log.flushed,
-                self.log.end,
-                self.log.committed,
-                error or "no time left",
+                *(self.segment, self.log.flushed, self.log.end, self.log.committed, error or "no time left"),
             )
         if not self.is_closed:
             await self.close(self.refusal or Unavailable(f"{self.segment} was sealed"))

@@ -100,7 +100,7 @@ async def test_a_small_write_and_its_fsync_are_one_call_of_the_storage(
     await publisher.store(frames=3)
     assert synced == [True] * 3
     assert bed.faults.counts[StorageOp.SYNC] == 3
-    assert host.inspect.segments[NAME, 0].files.unflushed_bytes == 0
+    assert host.inspect.segments[NAME, 0].log.flushed == 3
 
 
 @story
