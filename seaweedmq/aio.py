@@ -9,6 +9,8 @@
         async with client.subscriber("shop/orders", start="earliest", stop_at="latest") as subscriber:
             async for message in subscriber:
                 ...
+
+It runs on whatever event loop there is; ``uvloop.run(main())`` gives it the one that the synchronous face has.
 """
 
 import time
