@@ -7,6 +7,7 @@ loop, while one that waits for the loop hands it over at once.
 """
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ class BufferOwner(Protocol):
     """The publisher, as its buffer sees it."""
 
     def on_open(self) -> None:
-        """A batch got its first record. In the loop."""
+        """A batch got its first record; work may be waiting, too. In the loop."""
 
     def on_work(self) -> None:
         """Work is waiting. In the loop."""
@@ -97,6 +98,8 @@ class RecordBuffer:
         """Bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
         self._backlog = 0
+        self.cut_at_s = -math.inf
+        """When a batch was handed over last."""
         self.refusal: SeaweedMQError | None = None
         """Why the topic takes no single records."""
         self._closed: SeaweedMQError | None = None
@@ -203,13 +206,15 @@ class RecordBuffer:
             job.promise.deadline_s = self._clock() + self._delivery_timeout_s
             self.used_bytes += job.size_bytes
             self._hand_over(job)
-            return True
+        self._post(self._owner.on_work)
+        return True
 
     def cut(self, batch: Batch | None = None) -> None:
-        """Hand the open batch over; if one is given, only if it is that."""
+        """Hand the open batch over; if one is given, only if it is that. In the loop."""
         with self._lock:
-            if batch is None or batch is self._batch:
-                self._cut()
+            has_work = (batch is None or batch is self._batch) and self._cut()
+        if has_work:
+            self._owner.on_work()
 
     def waiting_work(self) -> list[Work]:
         """What was handed over and not taken by the loop yet."""
@@ -235,8 +240,8 @@ class RecordBuffer:
     def close(self, error: SeaweedMQError) -> None:
         """Whatever is sent from now on raises ``error``; what was sent stays."""
         with self._lock:
-            self._cut()
             self._closed = error
+        self.cut()
         self._wake()
 
     def after_fork(self, error: SeaweedMQError) -> None:
@@ -295,8 +300,10 @@ class RecordBuffer:
             raise fresh(self._closed)
         if self.refusal is not None:
             raise fresh(self.refusal)
-        self._cut()
+        has_work = self._cut()
         if not self._has_room(size):
+            if has_work:
+                self._post(self._owner.on_work)
             return None
         limit = max(self.batch_bytes, size)
         batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
@@ -306,20 +313,22 @@ class RecordBuffer:
         self._post(self._owner.on_open)
         return batch
 
-    def _cut(self) -> None:
+    def _cut(self) -> bool:
+        """Whether there was an open batch, which is handed over now: the loop has to be told."""
         batch = self._batch
         if batch is _NO_BATCH:
-            return
+            return False
         self._batch = _NO_BATCH
         self.used_bytes += batch.size_bytes - self._reserved_bytes
         self._reserved_bytes = 0
+        self.cut_at_s = self._clock()
         batch.cut()
         self._hand_over(batch)
+        return True
 
     def _hand_over(self, work: Work) -> None:
         self._backlog += 1
         self.work.append(work)
-        self._post(self._owner.on_work)
 
     def _refused(self, size: int) -> Sent:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES

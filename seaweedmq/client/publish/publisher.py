@@ -218,9 +218,16 @@ class Publisher:
     # --- for the buffer --------------------------------------------------------------------------------------------
 
     def on_open(self) -> None:
+        if self.buffer.work:
+            self.on_work()
         batch = self.buffer.open_batch
-        if batch is not None:
-            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
+        if batch is None:
+            return
+        due_s = self.buffer.cut_at_s + self._config.linger_s
+        if due_s > self._loop.time():
+            self._loop.call_at(due_s, self.buffer.cut, batch)
+        else:
+            self.buffer.cut(batch)
 
     def on_work(self) -> None:
         self._work.set()
