@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
+from seaweedmq.client.publish.arguments import Headers
+from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.lane import Lane
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
