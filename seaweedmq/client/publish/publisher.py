@@ -282,19 +282,25 @@ class Publisher:
         put_out = 0
         error: SeaweedMQError | None = None
         try:
-            async with asyncio.timeout_at(work.promise.deadline_s):
-                for rows in work.rows(self._outbox.rows_bytes):
-                    while self._outbox.is_crowded:
-                        self._progress.clear()
-                        await self._progress.wait()
-                    self._report(self._outbox.add(rows))
-                    put_out += len(rows)
-        except TimeoutError:
-            error = DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}")
-        except SeaweedMQError as refusal:
-            error = refusal
+            for rows in work.rows(self._outbox.rows_bytes):
+                if self._outbox.is_crowded:
+                    await self._until_room(work.promise.deadline_s)
+                self._report(self._outbox.add(rows))
+                put_out += len(rows)
+        except SeaweedMQError as failure:
+            error = failure
         if error is not None or put_out == 0:
             work.promise.settle_from(put_out, error)
+
+    async def _until_room(self, deadline_s: float) -> None:
+        """Raises DeadlineExceeded: there was none in time."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._outbox.is_crowded:
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}") from None
 
     async def _watch_deadlines(self) -> None:
         while True:
