@@ -21,7 +21,8 @@ class ClientConfig:
     stall_timeout_s: float = 10.0
     """A publish stream with frames out and no acknowledgement for this long is given up and opened again."""
     linger_s: float = 0.002
-    """How long the first record of a batch waits for company."""
+    """A batch waits for company until so long after the one before: who sends seldom never waits, who sends steadily
+    makes a frame in this time, or a full one."""
     batch_bytes: int = 1 * MIB
     """Aim for one frame; raw gRPC is fastest at 256 KiB to 1 MiB a message."""
     buffer_bytes_max: int = 64 * MIB

@@ -15,10 +15,12 @@ _TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type
 
 
 class Batch:
-    """Records of one publisher, appended under its buffer's lock until they are cut off from those that follow."""
+    """Records of one publisher, appended until they are cut off from those that follow. Who appends may be late and
+    not see that yet: what was not counted when it was cut does not belong to it."""
 
     __slots__ = (
-        "has_extras", "headers", "keys", "limit_bytes", "promise", "size_bytes", "timestamp_us", "timestamps", "values",
+        "filled_bytes", "has_extras", "headers", "keys", "limit_bytes", "promise", "size_bytes", "timestamp_us",
+        "timestamps", "values",
     )  # fmt: skip
 
     def __init__(
@@ -26,8 +28,10 @@ class Batch:
     ) -> None:
         self.limit_bytes = limit_bytes
         """Bytes it may grow to; -1 when it takes no more."""
+        self.filled_bytes = 0
+        """Bytes appended so far."""
         self.size_bytes = 0
-        """Bytes counted so far."""
+        """The same once it takes no more."""
         self.timestamp_us = timestamp_us
         """Of every record that brings none."""
         self.values: list[bytes] = []
@@ -51,14 +55,16 @@ class Batch:
             self.timestamps.append(timestamp_us)
 
     def cut(self) -> None:
-        """Take no more records."""
-        self.promise.begin(len(self.values))
+        """Take no more records. In this order: see ``buffer``."""
         self.limit_bytes = -1
+        self.size_bytes = self.filled_bytes
+        self.promise.begin(len(self.values))
 
     def rows(self, rows_bytes: int) -> list[Rows]:
         """All records at once, which forgets them here: with the columns they need, ``_key, _timestamp, _headers`` if
         any has one, and ``_value``."""
         flags = 0
+        count = self.promise.count
         columns: list[pa.Array] = []
         if self.keys is not None:
             flags |= FLAG_KEY
@@ -66,7 +72,7 @@ class Batch:
         if self.timestamps is not None:
             flags |= FLAG_TIMESTAMP
             given = [self.timestamp_us if t is None else t for t in self.timestamps]
-            given += [self.timestamp_us] * (len(self.values) - len(given))
+            given += [self.timestamp_us] * (count - len(given))
             columns.append(pa.array(given, type=pa.int64()).view(_TIMESTAMP))
         if self.headers is not None:
             flags |= FLAG_HEADERS
@@ -74,9 +80,10 @@ class Batch:
             columns.append(pa.array(lists, type=_HEADERS))
         columns.append(pa.array(self.values, type=pa.binary()))
         columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        columns = [c if len(c) == count else c[:count] for c in columns]
         whole = pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, None))
         self.forget()
-        return [Rows(whole, flags, self.timestamp_us, range(self.promise.count), self.promise)]
+        return [Rows(whole, flags, self.timestamp_us, range(count), self.promise)]
 
     def forget(self) -> None:
         """The frames hold the records now, or nobody does any more."""

@@ -1,18 +1,27 @@
 """Where ``send`` puts records, and where it waits when there are too many. Filled by any thread, drained by the loop.
 
-``send`` must cost well under a microsecond, so it appends to lists under a plain lock and nothing else; a whole batch
-is handed to the loop at once. Two bounds make it wait: the bytes that are not acknowledged, and the batches the loop
-has not encoded yet. The second is for the GIL: a thread that never waits would keep it for 5 ms at every turn of the
-loop, while one that waits for the loop hands it over at once.
+``send`` must cost well under a microsecond, so it appends to lists and nothing else; a whole batch is handed to the
+loop at once. Two bounds make it wait: the bytes that are not acknowledged, and the batches the loop has not encoded
+yet. The second is for the GIL: a thread that never waits would keep it for 5 ms at every turn of the loop, while one
+that waits for the loop hands it over at once.
+
+A lock would be a third of what ``send`` costs, so as long as one thread alone sends it appends without it. Others, the
+loop among them, only cut the batch, under the lock, in two steps: they close it, then count its records. The thread
+appends, then looks whether the batch is closed; if it is, the lock tells whether the record was counted. (One of the
+two sees the other, since Python's threads see each other's steps in one order: that of the GIL.) When a second thread
+sends, the batch is cut, and from then on all take the lock.
 """
 
 import asyncio
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from threading import get_ident
 from typing import Protocol, TypeAlias
 
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.publish.arguments import Headers, as_bytes, as_headers
 from seaweedmq.client.publish.batch import Batch
 from seaweedmq.client.publish.framing import FRAME_BYTES_MAX
 from seaweedmq.client.publish.promise import BatchPromise
@@ -29,9 +38,10 @@ FRAME_OVERHEAD_BYTES = HEADER_BYTES + 1024
 BACKLOG_MAX = 2
 """Batches and tables handed over and not yet encoded."""
 
-Headers: TypeAlias = Mapping[str, bytes]
 Work: TypeAlias = Batch | TableJob
 
+_NOBODY, _MANY = -1, -2
+"""In place of a thread's identity, which is positive."""
 _new_sent = Sent.__new__
 _NO_BATCH = Batch(-1, 0, 0.0, lambda _: None)
 
@@ -49,7 +59,7 @@ class BufferOwner(Protocol):
     """The publisher, as its buffer sees it."""
 
     def on_open(self) -> None:
-        """A batch got its first record. In the loop."""
+        """A batch got its first record; work may be waiting, too. In the loop."""
 
     def on_work(self) -> None:
         """Work is waiting. In the loop."""
@@ -86,7 +96,9 @@ class RecordBuffer:
         self._delivery_timeout_s = config.delivery_timeout_s
         self.batch_bytes = min(config.batch_bytes, config.buffer_bytes_max)
         self.frame_bytes_max = FRAME_BYTES_MAX
-        self._loop_thread = threading.get_ident()
+        self._loop_thread = get_ident()
+        self._thread = _NOBODY
+        """The only one that has sent so far."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._threads_waiting = 0
@@ -97,6 +109,8 @@ class RecordBuffer:
         """Bytes taken in and not settled; the open batch counts with its limit."""
         self.work: deque[Work] = deque()
         self._backlog = 0
+        self.cut_at_s = -math.inf
+        """When a batch was handed over last."""
         self.refusal: SeaweedMQError | None = None
         """Why the topic takes no single records."""
         self._closed: SeaweedMQError | None = None
@@ -119,36 +133,40 @@ class RecordBuffer:
             Closed: the publisher was closed.
         """
         if type(value) is not bytes:
-            value = _bytes("value", value)
+            value = as_bytes("value", value)
         size = len(value) + RECORD_OVERHEAD_BYTES
         if key is not None:
             if type(key) is not bytes:
-                key = _bytes("key", key)
+                key = as_bytes("key", key)
             size += len(key)
         if headers is not None or timestamp is not None:
             return self._append_extras(value, key, headers, timestamp, size, timeout)
+        batch = self._batch
+        values = batch.values  # before the limit is looked at: one that is not cut yet has not forgotten them
+        total = batch.filled_bytes + size
+        if total > batch.limit_bytes or batch.has_extras or get_ident() != self._thread:
+            return self._append(value, key, None, None, size, timeout)
+        index = len(values)
+        keys = batch.keys
+        if keys is not None:
+            if len(keys) != index:
+                del keys[index:]  # an interrupt (Ctrl-C) came between a key and its value
+            keys.append(key)
+        elif key is not None:
+            batch.keys = [*[None] * index, key]
+        batch.filled_bytes = total
+        values.append(value)  # last: who counts values has their keys
+        if batch.limit_bytes < 0 and not self._was_counted(batch, index):
+            return self._append(value, key, None, None, size, timeout)
+        sent = _new_sent(Sent)
+        sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
+        sent._position = index  # noqa: SLF001
+        return sent
+
+    def _was_counted(self, batch: Batch, index: int) -> bool:
+        """Whether the batch, which was cut meanwhile, has the record."""
         with self._lock:
-            batch = self._batch
-            total = batch.size_bytes + size
-            fits = total <= batch.limit_bytes
-            if fits:
-                batch.size_bytes = total
-                values = batch.values
-                index = len(values)
-                values.append(value)
-                keys = batch.keys
-                if keys is not None:
-                    keys.append(key)
-                elif key is not None:
-                    batch.keys = [*[None] * index, key]
-                if batch.has_extras:
-                    batch.put_extras(index, None, None)
-        if fits:
-            sent = _new_sent(Sent)
-            sent._promise = batch.promise  # noqa: SLF001 - a constructor call a record is what this saves
-            sent._position = index  # noqa: SLF001
-            return sent
-        return self._append_first(value, key, None, None, size, timeout)
+            return index < batch.promise.count
 
     def _append_extras(
         self,
@@ -159,16 +177,11 @@ class RecordBuffer:
         size: int,
         timeout: float | None,
     ) -> Sent:
-        checked, headers_bytes = _headers(headers)
+        checked, headers_bytes = as_headers(headers)
         time_us = None if timestamp is None else to_us(timestamp)
-        size += headers_bytes
-        with self._lock:
-            batch = self._batch
-            if batch.size_bytes + size <= batch.limit_bytes:
-                return _put(batch, value, key, checked, time_us, size)
-        return self._append_first(value, key, checked, time_us, size, timeout)
+        return self._append(value, key, checked, time_us, size + headers_bytes, timeout)
 
-    def _append_first(
+    def _append(
         self,
         value: bytes,
         key: bytes | None,
@@ -177,18 +190,29 @@ class RecordBuffer:
         size: int,
         timeout: float | None,
     ) -> Sent:
+        """Every record for which :meth:`send` needs more than room in its own batch."""
         if size - RECORD_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES > self.frame_bytes_max:
             return self._refused(size - RECORD_OVERHEAD_BYTES)
         while True:
             with self._lock:
+                if get_ident() != self._thread:
+                    self._let_in(get_ident())
                 batch = self._batch
-                if batch.size_bytes + size > batch.limit_bytes:
-                    opened = self._next_batch(size)
-                    if opened is not None:
-                        return _put(opened, value, key, headers, time_us, size)
-                else:
+                if batch.filled_bytes + size <= batch.limit_bytes:
                     return _put(batch, value, key, headers, time_us, size)
+                opened = self._next_batch(size)
+                if opened is not None:
+                    return _put(opened, value, key, headers, time_us, size)
             self.wait(size, timeout)
+
+    def _let_in(self, thread: int) -> None:
+        """A thread sends that is not the only one: it is the first, or from now on there are many."""
+        if self._thread == _NOBODY:
+            self._thread = thread
+        elif self._thread != _MANY:
+            self._thread = _MANY
+            if self._cut():
+                self._post(self._owner.on_work)
 
     def add_table(self, job: TableJob) -> bool:
         """Put a table behind the records sent before it; False if there is no room now. A table over the whole bound
@@ -203,13 +227,15 @@ class RecordBuffer:
             job.promise.deadline_s = self._clock() + self._delivery_timeout_s
             self.used_bytes += job.size_bytes
             self._hand_over(job)
-            return True
+        self._post(self._owner.on_work)
+        return True
 
     def cut(self, batch: Batch | None = None) -> None:
-        """Hand the open batch over; if one is given, only if it is that."""
+        """Hand the open batch over; if one is given, only if it is that. In the loop."""
         with self._lock:
-            if batch is None or batch is self._batch:
-                self._cut()
+            has_work = (batch is None or batch is self._batch) and self._cut()
+        if has_work:
+            self._owner.on_work()
 
     def waiting_work(self) -> list[Work]:
         """What was handed over and not taken by the loop yet."""
@@ -235,8 +261,8 @@ class RecordBuffer:
     def close(self, error: SeaweedMQError) -> None:
         """Whatever is sent from now on raises ``error``; what was sent stays."""
         with self._lock:
-            self._cut()
             self._closed = error
+        self.cut()
         self._wake()
 
     def after_fork(self, error: SeaweedMQError) -> None:
@@ -253,7 +279,7 @@ class RecordBuffer:
             DeadlineExceeded: it did not within ``timeout_s``; nothing was sent.
             NoRoom: this is the loop's own thread, which would wait for itself.
         """
-        if threading.get_ident() == self._loop_thread:
+        if get_ident() == self._loop_thread:
             raise NoRoom(size)
         with self._room:
             self._threads_waiting += 1
@@ -295,8 +321,10 @@ class RecordBuffer:
             raise fresh(self._closed)
         if self.refusal is not None:
             raise fresh(self.refusal)
-        self._cut()
+        has_work = self._cut()
         if not self._has_room(size):
+            if has_work:
+                self._post(self._owner.on_work)
             return None
         limit = max(self.batch_bytes, size)
         batch = Batch(limit, self._wall_us(), self._clock() + self._delivery_timeout_s, self._owner.on_settled)
@@ -306,20 +334,22 @@ class RecordBuffer:
         self._post(self._owner.on_open)
         return batch
 
-    def _cut(self) -> None:
+    def _cut(self) -> bool:
+        """Whether there was an open batch, which is handed over now: the loop has to be told."""
         batch = self._batch
         if batch is _NO_BATCH:
-            return
+            return False
         self._batch = _NO_BATCH
+        batch.cut()
         self.used_bytes += batch.size_bytes - self._reserved_bytes
         self._reserved_bytes = 0
-        batch.cut()
+        self.cut_at_s = self._clock()
         self._hand_over(batch)
+        return True
 
     def _hand_over(self, work: Work) -> None:
         self._backlog += 1
         self.work.append(work)
-        self._post(self._owner.on_work)
 
     def _refused(self, size: int) -> Sent:
         limit = self.frame_bytes_max - FRAME_OVERHEAD_BYTES
@@ -342,7 +372,7 @@ def _put(
     batch: Batch, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, time_us: int | None, size: int
 ) -> Sent:
     """Requires the lock."""
-    batch.size_bytes += size
+    batch.filled_bytes += size
     index = len(batch.values)
     batch.values.append(value)
     if batch.keys is not None:
@@ -352,27 +382,3 @@ def _put(
     if batch.has_extras or headers is not None or time_us is not None:
         batch.put_extras(index, headers, time_us)
     return Sent(batch.promise, index)
-
-
-def _bytes(what: str, value: object) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    raise InvalidArgument(f"the {what} is {type(value).__name__}, it must be bytes: encode it, for text with .encode()")
-
-
-def _headers(headers: Headers | None) -> tuple[dict[str, bytes] | None, int]:
-    if headers is None:
-        return None, 0
-    if not isinstance(headers, Mapping):
-        raise InvalidArgument(f"headers are {type(headers).__name__}, they must map str to bytes")
-    size = 0
-    checked: dict[str, bytes] = {}
-    for name, value in headers.items():
-        if not isinstance(name, str):
-            raise InvalidArgument(f"header name {name!r:.100} is {type(name).__name__}, it must be str")
-        checked[name] = _bytes(f"header {name!r:.100}", value)
-        try:
-            size += len(name.encode()) + len(checked[name]) + 8
-        except UnicodeEncodeError:
-            raise InvalidArgument(f"header name {name!r:.100} is not valid Unicode: UTF-8 can not encode it") from None
-    return checked, size

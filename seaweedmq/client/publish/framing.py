@@ -125,7 +125,8 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     count = len(rows)
     if not rows.flags & FLAG_KEY:
         bucket = (keyless_slot - segment_slots.lo) * HISTOGRAM_BUCKETS // segment_slots.width
-        return keyless_slot, keyless_slot, tuple(count if i == bucket else 0 for i in range(HISTOGRAM_BUCKETS))
+        histogram = (0,) * bucket + (count,) + (0,) * (HISTOGRAM_BUCKETS - 1 - bucket)
+        return keyless_slot, keyless_slot, histogram
     # The segment covers the ring: its range bounds the slots, and a sample of keys tells the load.
     keys = rows.columns.column(0)
     stride = max(1, count // SAMPLE_KEYS)

@@ -190,7 +190,8 @@ class Lane:
             self._report((self._window.acked(ack),))
         self._progress = True
         self._refresh = False
-        self._send.set()
+        if self._window.waiting_bytes:
+            self._send.set()
 
     async def _requests(self, segment: Segment, topic_uid: int, send: asyncio.Event) -> AsyncIterator[PublishRequest]:
         yield PublishOpen(

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster, TopicView
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.publish.buffer import Headers, NoRoom, RecordBuffer, Work
+from seaweedmq.client.publish.arguments import Headers
+from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work
 from seaweedmq.client.publish.failures import Failures
 from seaweedmq.client.publish.lane import Lane
 from seaweedmq.client.publish.outbox import Action, Deliver, Outbox, Reopen, SendLimits
@@ -218,9 +219,16 @@ class Publisher:
     # --- for the buffer --------------------------------------------------------------------------------------------
 
     def on_open(self) -> None:
+        if self.buffer.work:
+            self.on_work()
         batch = self.buffer.open_batch
-        if batch is not None:
-            self._loop.call_later(self._config.linger_s, self.buffer.cut, batch)
+        if batch is None:
+            return
+        due_s = self.buffer.cut_at_s + self._config.linger_s
+        if due_s > self._loop.time():
+            self._loop.call_at(due_s, self.buffer.cut, batch)
+        else:
+            self.buffer.cut(batch)
 
     def on_work(self) -> None:
         self._work.set()
@@ -274,19 +282,25 @@ class Publisher:
         put_out = 0
         error: SeaweedMQError | None = None
         try:
-            async with asyncio.timeout_at(work.promise.deadline_s):
-                for rows in work.rows(self._outbox.rows_bytes):
-                    while self._outbox.is_crowded:
-                        self._progress.clear()
-                        await self._progress.wait()
-                    self._report(self._outbox.add(rows))
-                    put_out += len(rows)
-        except TimeoutError:
-            error = DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}")
-        except SeaweedMQError as refusal:
-            error = refusal
+            for rows in work.rows(self._outbox.rows_bytes):
+                if self._outbox.is_crowded:
+                    await self._until_room(work.promise.deadline_s)
+                self._report(self._outbox.add(rows))
+                put_out += len(rows)
+        except SeaweedMQError as failure:
+            error = failure
         if error is not None or put_out == 0:
             work.promise.settle_from(put_out, error)
+
+    async def _until_room(self, deadline_s: float) -> None:
+        """Raises DeadlineExceeded: there was none in time."""
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._outbox.is_crowded:
+                    self._progress.clear()
+                    await self._progress.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}") from None
 
     async def _watch_deadlines(self) -> None:
         while True:

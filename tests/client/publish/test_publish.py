@@ -77,6 +77,28 @@ async def test_records_arrive_once_in_order_where_the_receipts_say(cluster: Fake
     check_story(cluster, await receipts(sent))
 
 
+async def test_who_sends_seldom_does_not_wait_and_who_sends_again_gathers_for_linger(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, linger_s=30.0) as publisher:
+        async with asyncio.timeout(5):
+            await (await publisher.send(b"seldom"))
+        gathered = [await publisher.send(value) for value in (b"again", b"and", b"again")]
+        await asyncio.sleep(0.05)
+        assert not any(sent.done() for sent in gathered)
+        await publisher.flush()
+        assert len(cluster.stored(TOPIC, 0).frames) == 2
+
+
+async def test_a_batch_goes_linger_after_the_one_before(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC, linger_s=0.02) as publisher, asyncio.timeout(5):
+        await (await publisher.send(b"first"))
+        await (await publisher.send(b"second"))
+    assert len(cluster.stored(TOPIC, 0).frames) == 2
+
+
 async def test_headers_and_timestamps_travel_with_the_records_that_have_them(client: Client) -> None:
     await client.admin.create_topic(TOPIC)
     async with client.publisher(TOPIC) as publisher:
