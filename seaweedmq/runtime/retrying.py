@@ -6,7 +6,7 @@ replay; the linter bans them. Full jitter: Brooker, "Exponential Backoff And Jit
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_never
@@ -27,6 +27,7 @@ def retrying(
     on: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
     stop: Stop = stop_never,
     told: Callable[[int, BaseException], None] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncRetrying:
     """Attempts until one succeeds, fails otherwise than ``on``, or ``stop`` says so; then the last error is raised.
 
@@ -35,6 +36,7 @@ def retrying(
         on: errors, or what tells whether one is worth another attempt.
         stop: see :func:`after_s`, :func:`after_attempts` and :func:`when`. Without it, until cancelled.
         told: called before each pause with the number of the attempt and its error.
+        sleep: waits for so many seconds, or less if there is reason to.
     """
     worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
 
@@ -47,7 +49,7 @@ def retrying(
         retry=retry_if_exception(worth_it),
         wait=lambda state: pause_s(state.attempt_number),
         stop=stop,
-        sleep=asyncio.sleep,
+        sleep=sleep,
         before_sleep=tell,
         reraise=True,
     )

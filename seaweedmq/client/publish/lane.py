@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from tenacity import AsyncRetrying
 
-from seaweedmq.client.cluster.cluster import Cluster, TopicView
+from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import Conversation, conversation
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.outbox import Action, Outbox
 from seaweedmq.client.publish.window import Window
 from seaweedmq.client.retry import retrying
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
-from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import DeadlineExceeded, InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
@@ -33,6 +34,10 @@ from seaweedmq.runtime.retrying import is_retryable
 
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
+
+
+UNTOLD_S = 1.0
+"""A broker out of reach for so long is no reason to look at the topic: others tell of its segments' end."""
 
 
 class Lane:
@@ -60,7 +65,8 @@ class Lane:
         self._send = asyncio.Event()
         self._talk: Conversation[PublishReply] | None = None
         self._message_bytes_max = LARGE_MESSAGE_BYTES
-        self._refresh = False
+        self._look_s: float | None = None
+        """By the loop's clock: from when on an attempt begins with a look at the topic; None: there is no reason to."""
         self._progress = False
 
     def wake(self) -> None:
@@ -91,7 +97,22 @@ class Lane:
                     self._report(self._window.give_up(error))
 
     def _retrying(self) -> AsyncRetrying:
-        return retrying(self._cluster.config, self._cluster.env.rng, lambda: not len(self._window))
+        return retrying(self._cluster.config, self._cluster.env.rng, lambda: not len(self._window), self._pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """Between two attempts. The segment of a broker that is lost is over soon, and brokers tell of that by
+        themselves: they are asked only if they did not for a while, or know more than this side does."""
+        if await self._view.ends(self._segment, seconds):
+            self._look_s = None
+
+    def _lost(self, error: SeaweedMQError) -> None:
+        """An attempt failed. Whoever answered knows more than this side."""
+        self._window.lost(error)
+        now = asyncio.get_running_loop().time()
+        if not isinstance(error, (Unavailable, DeadlineExceeded)):
+            self._look_s = now
+        elif self._look_s is None:
+            self._look_s = now + UNTOLD_S
 
     async def _session(self) -> bool:
         """One stream. True when the segment is done with; False when it broke after it had made progress.
@@ -101,15 +122,17 @@ class Lane:
             SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
         """
         try:
-            description = await self._view.description(self._refresh, (self._segment,))
-            self._refresh = True
+            looks = self._look_s is not None and self._look_s <= asyncio.get_running_loop().time()
+            description = await self._view.description(looks, (self._segment,))
+            if looks:
+                self._look_s = None
             segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
                 self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
                 return True
         except SeaweedMQError as error:
-            self._window.lost(error)
+            self._lost(error)
             raise
         self._progress = False
         try:
@@ -125,11 +148,11 @@ class Lane:
             self._report(self._window.refused(error))
             return False
         except NotFound as error:
-            self._window.lost(error)
+            self._lost(error)
             # the description had the segment a moment ago: it will say whether the topic is gone
             raise StaleMetadata(str(error)) from error
         except SeaweedMQError as error:
-            self._window.lost(error)
+            self._lost(error)
             if is_retryable(error) and self._progress:
                 return False
             raise
@@ -176,6 +199,7 @@ class Lane:
                         self._talk.expect(stall_timeout_s if self._window.out else None)
                     elif isinstance(reply, PublishReady):
                         self._talk.expect(None)
+                        self._look_s = None
                         self._message_bytes_max = reply.message_bytes_max
                         self._report(self._outbox.opened(self._segment, reply))
                         self._send.set()
@@ -189,7 +213,6 @@ class Lane:
         for ack in reply.frames:
             self._report((self._window.acked(ack),))
         self._progress = True
-        self._refresh = False
         self._send.set()
 
     async def _requests(self, segment: Segment, topic_uid: int, send: asyncio.Event) -> AsyncIterator[PublishRequest]:
