@@ -6,7 +6,7 @@ replay; the linter bans them. Full jitter: Brooker, "Exponential Backoff And Jit
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_never
@@ -27,7 +27,6 @@ def retrying(
     on: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
     stop: Stop = stop_never,
     told: Callable[[int, BaseException], None] | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncRetrying:
     """Attempts until one succeeds, fails otherwise than ``on``, or ``stop`` says so; then the last error is raised.
 
@@ -36,7 +35,6 @@ def retrying(
         on: errors, or what tells whether one is worth another attempt.
         stop: see :func:`after_s`, :func:`after_attempts` and :func:`when`. Without it, until cancelled.
         told: called before each pause with the number of the attempt and its error.
-        sleep: waits for so many seconds, or less if there is reason to.
     """
     worth_it = (lambda error: isinstance(error, on)) if isinstance(on, (type, tuple)) else on
 
@@ -49,7 +47,7 @@ def retrying(
         retry=retry_if_exception(worth_it),
         wait=lambda state: pause_s(state.attempt_number),
         stop=stop,
-        sleep=sleep,
+        sleep=asyncio.sleep,
         before_sleep=tell,
         reraise=True,
     )

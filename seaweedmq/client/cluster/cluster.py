@@ -221,11 +221,14 @@ class Cluster:
         return replace(first, segments=ordered, more_above=None)
 
     async def _await_topics(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
-        """Of one broker, which is avoided for a while if it does not answer in time."""
+        """Of one broker, which is avoided for a while if it does not answer in time, which raises Unavailable."""
         address = self.addresses()[0]
-        with self.reaching(address):
-            async with asyncio.timeout(call.patience_s + AWAITED_ANSWER_S):
-                told = await self.dial(address).call(call)
+        try:
+            with self.reaching(address):
+                async with asyncio.timeout(call.patience_s + AWAITED_ANSWER_S):
+                    told = await self.dial(address).call(call)
+        except TimeoutError:
+            raise Unavailable(f"broker {address} does not tell of changes of topics") from None
         for description in told:
             self._live = tuple(description.addresses.values()) or self._live
         return told

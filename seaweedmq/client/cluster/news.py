@@ -31,6 +31,9 @@ class Known(Protocol):
     def know(self, told: TopicDescription) -> bool:
         """Take in what a broker told, if it is newer."""
 
+    def confirm(self) -> None:
+        """A broker knows nothing newer."""
+
 
 class TopicNews:
     """The topics that somebody waits for; a task asks for news of them while there are any."""
@@ -110,6 +113,8 @@ class TopicNews:
         for known, awaited in chosen.items():
             if awaited.topic_uid in told:
                 known.know(told[awaited.topic_uid])
+            else:
+                known.confirm()
 
     def _next(self) -> dict[Known, AwaitedTopic]:
         """As many as one call takes; the next call begins with the others."""

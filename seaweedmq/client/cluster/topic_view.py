@@ -1,6 +1,7 @@
 """What is known of one topic, and kept as new as somebody needs it."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -39,6 +40,8 @@ class TopicView:
         """Under way -> segments that are asked for by their ids."""
         self._told = Signal()
         """Fires with every description that is taken in."""
+        self.current_s = -math.inf
+        """When the description was the newest there was, by the loop's clock, as far as brokers told."""
 
     async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
         """What is known of the topic; with ``refresh``, or if one of the ids is not known, what a broker says now.
@@ -113,8 +116,13 @@ class TopicView:
         self._description = told
         self._ids = frozenset(segment.id for segment in told.segments)
         self._on_change(told)
+        self.confirm()
         self._told.fire()
         return True
+
+    def confirm(self) -> None:
+        """A broker has told that nothing is newer than the description."""
+        self.current_s = asyncio.get_running_loop().time()
 
     def close(self) -> None:
         """Ask no more."""
