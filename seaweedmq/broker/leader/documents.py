@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 GATHER_S = 0.1
 """Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
-GATHER_S_MAX = 2.0
-"""So long changes may follow each other before the first is written."""
+GATHER_S_MAX = 5.0
+"""So long changes may follow each other before the first is written: as long as it takes to replace all that a broker
+had, which must not wait for a disk that syncs documents."""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
 """Of the time that is spent on writing: documents that are long or take long are written less often."""
 WRITTEN_AT_ONCE = 8

@@ -18,7 +18,7 @@ from seaweedmq.runtime.log_once import Complaints
 log = logging.getLogger(__name__)
 
 REPLACEMENTS_AT_ONCE = 1_000
-"""Of one primary's segments: they travel together, and a broker that hangs holds up only its own."""
+"""Of the segments that one broker is asked about: they travel together, and one that hangs holds up only its own."""
 RECOVERIES_AT_ONCE = 8
 """Of segments that only files are left of, which are read."""
 LOOK_S = 0.02
@@ -51,7 +51,7 @@ class Repairs:
         self._brokers: tuple[frozenset[str], frozenset[str]] | None = None
         """Those that lived, and those that were being drained, when all segments were looked at last."""
         self._limits: dict[str, asyncio.Semaphore] = {}
-        """By primary; "" for primaries that are gone."""
+        """By the first replica that lives; "" for segments without one."""
         self._look_again = asyncio.Event()
         self._complaints = Complaints(log)
 
@@ -125,11 +125,12 @@ class Repairs:
         self._not_before = {key: at for key, at in self._not_before.items() if key in waiting and at > now}
 
     async def carry_out(self, succession: Succession, repair: Repair) -> None:
-        """Replace the segment once its primary's turn has come; what fails is logged, and due again after a pause."""
+        """Replace the segment once there is a turn for it; what fails is logged, and due again after a pause."""
         segment = repair.segment
-        primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
-        at_once = REPLACEMENTS_AT_ONCE if primary else RECOVERIES_AT_ONCE
-        async with self._limits.setdefault(primary, asyncio.Semaphore(at_once)):
+        live = self._metadata.view.brokers
+        asked = next((replica for replica in segment.replicas if replica in live), "")
+        at_once = REPLACEMENTS_AT_ONCE if asked else RECOVERIES_AT_ONCE
+        async with self._limits.setdefault(asked, asyncio.Semaphore(at_once)):
             if not self._metadata.is_open(segment):
                 return
             step = Step(

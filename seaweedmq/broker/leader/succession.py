@@ -14,7 +14,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.core.lineage.topology import Change, Sealing, succeed
-from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.errors import Conflict, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentId
@@ -173,10 +173,11 @@ class Succession:
 
     async def _succeed(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
         try:
-            async for attempt in self._metadata.on_conflict():
-                with attempt:
-                    plan = partial(self._change, step, uid, sealings)
-                    await self._group_commit.write(step.topic, step.parents, plan)
+            plan = partial(self._change, step, uid, sealings)
+            try:
+                await self._group_commit.write(step.topic, step.parents, plan)
+            except Conflict:  # the rare case, and the machinery for it
+                await self._metadata.on_conflict()(self._group_commit.write, step.topic, step.parents, plan)
         except SeaweedMQError:
             for sealing in sealings:
                 self._orphaned(sealing.segment)
