@@ -5,7 +5,7 @@ Sleeping and waiting go through asyncio, whose clock the simulation replaces; wa
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -146,8 +146,12 @@ class SegmentStore(Protocol):
             Corrupt: the topic's document is damaged.
         """
 
-    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
-        """Replace ``topic.json`` or ``lineage.json`` atomically."""
+    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+        """Replace ``topic.json``, ``lineage.json``, or both, by name; each atomically, but not both at the same moment.
+
+        Args:
+            is_durable: else everybody sees them, but power loss may take them, or tear them, until they are put again.
+        """
 
     async def sweep(self, topic: TopicName, uid: int) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the

@@ -17,6 +17,7 @@ from seaweedmq.model.broker import BrokerLoad, ClusterStatus
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    AwaitTopics,
     Call,
     CreateTopic,
     CreateTopics,
@@ -98,6 +99,7 @@ class Local:
         self._answers: dict[type[Call[Any]], Callable[[Any], Awaitable[Any]]] = {
             ListTopics: lambda _: descriptions.topics(),
             DescribeTopic: lambda call: descriptions.describe(call.name, call.which, call.topic_uid),
+            AwaitTopics: lambda call: descriptions.changed(call.topics, call.patience_s),
             TopicStats: lambda call: descriptions.stats(call.name),
             LocalStats: lambda call: descriptions.local_stats(call.name, call.topic_uid),
             LogEnds: lambda call: descriptions.log_ends(call.name, call.topic_uid, call.revision),

@@ -47,9 +47,12 @@ _Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | De
 class News:
     """Topics of which something changed, gathered for one who looks at what changed and not at everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: list["News"]) -> None:
+        """``readers``: whom the view tells, and this one, until it is closed."""
         self._names: dict[TopicName, None] = {}  # no set: the order is that of the changes, in every run
         self._some = asyncio.Event()
+        self._readers = readers
+        readers.append(self)
 
     def add(self, names: Iterable[TopicName]) -> None:
         """Something of these changed: their settings, a segment, or whether they are there at all."""
@@ -59,9 +62,17 @@ class News:
     async def take(self) -> Sequence[TopicName]:
         """What changed since the last time; waits until something has. May be empty: then it may be anything else."""
         await self._some.wait()
+        return self.take_now()
+
+    def take_now(self) -> Sequence[TopicName]:
+        """What changed since the last time."""
         self._some.clear()
         names, self._names = tuple(self._names), {}
         return names
+
+    def close(self) -> None:
+        """Gather no more."""
+        self._readers.remove(self)
 
 
 class ClusterView:
@@ -168,10 +179,9 @@ class ClusterView:
         return self.changes
 
     def news(self) -> News:
-        """What changes from now on, for one reader, who belongs to this view for good. It begins with everything."""
-        news = News()
+        """What changes from now on, for one reader, until it is closed. It begins with everything."""
+        news = News(self._readers)
         news.add(self._topics)
-        self._readers.append(news)
         return news
 
     def look_again(self) -> None:

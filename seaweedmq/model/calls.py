@@ -70,6 +70,33 @@ class DescribeTopic(Call[TopicDescription]):
     topic_uid: int = 0
 
 
+AWAITED_AT_ONCE_MAX = 1_000
+"""Topics of one call that waits for changes."""
+AWAIT_S_MAX = 10.0
+"""So long it may wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedTopic:
+    """A topic, and what the caller knows of it."""
+
+    name: TopicName
+    topic_uid: int
+    above: int
+    """``TopicDescription.revision`` of what the caller knows."""
+    ids: tuple[int, ...] = ()
+    """Segments that the caller wants to hear of beside the open ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitTopics(Call[tuple[TopicDescription, ...]]):
+    """Descriptions of those of the topics that are newer than what the caller knows: as soon as one is, or none after
+    ``patience_s``. Of topics that are gone nothing is said: whoever asks for such a one is told."""
+
+    topics: tuple[AwaitedTopic, ...]
+    patience_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class AdoptSchema(Call[TopicDescription]):
     """Give an empty topic the schema of its first table; the same schema again is no error."""

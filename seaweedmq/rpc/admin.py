@@ -6,6 +6,8 @@ from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus, Deci
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    AwaitedTopic,
+    AwaitTopics,
     CreateTopic,
     CreateTopics,
     DeleteGroup,
@@ -122,6 +124,18 @@ def _read_describe(message: admin_pb2.DescribeTopicRequest) -> DescribeTopic:
         ids=tuple(message.segments),
     )
     return DescribeTopic(TopicName.parse(message.name), which, message.topic_uid)
+
+
+def _write_awaited(awaited: AwaitedTopic) -> admin_pb2.AwaitTopicsRequest.Topic:
+    return admin_pb2.AwaitTopicsRequest.Topic(
+        name=str(awaited.name), uid=awaited.topic_uid, above=awaited.above, segments=awaited.ids
+    )
+
+
+def _read_awaited(message: admin_pb2.AwaitTopicsRequest.Topic) -> AwaitedTopic:
+    return AwaitedTopic(
+        name=TopicName.parse(message.name), topic_uid=message.uid, above=message.above, ids=tuple(message.segments)
+    )
 
 
 def _write_decision(decision: Decision) -> admin_pb2.Decision:
@@ -261,6 +275,19 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_request=_read_describe,
         write_reply=types.write_description,
         read_reply=types.read_description,
+    ),
+    Unary(
+        call=AwaitTopics,
+        service=ADMIN_SERVICE,
+        name="AwaitTopics",
+        request=admin_pb2.AwaitTopicsRequest,
+        reply=admin_pb2.AwaitTopicsReply,
+        write_request=lambda c: admin_pb2.AwaitTopicsRequest(
+            topics=map(_write_awaited, c.topics), patience_ms=round(1_000 * c.patience_s)
+        ),
+        read_request=lambda m: AwaitTopics(tuple(map(_read_awaited, m.topics)), m.patience_ms / 1_000),
+        write_reply=lambda changed: admin_pb2.AwaitTopicsReply(topics=map(types.write_description, changed)),
+        read_reply=lambda m: tuple(map(types.read_description, m.topics)),
     ),
     Unary(
         call=AdoptSchema,

@@ -5,6 +5,7 @@ bytes, and acknowledges at once unless told to wait. One ``FakeCluster`` is what
 """
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -31,6 +32,7 @@ from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    AwaitTopics,
     Call,
     CreateTopics,
     DeleteTopic,
@@ -323,6 +325,8 @@ class FakeBroker:
                 return tuple(self.cluster.topics.values())
             case DescribeTopic():
                 return self._describe(call.name, call.which)
+            case AwaitTopics():
+                return await self._changed(call)
             case AdoptSchema():
                 return self._adopt_schema(call.name, call.schema)
             case TopicStats():
@@ -363,6 +367,19 @@ class FakeBroker:
             segments=tuple(s for s in whole.segments if s.id in wanted or (which.open and s.is_open)),
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
+
+    async def _changed(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
+        topics = self.cluster.topics
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(call.patience_s):
+                while True:
+                    self._check_alive()
+                    there = [self.cluster.describe(a.name) for a in call.topics if a.name in topics]
+                    above = {a.topic_uid: a.above for a in call.topics}
+                    if newer := tuple(d for d in there if d.revision > above.get(d.topic.uid, d.revision)):
+                        return newer
+                    await asyncio.sleep(0.01)
+        return ()
 
     def _adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         topic = self.cluster.describe(name).topic

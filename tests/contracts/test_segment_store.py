@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, table_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.id_ranges import IdRanges
@@ -198,15 +198,15 @@ async def test_a_closed_writer_refuses(store: SegmentStore) -> None:
 
 
 async def test_documents_are_replaced_whole_and_are_not_segment_files(store: SegmentStore) -> None:
-    await store.put_document(NAME, "lineage.json", b"{}")
-    await store.put_document(NAME, "lineage.json", b'{"v": 2}')
+    await store.put_documents(NAME, {"lineage.json": b"{}"})
+    await store.put_documents(NAME, {"lineage.json": b'{"v": 2}'})
     path = document_path(NAME, "lineage.json")
     assert await asyncio.to_thread(document_in, store, path) == b'{"v": 2}'
     assert await store.list_files(NAME, 0) == []
 
 
 async def test_a_deleted_topic_leaves_its_name_free(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await write_log(store, 0, [b"old"])
     await store.delete_topic(NAME, 7)
     await store.delete_topic(NAME, 7)
@@ -215,7 +215,7 @@ async def test_a_deleted_topic_leaves_its_name_free(store: SegmentStore) -> None
 
 
 async def test_a_late_deletion_spares_the_next_topic_of_the_name(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=8)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))})
     await write_log(store, 0, [b"new"], uid=8)
     await store.delete_topic(NAME, 7)
     assert len(await store.list_files(NAME, 0)) == 1
@@ -240,7 +240,7 @@ async def test_anybody_makes_durable_what_a_dead_writer_left(store: SegmentStore
 
 
 async def test_a_fence_is_for_one_segment_of_one_topic_and_for_good(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     assert not await store.is_fenced(NAME, 7, 1)
     await store.fence(NAME, 7, 1)
     await store.fence(NAME, 7, 1)
@@ -263,13 +263,13 @@ async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: Se
     table = table_path(NAME, 1, 0, 10)
     await write_log(store, 0, [b"x"])
     kept = await write_log(store, 0, [b"x"], segment=2)
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await put_table(store, table)
     await store.fence(NAME, 7, 1)
     await store.sweep(NAME, 7)
     assert len(await store.list_topic_files(NAME)) == 3, "nothing is pruned yet"
     pruned = replace(make_topic(uid=7), pruned=IdRanges(((0, 2),)))
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(pruned))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(pruned)})
     await store.sweep(NAME, 8)
     assert len(await store.list_topic_files(NAME)) == 3, "these are not of topic 8"
     await store.sweep(NAME, 7)
@@ -288,7 +288,7 @@ async def test_nothing_is_swept_while_the_topic_has_no_document(store: SegmentSt
 
 
 async def test_whether_a_segment_of_a_deleted_topic_is_fenced_can_not_be_told(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await store.fence(NAME, 7, 0)
     await store.delete_topic(NAME, 7)
     with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
@@ -296,18 +296,18 @@ async def test_whether_a_segment_of_a_deleted_topic_is_fenced_can_not_be_told(st
 
 
 async def test_a_fence_does_not_outlive_its_topic_and_an_older_topic_of_the_name_is_fenced(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await store.fence(NAME, 7, 0)
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=8)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=8))})
     assert not await store.is_fenced(NAME, 8, 0)
     assert await store.is_fenced(NAME, 7, 1)
     await store.delete_topic(NAME, 8)
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     assert not await store.is_fenced(NAME, 7, 0)
 
 
 async def test_what_was_written_before_a_look_that_found_no_fence_is_read_after_the_fence(store: SegmentStore) -> None:
-    await store.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic(uid=7)))
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await store.fence(NAME, 7, 0)  # the folder was listed before
     assert await store.list_files(NAME, 0) == []
     log = await begin_log(store, 0, segment=1)
@@ -330,3 +330,18 @@ async def test_the_files_of_all_segments_in_one_listing(store: SegmentStore) -> 
     assert await store.list_topic_files(NAME) == expected
     assert [(f.segment, f.base_offset) for f in expected] == [(0, 0), (0, 5), (1, 0), (1, 5), (10, 0), (10, 5)]
     assert await store.list_topic_files(TopicName("shop", "other")) == []
+
+
+async def test_documents_that_are_not_durable_yet_are_seen_by_everybody(store: SegmentStore) -> None:
+    documents = {TOPIC_DOCUMENT: topic_document(make_topic(uid=7)), LINEAGE_DOCUMENT: b"{}"}
+    await store.put_documents(NAME, documents, is_durable=False)
+    assert not await store.is_fenced(NAME, 7, 0)
+    if isinstance(store, MemorySegmentStore):
+        store.crash()
+        with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
+            await store.is_fenced(NAME, 7, 0)
+    await store.put_documents(NAME, documents)
+    if isinstance(store, MemorySegmentStore):
+        store.crash()
+    assert not await store.is_fenced(NAME, 7, 0)
+    assert await asyncio.to_thread(document_in, store, document_path(NAME, LINEAGE_DOCUMENT)) == b"{}"

@@ -9,6 +9,7 @@ from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, Cluster
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    AwaitTopics,
     Call,
     CreateTopic,
     CreateTopics,
@@ -136,6 +137,7 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     **dict.fromkeys((WriteOut, Seal), SEALED),
     **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
     CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
+    AwaitTopics: lambda call: (DESCRIPTION,) * len(call.topics),
     ListTopics: (TOPIC,),
     GetClusterStatus: STATUS,
     Rebalance: DECISIONS,

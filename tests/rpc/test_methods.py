@@ -12,6 +12,8 @@ from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, Cluster
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
+    AwaitedTopic,
+    AwaitTopics,
     CreateTopic,
     CreateTopics,
     DeleteGroup,
@@ -113,6 +115,7 @@ DESCRIPTIONS = st.builds(
     st.none() | U32,
 )
 WHICH = st.builds(Which, open=st.booleans(), sealed_above=st.none() | st.just(-1) | U32, ids=IDS)
+AWAITED = st.builds(AwaitedTopic, name=NAMES, topic_uid=U64, above=U64, ids=IDS)
 STATS = st.lists(
     st.builds(
         SegmentStats,
@@ -234,6 +237,10 @@ NOTHING = st.none()
         (st.builds(DeleteTopic, NAMES, U64), NOTHING),
         (st.builds(ListTopics), st.lists(TOPICS, max_size=3).map(tuple)),
         (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
+        (
+            st.builds(AwaitTopics, st.lists(AWAITED, max_size=3).map(tuple), st.sampled_from([0.0, 0.25, 10.0])),
+            st.lists(DESCRIPTIONS, max_size=3).map(tuple),
+        ),
         (st.builds(AdoptSchema, NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
         (st.builds(TopicStats, NAMES), STATS),
         (st.builds(GetClusterStatus), STATUSES),

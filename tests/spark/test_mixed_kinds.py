@@ -27,8 +27,8 @@ async def test_plain_records_among_typed_ones_are_rows_without_columns(
     numbers = pa.schema([pa.field("number", pa.int64(), nullable=False)])
     store = FileSegmentStore(tmp_path)
     topic = make_topic(schema_to_bytes(numbers))
-    await store.put_document(NAME, "topic.json", topic_document(topic))
-    await store.put_document(NAME, "lineage.json", lineage_document(NAME, [make_segment()]))
+    await store.put_documents(NAME, {"topic.json": topic_document(topic)})
+    await store.put_documents(NAME, {"lineage.json": lineage_document(NAME, [make_segment()])})
     frames = [
         make_frame(0, 1),
         make_frame(1, 2, schema=numbers),

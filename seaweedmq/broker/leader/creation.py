@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -136,7 +137,7 @@ def _checked(spec: TopicSpec) -> TopicSpec:
 def _check_names(names: Sequence[TopicName]) -> None:
     if len(names) > TOPICS_AT_ONCE_MAX:
         raise InvalidArgument(f"{len(names)} topics in one call: create at most {TOPICS_AT_ONCE_MAX} at once")
-    twice = [name for position, name in enumerate(names) if name in names[:position]]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidArgument(f"{twice[0]} is asked for twice: name each topic once")
 

@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 GATHER_S = 0.1
 """Changes so close to each other are written once; nor do documents get in the way of what comes before them."""
-GATHER_S_MAX = 2.0
-"""So long changes may follow each other before the first is written."""
+GATHER_S_MAX = 5.0
+"""So long changes may follow each other before the first is written: as long as it takes to replace all that a broker
+had, which must not wait for a disk that syncs documents."""
 WRITING_SHARE_MAX, PAUSE_S_MAX = 0.1, 5.0
 """Of the time that is spent on writing: documents that are long or take long are written less often."""
 WRITTEN_AT_ONCE = 8
@@ -63,22 +64,36 @@ class Documents:
         self._changed.set()
         self._deleted.set()
 
+    async def introduce(self, names: Sequence[TopicName]) -> None:
+        """Show the documents of new topics to everybody. They are durable soon: a disk syncs far fewer topics a second
+        than are created, and power loss takes the leader with them, or leaves them due."""
+        await self._write_all(names, is_durable=False)
+        self.expect(names)
+
+    async def write(self, names: Sequence[TopicName]) -> None:
+        """Write the documents of these topics, whatever else is due; what fails is written later."""
+        self.expect(names)
+        await self._write_all(names)
+
     async def write_due(self) -> bool:
         """Write what changed. Whether all is written; what failed stays due, is logged, and keeps no other waiting."""
-        async with self._writing:
-            names = sorted(self._due)
-            written = True
-            for at in range(0, len(names), WRITTEN_AT_ONCE):
+        return await self._write_all(sorted(self._due))
+
+    async def _write_all(self, names: Sequence[TopicName], *, is_durable: bool = True) -> bool:
+        """A few at a time, between which others have their turn."""
+        written = True
+        for at in range(0, len(names), WRITTEN_AT_ONCE):
+            async with self._writing:
                 some = names[at : at + WRITTEN_AT_ONCE]
-                written &= all(await asyncio.gather(*map(self._try_to_write, some)))
+                written &= all(await asyncio.gather(*(self._try_to_write(name, is_durable) for name in some)))
         return written
 
-    async def _try_to_write(self, name: TopicName) -> bool:
+    async def _try_to_write(self, name: TopicName, is_durable: bool) -> bool:
         if not self._metadata.leading:
             return False
         self._due.discard(name)
         try:
-            await self._write(name)
+            await self._write(name, is_durable)
         except SeaweedMQError as error:
             self._due.add(name)
             self._complaints.add(f"writing the documents of {name}", error)
@@ -88,17 +103,20 @@ class Documents:
             raise
         return True
 
-    async def _write(self, name: TopicName) -> None:
+    async def _write(self, name: TopicName, is_durable: bool) -> None:
         topic = self._metadata.view.topics.get(name)
         if topic is None:
             self._lines.pop(name, None)
             return
         segments = tuple(self._metadata.view.segments_of(name).values())
-        await self._store.put_document(name, TOPIC_DOCUMENT, topic_document(topic))
         lines = self._lines.setdefault(name, _Lines())
         await lines.learn(segments)
-        document = await asyncio.to_thread(lineage_document, name, segments, lines.of)
-        await self._store.put_document(name, LINEAGE_DOCUMENT, document)
+        if len(segments) > LINES_AT_ONCE:
+            lineage = await asyncio.to_thread(lineage_document, name, segments, lines.of)
+        else:
+            lineage = lineage_document(name, segments, lines.of)
+        documents = {TOPIC_DOCUMENT: topic_document(topic), LINEAGE_DOCUMENT: lineage}
+        await self._store.put_documents(name, documents, is_durable=is_durable)
 
     async def delete(self, name: TopicName) -> None:
         """Delete what a deleted topic of this name left in the storage, if anything, once its primaries have heard of

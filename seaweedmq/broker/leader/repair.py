@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 
 from seaweedmq.broker.leader.metadata import Metadata
@@ -10,25 +12,29 @@ from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.core.lineage.repair import Repair, reinforcements, repairs
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from seaweedmq.model.segment import Segment, SegmentId
+from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
 REPLACEMENTS_AT_ONCE = 1_000
-"""Of one primary's segments: they travel together, and a broker that hangs holds up only its own."""
+"""Of the segments that one broker is asked about: they travel together, and one that hangs holds up only its own."""
 RECOVERIES_AT_ONCE = 8
 """Of segments that only files are left of, which are read."""
 LOOK_S = 0.02
-"""Least time between two looks at all segments: many changes at a time are looked at once."""
+"""Least time between two looks: many changes at a time are looked at once."""
 LOOKING_SHARE_MAX = 0.2
-"""Of the time that is spent on looking: with many segments one look is long."""
+"""Of the time that is spent on looking: with many segments one look may be long."""
 RETRY_S = 0.5
 RETRY_DAMAGED_S = 15.0
 """How soon a segment whose files are damaged is tried again: somebody has to mend them, and reading them costs."""
 
 
 class Repairs:
-    """Finds them in the view and by what replicas say of each other; each is replaced by a task of its own."""
+    """Finds them in the view and by what replicas say of each other; each is replaced by a task of its own.
+
+    Looks at segments of which something changed, and at all of them when brokers come, go or are being drained.
+    """
 
     def __init__(self, *, metadata: Metadata, placement: Placement) -> None:
         self._metadata = metadata
@@ -38,8 +44,14 @@ class Repairs:
         self._not_before: dict[SegmentId, float] = {}
         """Segments whose replacement failed -> loop time of the next attempt."""
         self._replacing: set[SegmentId] = set()
+        self._unseen: dict[SegmentId, None] = {}
+        """What is to be looked at. Open segments that are neither in it nor being replaced are well."""
+        self._short: dict[SegmentId, None] = {}
+        """Open segments with fewer replicas than their topic asks for; some that were."""
+        self._brokers: tuple[frozenset[str], frozenset[str]] | None = None
+        """Those that lived, and those that were being drained, when all segments were looked at last."""
         self._limits: dict[str, asyncio.Semaphore] = {}
-        """By primary; "" for primaries that are gone."""
+        """By the first replica that lives; "" for segments without one."""
         self._look_again = asyncio.Event()
         self._complaints = Complaints(log)
 
@@ -47,49 +59,78 @@ class Repairs:
         """The replicas of an open segment lost each other, or it was sealed and has no successor."""
         if self._metadata.view.segment(segment.key) == segment:
             self._broken.add(segment.key)
-            self._look_again.set()
+            self._see_again(segment.key)
 
     async def run(self, succession: Succession) -> None:
         """Replace them, until cancelled."""
         loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                seen = self._metadata.view.changes
-                self._look_again.clear()
-                began = loop.time()
-                for repair in self._due():
-                    key = repair.segment.key
-                    task = tasks.create_task(self.carry_out(succession, repair), name=f"replace {repair.segment}")
-                    self._replacing.add(key)
-                    task.add_done_callback(partial(self._ended, key))
-                await asyncio.sleep(max(LOOK_S, (loop.time() - began) / LOOKING_SHARE_MAX))
-                await self._something_to_do(seen)
+        with closing(self._metadata.view.news()) as news:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    seen = self._metadata.view.changes
+                    self._look_again.clear()
+                    began = loop.time()
+                    for repair in self._due(news.take_now()):
+                        key = repair.segment.key
+                        task = tasks.create_task(self.carry_out(succession, repair), name=f"replace {repair.segment}")
+                        self._replacing.add(key)
+                        task.add_done_callback(partial(self._ended, key))
+                    await asyncio.sleep(max(LOOK_S, (loop.time() - began) / LOOKING_SHARE_MAX))
+                    await self._something_to_do(seen)
 
-    def _due(self) -> list[Repair]:
-        """What nobody repairs yet."""
-        self._placement.forget_the_old()
-        segments = self._metadata.open_segments()
-        known = {s.key for s in segments}
-        now = asyncio.get_running_loop().time()
-        self._broken &= known
-        self._not_before = {key: at for key, at in self._not_before.items() if key in known and at > now}
-        live, placement = self._metadata.view.brokers, self._placement
+    def _due(self, touched: Iterable[TopicName]) -> list[Repair]:
+        """What nobody repairs yet. ``touched``: topics of which something changed since the last time."""
+        placement, live = self._placement, self._metadata.view.brokers
+        placement.forget_the_old()
+        brokers = frozenset(live), frozenset(placement.draining)
+        self._learn(touched if brokers == self._brokers else list(self._metadata.view.open_segments))
+        self._brokers = brokers
+        self._forget_closed()
         self._limits = {b: limit for b, limit in self._limits.items() if not b or b in live}
         if not placement.somebody_is_free:
             return []  # the last brokers leave: what they had stays theirs until one comes
-        found = repairs(segments, live, draining=placement.draining, suspected=placement.suspects, broken=self._broken)
-        if not found and not self._replacing:
+        seeing = self._open(key for key in self._unseen if key not in self._not_before and key not in self._replacing)
+        self._unseen = {key: None for key in self._unseen if key in self._not_before}
+        found = repairs(seeing, live, draining=brokers[1], suspected=placement.suspects, broken=self._broken)
+        if not found and not self._replacing and not self._unseen:
             # One at a time: the others stay readable and writable meanwhile.
-            found = reinforcements(segments, self._metadata.view.topics, len(live.keys() - placement.shunned))[:1]
-        busy = self._not_before.keys() | self._replacing
-        return [repair for repair in found if repair.segment.key not in busy]
+            short = self._open(key for key in self._short if key not in self._not_before)
+            found = reinforcements(short, self._metadata.view.topics, len(live.keys() - placement.shunned))[:1]
+        return found
+
+    def _learn(self, names: Iterable[TopicName]) -> None:
+        """These topics' segments are to be looked at."""
+        view = self._metadata.view
+        for name in names:
+            topic = view.topics.get(name)
+            if topic is None:
+                continue
+            for segment in view.open_of(name).values():
+                self._unseen[segment.key] = None
+                if len(segment.replicas) < topic.replicas:
+                    self._short[segment.key] = None
+
+    def _open(self, keys: Iterable[SegmentId]) -> list[Segment]:
+        """Those of the segments that are open, and whose topics are there."""
+        view = self._metadata.view
+        found = [view.segment(key) for key in keys if key.topic in view.topics]
+        return [segment for segment in found if segment is not None and segment.is_open]
+
+    def _forget_closed(self) -> None:
+        """What was noted of segments that are not open any more, and pauses that are over."""
+        now = asyncio.get_running_loop().time()
+        self._broken = {segment.key for segment in self._open(self._broken)}
+        self._short = {segment.key: None for segment in self._open(self._short)}
+        waiting = {segment.key for segment in self._open(self._not_before)}
+        self._not_before = {key: at for key, at in self._not_before.items() if key in waiting and at > now}
 
     async def carry_out(self, succession: Succession, repair: Repair) -> None:
-        """Replace the segment once its primary's turn has come; what fails is logged, and due again after a pause."""
+        """Replace the segment once there is a turn for it; what fails is logged, and due again after a pause."""
         segment = repair.segment
-        primary = segment.primary if segment.primary in self._metadata.view.brokers else ""
-        at_once = REPLACEMENTS_AT_ONCE if primary else RECOVERIES_AT_ONCE
-        async with self._limits.setdefault(primary, asyncio.Semaphore(at_once)):
+        live = self._metadata.view.brokers
+        asked = next((replica for replica in segment.replicas if replica in live), "")
+        at_once = REPLACEMENTS_AT_ONCE if asked else RECOVERIES_AT_ONCE
+        async with self._limits.setdefault(asked, asyncio.Semaphore(at_once)):
             if not self._metadata.is_open(segment):
                 return
             step = Step(
@@ -101,7 +142,7 @@ class Repairs:
                 timeout_s=None,
             )
             try:
-                await succession.carry_out(step)
+                await succession.carry_out_here(step)
             except SeaweedMQError as error:
                 if self._placement.somebody_is_free:
                     self._complaints.add(f"replacing {segment}", error)
@@ -112,6 +153,10 @@ class Repairs:
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:
         self._replacing.discard(key)
+        self._see_again(key)
+
+    def _see_again(self, key: SegmentId) -> None:
+        self._unseen[key] = None
         self._look_again.set()
 
     async def _something_to_do(self, seen: int) -> None:

@@ -91,7 +91,10 @@ class Sealer:
 
     async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
         ref = SegmentRef.of(topic, segment, segment.epoch + 1)
-        answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
+        if len(followers) == 1:  # the rule, with two replicas: without a task for it
+            answers = [await self._fence(followers[0], ref)]
+        else:
+            answers = await asyncio.gather(*(self._fence(follower, ref) for follower in followers))
         ends = {follower: end for follower, (fenced, end) in zip(followers, answers, strict=True) if fenced}
         for follower, end in longest_first(ends):
             if end is None:

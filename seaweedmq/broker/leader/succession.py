@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from seaweedmq.broker.leader.documents import Documents
 from seaweedmq.broker.leader.group_commit import GroupCommit
@@ -13,7 +14,7 @@ from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.core.lineage.topology import Change, Sealing, succeed
-from seaweedmq.errors import NotFound, SeaweedMQError, Unavailable
+from seaweedmq.errors import Conflict, NotFound, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import Decision
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentId
@@ -70,7 +71,8 @@ class Succession:
         self._sealer = sealer
         self._wall_us = wall_us
         self._orphaned = orphaned
-        self._under_way: dict[SegmentId, asyncio.Task[Decision]] = {}
+        self._under_way: dict[SegmentId, asyncio.Task[Any]] = {}
+        """Parents of steps -> the task that carries the step out."""
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         """What was done, and what could not be done, the newest last."""
 
@@ -92,22 +94,23 @@ class Succession:
                 answer. What was sealed is replaced by plain successors.
             SeaweedMQError: the storage failed, or the files are damaged.
         """
+        task = asyncio.create_task(self.carry_out_here(step), name=f"{step.kind} {step.parents[0]}")
+        task.add_done_callback(_ended)
+        return await asyncio.shield(task)
+
+    async def carry_out_here(self, step: Step) -> Decision:
+        """As :meth:`carry_out`, in the task of the caller: it is stopped half-way if that is cancelled."""
         busy = [str(parent) for parent in step.parents if self.concerns(parent)]
         if busy:
             raise Unavailable(f"{busy[0]} is being changed at this moment: try again")
-        task = asyncio.create_task(self._carry_out(step), name=f"{step.kind} {step.parents[0]}")
-        known = {parent.key: task for parent in step.parents}
-        self._under_way |= known
-        task.add_done_callback(partial(self._ended, known))
-        return await asyncio.shield(task)
-
-    def _ended(self, known: Iterable[SegmentId], task: "asyncio.Task[Decision]") -> None:
-        for key in known:
-            del self._under_way[key]
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, SeaweedMQError):
-            # The caller knows, unless it is gone. What is no error of the cluster is a mistake in here.
-            log.critical("%s failed", task.get_name(), exc_info=error)
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way |= dict.fromkeys((parent.key for parent in step.parents), task)
+        try:
+            return await self._carry_out(step)
+        finally:
+            for parent in step.parents:
+                del self._under_way[parent.key]
 
     async def stop(self) -> None:
         """No longer leading: what is half done is finished by the next leader."""
@@ -144,6 +147,8 @@ class Succession:
 
     async def _seal(self, topic: Topic, parents: Sequence[Segment]) -> list[Sealing]:
         """All of them, at the same time."""
+        if len(parents) == 1:  # as after a broker's death, for each of its segments: without a task for it
+            return [await self._seal_one(topic, parents[0])]
         results = await asyncio.gather(*(self._seal_one(topic, parent) for parent in parents), return_exceptions=True)
         sealings = [result for result in results if isinstance(result, Sealing)]
         failures = [result for result in results if isinstance(result, BaseException)]
@@ -168,10 +173,11 @@ class Succession:
 
     async def _succeed(self, step: Step, uid: int, sealings: Sequence[Sealing]) -> None:
         try:
-            async for attempt in self._metadata.on_conflict():
-                with attempt:
-                    plan = partial(self._change, step, uid, sealings)
-                    await self._group_commit.write(step.topic, step.parents, plan)
+            plan = partial(self._change, step, uid, sealings)
+            try:
+                await self._group_commit.write(step.topic, step.parents, plan)
+            except Conflict:  # the rare case, and the machinery for it
+                await self._metadata.on_conflict()(self._group_commit.write, step.topic, step.parents, plan)
         except SeaweedMQError:
             for sealing in sealings:
                 self._orphaned(sealing.segment)
@@ -197,3 +203,10 @@ class Succession:
             placement=self._placement.of_successors(topic, step.parents, step.wishes or [()] * len(step.ranges)),
             now_us=self._wall_us(),
         )
+
+
+def _ended(task: "asyncio.Task[Decision]") -> None:
+    """The caller knows how, unless it is gone. What is no error of the cluster is a mistake in here."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, SeaweedMQError):
+        log.critical("%s failed", task.get_name(), exc_info=error)

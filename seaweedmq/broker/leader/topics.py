@@ -41,7 +41,9 @@ class Topics:
     async def create(self, specs: Sequence[TopicSpec]) -> tuple[TopicDescription, ...]:
         """See ``model.calls.CreateTopics``."""
         await self._creation.create(specs)
-        return await self._changed([spec.name for spec in specs])
+        names = [spec.name for spec in specs]
+        await self._documents.introduce(names)
+        return tuple(describe(self._metadata.view, name) for name in names)
 
     async def sweep(self) -> None:
         """See ``Creation.sweep``."""
@@ -55,7 +57,7 @@ class Topics:
                 new = altered(topic, change)
                 if new == topic:
                     return describe(self._metadata.view, name)
-                return await self._changed_one(name, await self._metadata.write(Change(new, ())))
+                return await self._changed(name, await self._metadata.write(Change(new, ())))
         raise AssertionError("tenacity ends with a result or an error")
 
     async def delete(self, name: TopicName, topic_uid: int) -> None:
@@ -93,7 +95,7 @@ class Topics:
             taken = [s.segment for s in stats if s.high_watermark > 0]
             if taken:
                 raise holds_records(name, taken[0])
-        return await self._changed_one(name, await self._adoption.adopt(name, schema))
+        return await self._changed(name, await self._adoption.adopt(name, schema))
 
     def _topic(self, name: TopicName, uid: int) -> Topic:
         """The one that is meant. Nobody but the leader creates topics, so that it knows."""
@@ -102,12 +104,7 @@ class Topics:
             raise created_again(name)
         return topic
 
-    async def _changed_one(self, name: TopicName, revision: int) -> TopicDescription:
+    async def _changed(self, name: TopicName, revision: int) -> TopicDescription:
         await self._metadata.view.wait_revision(revision)
-        (description,) = await self._changed([name])
-        return description
-
-    async def _changed(self, names: Sequence[TopicName]) -> tuple[TopicDescription, ...]:
-        self._documents.expect(names)
-        await self._documents.write_due()
-        return tuple(describe(self._metadata.view, name) for name in names)
+        await self._documents.write([name])
+        return describe(self._metadata.view, name)

@@ -1,7 +1,9 @@
 """What any broker tells of topics: their segments as the metadata has them, and how far those are that it serves."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.start_offsets import StartOffsets
@@ -9,7 +11,7 @@ from seaweedmq.codec import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import LocalStats
+from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats
 from seaweedmq.model.description import IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
 from seaweedmq.model.topic import Topic, TopicName, created_again
 from seaweedmq.ports import BrokerApi, MetaStore
@@ -48,6 +50,31 @@ class Descriptions:
             raise InvalidArgument(f"{len(which.ids)} segments of {name} asked for by id: ask for {IDS_MAX} at a time")
         await self.catch_up(name, topic_uid)
         return describe(self._view, name, which)
+
+    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> tuple[TopicDescription, ...]:
+        """See ``model.calls.AwaitTopics``."""
+        if len(topics) > AWAITED_AT_ONCE_MAX or sum(len(awaited.ids) for awaited in topics) > IDS_MAX:
+            raise InvalidArgument(f"{len(topics)} topics awaited: at most {AWAITED_AT_ONCE_MAX}, {IDS_MAX} ids in all")
+        wanted: dict[TopicName, list[AwaitedTopic]] = {}
+        for awaited in topics:
+            wanted.setdefault(awaited.name, []).append(awaited)
+        with suppress(TimeoutError), closing(self._view.news()) as news:
+            async with asyncio.timeout(min(patience_s, AWAIT_S_MAX)):
+                while True:
+                    touched = [awaited for name in await news.take() for awaited in wanted.get(name, ())]
+                    newer = [awaited for awaited in touched if self._is_newer(awaited)]
+                    if newer:
+                        return tuple(describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in newer)
+        return ()
+
+    def _is_newer(self, awaited: AwaitedTopic) -> bool:
+        """Than what is known to who waits for it."""
+        topic = self._view.topics.get(awaited.name)
+        return (
+            topic is not None
+            and topic.uid == awaited.topic_uid
+            and self._view.topic_revision(awaited.name) > awaited.above
+        )
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``model.calls.TopicStats``."""

@@ -1,18 +1,19 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from seaweedmq.client.cluster.news import TopicNews
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import Call, DescribeTopic, GetClusterStatus
-from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
+from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
+from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
 from seaweedmq.ports import BrokerApi, Dialer, Environment
@@ -25,6 +26,8 @@ AVOID_S = 5.0
 AVOIDED_ANSWER_S = 0.5
 """How long such a broker's first answer on a stream is waited for, doubled with every further failure: its segments
 probably move elsewhere meanwhile."""
+AWAITED_ANSWER_S = 2.0
+"""How long a broker may take to say that nothing has changed, beyond the time it was told to wait."""
 REFUSED, NO_ANSWER = "connection refused", "no answer"
 """Reasons that are told in our own words; brokers' errors tell theirs, and what to do."""
 
@@ -57,6 +60,8 @@ class Cluster:
         self._dialer = dialer
         self.env = env
         self.config = config
+        self.news = TopicNews(self._await_topics, env.rng)
+        """What brokers tell of topics that somebody waits for."""
         self._closed = False
 
     async def connect(self) -> ClusterStatus:
@@ -215,6 +220,19 @@ class Cluster:
         ordered = tuple(segments[number] for number in sorted(segments))
         return replace(first, segments=ordered, more_above=None)
 
+    async def _await_topics(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
+        """Of one broker, which is avoided for a while if it does not answer in time, which raises Unavailable."""
+        address = self.addresses()[0]
+        try:
+            with self.reaching(address):
+                async with asyncio.timeout(call.patience_s + AWAITED_ANSWER_S):
+                    told = await self.dial(address).call(call)
+        except TimeoutError:
+            raise Unavailable(f"broker {address} does not tell of changes of topics") from None
+        for description in told:
+            self._live = tuple(description.addresses.values()) or self._live
+        return told
+
     def address_of(self, description: TopicDescription, segment: Segment) -> str:
         """Where to reach a segment: an open one at its primary, a sealed one anywhere.
 
@@ -237,6 +255,7 @@ class Cluster:
         """Close every connection. Idempotent."""
         if not self._closed:
             self._closed = True
+            await self.news.close()
             await self._dialer.close()
 
 
@@ -247,89 +266,6 @@ def _tried(reasons: Mapping[str, str]) -> str:
     tried = "tried " + "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
     is_silent = any(reason == REFUSED or reason.startswith(NO_ANSWER) for reason in reasons.values())
     return f"{tried}. Check that brokers run there" if is_silent else tried
-
-
-class TopicView:
-    """What is known of one topic: its open segments as of the last look, and those that somebody asked for. Calls for a
-    look at the same time share one answer."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        name: TopicName,
-        on_change: Callable[[TopicDescription], None],
-        ask: Callable[[], Iterable[int]] = tuple,
-    ) -> None:
-        """``ask`` names the segments that every look asks for beside the open ones: somebody may ask for them next."""
-        self._cluster = cluster
-        self._name = name
-        self._on_change = on_change
-        self._ask = ask
-        self._description: TopicDescription | None = None
-        self._ids: frozenset[int] = frozenset()
-        """Of the segments in the description."""
-        self._looks: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
-        """Under way -> segments that are asked for by their ids."""
-
-    async def description(self, refresh: bool, ids: Iterable[int] = ()) -> TopicDescription:
-        """What is known of the topic; with ``refresh``, or if one of the ids is not known, what a broker says now.
-
-        One of the ids that is not in it was pruned if it is below ``topic.next_segment``, else it is not known yet.
-
-        Raises:
-            NotFound: no such topic, also if it was deleted and created again.
-            Unavailable: no broker is as far as another one was before.
-        """
-        wanted = frozenset(ids)
-        if not refresh and self._description is not None and wanted <= self._ids:
-            return self._description
-        look = next((task for task, asked in self._looks.items() if wanted <= asked), None)
-        if look is None:
-            asked = wanted.union(self._ask())
-            look = asyncio.create_task(self._look(replace(OPEN, ids=tuple(sorted(asked)))))
-            self._looks[look] = asked
-            look.add_done_callback(self._looked)
-        return await asyncio.shield(look)
-
-    async def whole(self) -> TopicDescription:
-        """The topic with all its segments, as a broker says now. Raises NotFound."""
-        return await self._look(ALL)
-
-    async def _look(self, which: Which) -> TopicDescription:
-        uid = self._description.topic.uid if self._description is not None else 0
-        told = await self._cluster.describe(self._name, which, self._cluster.config.rpc_timeout_s, uid)
-        if self.know(told) or self._description is None:
-            return told
-        unknown = set(which.ids) - self._ids
-        if unknown:
-            raise Unavailable(f"segment {min(unknown)} of {self._name} is not known yet to the broker that was asked")
-        return self._description
-
-    def know(self, told: TopicDescription) -> bool:
-        """Take in a description, unless it comes from a broker whose view lags: ids and revisions never fall. A
-        publisher that believed an older one would number a segment's records anew, or send without the schema.
-
-        Raises:
-            NotFound: it is of another topic of the same name: who opened the earlier one has not asked for this.
-        """
-        known, topic = self._description, told.topic
-        if known is not None and known.topic.uid != topic.uid:
-            raise created_again(self._name)
-        if known is not None and (topic.next_segment < known.topic.next_segment or 0 < told.revision < known.revision):
-            return False
-        self._description = told
-        self._ids = frozenset(segment.id for segment in told.segments)
-        self._on_change(told)
-        return True
-
-    def close(self) -> None:
-        """Ask no more."""
-        for look in self._looks:
-            look.cancel()
-
-    def _looked(self, look: asyncio.Task[TopicDescription]) -> None:
-        del self._looks[look]
-        _retrieve(look)
 
 
 async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicDescription:
@@ -346,9 +282,3 @@ async def _page(first: TopicDescription, which: Which, api: BrokerApi) -> TopicD
     if page.revision < first.revision:
         raise Unavailable(f"the broker lags behind what was said of {name} a moment ago")
     return page
-
-
-def _retrieve(done: "asyncio.Task[TopicDescription]") -> None:
-    """Look at its error, or asyncio complains of it when everybody who waited is gone."""
-    if not done.cancelled():
-        done.exception()

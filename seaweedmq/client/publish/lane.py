@@ -4,17 +4,26 @@ A session is one stream. Everything a session leaves undone stays in the window,
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import TypeVar
 
-from tenacity import AsyncRetrying
-
-from seaweedmq.client.cluster.cluster import Cluster, TopicView
+from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.cluster.conversation import Conversation, conversation
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.publish.outbox import Action, Outbox
 from seaweedmq.client.publish.window import Window
-from seaweedmq.client.retry import retrying
+from seaweedmq.client.retry import pauses
 from seaweedmq.codec.frame import HEADER_BYTES, split_payload
-from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StaleMetadata, Unavailable
+from seaweedmq.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    Refused,
+    SeaweedMQError,
+    StaleMetadata,
+    Unavailable,
+)
 from seaweedmq.model.config import KIB
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.frames import LARGE_MESSAGE_BYTES, PIECE_BYTES, FrameHead, Frames
@@ -31,8 +40,15 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
 
+T = TypeVar("T")
+
 MESSAGE_BYTES = 256 * KIB
 """Small frames are joined up to this: one message costs more than a copy of this size."""
+
+
+UNTOLD_S = 1.5
+"""The segments of a broker that is lost are over soon, and others tell of that by themselves, or that nothing is new:
+they are asked only if they did not for so long."""
 
 
 class Lane:
@@ -56,11 +72,15 @@ class Lane:
         self._window = window
         self._report = report
         self._segment = window.segment.id
+        self._pause_s = pauses(cluster.config, cluster.env.rng)
         self._work = asyncio.Event()
         self._send = asyncio.Event()
         self._talk: Conversation[PublishReply] | None = None
         self._message_bytes_max = LARGE_MESSAGE_BYTES
         self._refresh = False
+        """Whether the next attempt begins with a look at the topic."""
+        self._lost_s: float | None = None
+        """Since when the segment's broker is out of reach, by the loop's clock; None: it is not."""
         self._progress = False
 
     def wake(self) -> None:
@@ -80,18 +100,42 @@ class Lane:
             if not len(self._window):
                 await self._work.wait()
             try:
-                async for attempt in self._retrying():
-                    with attempt:
-                        if await self._session():
-                            return
+                if await self._repeat(self._session):
+                    return
             except SeaweedMQError as error:
                 if is_retryable(error):
                     self._window.lost(error)
                 else:
                     self._report(self._window.give_up(error))
 
-    def _retrying(self) -> AsyncRetrying:
-        return retrying(self._cluster.config, self._cluster.env.rng, lambda: not len(self._window))
+    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempts until one succeeds, fails for good, or there is nothing to deliver any more.
+
+        Not by tenacity, of which a lane would keep some 50 objects for as long as its stream lives: with 1,800 lanes
+        that was a third of what the garbage collector had to look through.
+        """
+        for failures in itertools.count(1):
+            try:
+                return await attempt()
+            except SeaweedMQError as error:
+                if not is_retryable(error) or not len(self._window):
+                    raise
+                # Nobody listens: that process is gone, and its segments go on elsewhere.
+                pause_s = UNTOLD_S if isinstance(error, Refused) else self._pause_s(failures)
+            if await self._view.ends(self._segment, pause_s):
+                self._refresh = False
+        raise AssertionError("counting ended")
+
+    def _lost(self, error: SeaweedMQError) -> None:
+        """An attempt failed: whoever answered knows more than this side."""
+        self._window.lost(error)
+        self._refresh = self._lost_s is None
+
+    def _looks(self) -> bool:
+        """Whether to ask for the topic: if a broker knows more, or none has told for a while that nothing is new."""
+        if self._refresh or self._lost_s is None:
+            return self._refresh
+        return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UNTOLD_S
 
     async def _session(self) -> bool:
         """One stream. True when the segment is done with; False when it broke after it had made progress.
@@ -101,15 +145,15 @@ class Lane:
             SeaweedMQError: it broke before any progress; repeated with back-off if it may succeed later.
         """
         try:
-            description = await self._view.description(self._refresh, (self._segment,))
-            self._refresh = True
+            description = await self._view.description(self._looks(), (self._segment,))
+            self._refresh = False
             segment = description.segment(self._segment)
             if segment is None:
                 open_now = await self._view.description(True)
                 self._report(self._outbox.forgotten(self._segment, (s for s in open_now.segments if s.is_open)))
                 return True
         except SeaweedMQError as error:
-            self._window.lost(error)
+            self._lost(error)
             raise
         self._progress = False
         try:
@@ -125,11 +169,11 @@ class Lane:
             self._report(self._window.refused(error))
             return False
         except NotFound as error:
-            self._window.lost(error)
+            self._lost(error)
             # the description had the segment a moment ago: it will say whether the topic is gone
             raise StaleMetadata(str(error)) from error
         except SeaweedMQError as error:
-            self._window.lost(error)
+            self._lost(error)
             if is_retryable(error) and self._progress:
                 return False
             raise
@@ -139,20 +183,22 @@ class Lane:
         """Where to go on. After a merge the other side may have been there, and gone on, already; and what came next
         may be pruned when the publisher was away for long."""
         refresh = False
-        async for attempt in self._retrying():
-            with attempt:
-                wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
-                description = await self._view.description(refresh, wanted)
-                found = description.by_id()
-                if wanted and found.keys() >= wanted:
-                    return [found[number] for number in sorted(wanted)]
-                refresh = True
-                if wanted and max(wanted) < description.topic.next_segment:
-                    return [s for s in description.segments if s.is_open]
-                raise Unavailable(
-                    f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet"
-                )
-        raise AssertionError("retrying ended without a result")
+
+        async def look() -> list[Segment]:
+            nonlocal refresh
+            wanted = self._outbox.follow(ids)  # anew each time: other windows are handed over meanwhile
+            description = await self._view.description(refresh, wanted)
+            found = description.by_id()
+            if wanted and found.keys() >= wanted:
+                return [found[number] for number in sorted(wanted)]
+            refresh = True
+            if wanted and max(wanted) < description.topic.next_segment:
+                return [s for s in description.segments if s.is_open]
+            raise Unavailable(
+                f"the successors {sorted(wanted)} of the sealed segment {self._window.segment} are not known yet"
+            )
+
+        return await self._repeat(look)
 
     async def _stream(self, segment: Segment, description: TopicDescription) -> PublishSealed:
         """Send and hear until the segment is sealed.
@@ -160,10 +206,10 @@ class Lane:
         Raises:
             SeaweedMQError: the stream broke.
         """
-        address = self._cluster.address_of(description, segment)
         send = self._send = asyncio.Event()
         stall_timeout_s = self._cluster.config.stall_timeout_s
         try:
+            address = self._cluster.address_of(description, segment)
             async with conversation(
                 self._cluster,
                 address,
@@ -176,11 +222,19 @@ class Lane:
                         self._talk.expect(stall_timeout_s if self._window.out else None)
                     elif isinstance(reply, PublishReady):
                         self._talk.expect(None)
+                        self._lost_s = None
                         self._message_bytes_max = reply.message_bytes_max
                         self._report(self._outbox.opened(self._segment, reply))
                         self._send.set()
                     else:
+                        self._lost_s = None
                         return reply
+        except SeaweedMQError as error:
+            if not isinstance(error, (Unavailable, DeadlineExceeded)):
+                self._lost_s = None
+            elif self._lost_s is None:
+                self._lost_s = asyncio.get_running_loop().time()
+            raise
         finally:
             self._talk = None
         raise Unavailable(f"broker {address} ended the stream to {segment}")
@@ -189,7 +243,6 @@ class Lane:
         for ack in reply.frames:
             self._report((self._window.acked(ack),))
         self._progress = True
-        self._refresh = False
         if self._window.waiting_bytes:
             self._send.set()
 

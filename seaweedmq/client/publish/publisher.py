@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from seaweedmq.client.cluster.cluster import Cluster, TopicView
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.publish.arguments import Headers
 from seaweedmq.client.publish.buffer import NoRoom, RecordBuffer, Work

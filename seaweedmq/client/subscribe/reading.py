@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from seaweedmq.client.cluster.cluster import Cluster, TopicView
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
 from seaweedmq.client.start import start_of

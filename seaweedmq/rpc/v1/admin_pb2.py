@@ -26,7 +26,7 @@ from seaweedmq.rpc.v1 import groups_pb2 as seaweedmq_dot_v1_dot_groups__pb2
 from seaweedmq.rpc.v1 import types_pb2 as seaweedmq_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x19seaweedmq/v1/groups.proto\x1a\x18seaweedmq/v1/types.proto\"$\n\x12\x44rainBrokerRequest\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\"\x12\n\x10\x44rainBrokerReply\"G\n\x13\x43reateTopicsRequest\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .seaweedmq.v1.CreateTopicRequest\"C\n\x11\x43reateTopicsReply\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.seaweedmq.v1.TopicDescription\"\xb0\x03\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\t \x01(\x01H\x05\x88\x01\x01\x12!\n\x14target_records_per_s\x18\n \x01(\x01H\x06\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\xda\x02\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\ttopic_uid\x18\x08 \x01(\x04\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"5\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x02 \x01(\x04\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"\xa3\x01\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\x12\x14\n\x0cwithout_open\x18\x32 \x01(\x08\x12\x16\n\x0ewithout_sealed\x18\x33 \x01(\x08\x12\x19\n\x0csealed_above\x18\x34 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08segments\x18\x35 \x03(\rB\x0f\n\r_sealed_above\"E\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"\xa3\x01\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\x12)\n\tdecisions\x18\x05 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"X\n\x08\x44\x65\x63ision\x12\r\n\x05\x61t_us\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\"M\n\x13SplitSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x02\x61t\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x05\n\x03_at\"D\n\x14MergeSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\r\x12\x0e\n\x06second\x18\x03 \x01(\r\"4\n\x12SealSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\"E\n\x12MoveSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x07\x62rokers\x18\x03 \x03(\t\"\x12\n\x10RebalanceRequest\";\n\x0eRebalanceReply\x12)\n\tdecisions\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"\x13\n\x11ListGroupsRequest\"=\n\x0fListGroupsReply\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"d\n\x11ResetGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x12\n\x10\x44\x65leteGroupReply2\xd6\x0c\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12R\n\x0c\x43reateTopics\x12!.seaweedmq.v1.CreateTopicsRequest\x1a\x1f.seaweedmq.v1.CreateTopicsReply\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12\x46\n\x08Together\x12\x1d.seaweedmq.v1.TogetherRequest\x1a\x1b.seaweedmq.v1.TogetherReply\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12O\n\x0b\x44rainBroker\x12 .seaweedmq.v1.DrainBrokerRequest\x1a\x1e.seaweedmq.v1.DrainBrokerReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReply\x12Q\n\x0cSplitSegment\x12!.seaweedmq.v1.SplitSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12S\n\rMergeSegments\x12\".seaweedmq.v1.MergeSegmentsRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bSealSegment\x12 .seaweedmq.v1.SealSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bMoveSegment\x12 .seaweedmq.v1.MoveSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12I\n\tRebalance\x12\x1e.seaweedmq.v1.RebalanceRequest\x1a\x1c.seaweedmq.v1.RebalanceReply\x12L\n\nListGroups\x12\x1f.seaweedmq.v1.ListGroupsRequest\x1a\x1d.seaweedmq.v1.ListGroupsReply\x12S\n\rDescribeGroup\x12\".seaweedmq.v1.DescribeGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12M\n\nResetGroup\x12\x1f.seaweedmq.v1.ResetGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12O\n\x0b\x44\x65leteGroup\x12 .seaweedmq.v1.DeleteGroupRequest\x1a\x1e.seaweedmq.v1.DeleteGroupReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seaweedmq/v1/admin.proto\x12\x0cseaweedmq.v1\x1a\x19seaweedmq/v1/groups.proto\x1a\x18seaweedmq/v1/types.proto\"$\n\x12\x44rainBrokerRequest\x12\x0e\n\x06\x62roker\x18\x01 \x01(\t\"\x12\n\x10\x44rainBrokerReply\"G\n\x13\x43reateTopicsRequest\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .seaweedmq.v1.CreateTopicRequest\"C\n\x11\x43reateTopicsReply\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.seaweedmq.v1.TopicDescription\"\xb0\x03\n\x12\x43reateTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08segments\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x03 \x01(\rH\x01\x88\x01\x01\x12,\n\ndurability\x18\x04 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x05 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x13\n\x06schema\x18\x06 \x01(\x0cH\x02\x88\x01\x01\x12\x18\n\x0bretention_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\t \x01(\x01H\x05\x88\x01\x01\x12!\n\x14target_records_per_s\x18\n \x01(\x01H\x06\x88\x01\x01\x42\x0b\n\t_segmentsB\x0b\n\t_replicasB\t\n\x07_schemaB\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"\xda\x02\n\x11\x41lterTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\ndurability\x18\x02 \x01(\x0e\x32\x18.seaweedmq.v1.Durability\x12&\n\x07scaling\x18\x03 \x01(\x0e\x32\x15.seaweedmq.v1.Scaling\x12\x18\n\x0bretention_s\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fretention_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x12\x1f\n\x12target_bytes_per_s\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12!\n\x14target_records_per_s\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x11\n\ttopic_uid\x18\x08 \x01(\x04\x42\x0e\n\x0c_retention_sB\x12\n\x10_retention_bytesB\x15\n\x13_target_bytes_per_sB\x17\n\x15_target_records_per_s\"5\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x02 \x01(\x04\"\x12\n\x10\x44\x65leteTopicReply\"\x13\n\x11ListTopicsRequest\"6\n\x0fListTopicsReply\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.seaweedmq.v1.Topic\"\xa3\x01\n\x14\x44\x65scribeTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\x12\x14\n\x0cwithout_open\x18\x32 \x01(\x08\x12\x16\n\x0ewithout_sealed\x18\x33 \x01(\x08\x12\x19\n\x0csealed_above\x18\x34 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08segments\x18\x35 \x03(\rB\x0f\n\r_sealed_above\"\xa6\x01\n\x12\x41waitTopicsRequest\x12\x36\n\x06topics\x18\x01 \x03(\x0b\x32&.seaweedmq.v1.AwaitTopicsRequest.Topic\x12\x13\n\x0bpatience_ms\x18\x02 \x01(\r\x1a\x43\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\x04\x12\r\n\x05\x61\x62ove\x18\x03 \x01(\x04\x12\x10\n\x08segments\x18\x04 \x03(\r\"B\n\x10\x41waitTopicsReply\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.seaweedmq.v1.TopicDescription\"E\n\x12\x41\x64optSchemaRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06schema\x18\x02 \x01(\x0c\x12\x11\n\ttopic_uid\x18\x14 \x01(\x04\"!\n\x11TopicStatsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"?\n\x0fTopicStatsReply\x12,\n\x08segments\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.SegmentStats\"\x16\n\x14\x43lusterStatusRequest\"\xa3\x01\n\x12\x43lusterStatusReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\x12+\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x1a.seaweedmq.v1.BrokerStatus\x12\x0e\n\x06topics\x18\x03 \x01(\r\x12\x15\n\ropen_segments\x18\x04 \x01(\r\x12)\n\tdecisions\x18\x05 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"X\n\x08\x44\x65\x63ision\x12\r\n\x05\x61t_us\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x03(\r\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x88\x01\n\x0c\x42rokerStatus\x12&\n\x04info\x18\x01 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerInfo\x12&\n\x04load\x18\x02 \x01(\x0b\x32\x18.seaweedmq.v1.BrokerLoad\x12\x15\n\ropen_segments\x18\x03 \x01(\r\x12\x11\n\tis_leader\x18\x04 \x01(\x08\"M\n\x13SplitSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x02\x61t\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x05\n\x03_at\"D\n\x14MergeSegmentsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\r\x12\x0e\n\x06second\x18\x03 \x01(\r\"4\n\x12SealSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\"E\n\x12MoveSegmentRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0f\n\x07segment\x18\x02 \x01(\r\x12\x0f\n\x07\x62rokers\x18\x03 \x03(\t\"\x12\n\x10RebalanceRequest\";\n\x0eRebalanceReply\x12)\n\tdecisions\x18\x01 \x03(\x0b\x32\x16.seaweedmq.v1.Decision\"\x13\n\x11ListGroupsRequest\"=\n\x0fListGroupsReply\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.seaweedmq.v1.GroupSummary\"%\n\x14\x44\x65scribeGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\"d\n\x11ResetGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\"\n\x05start\x18\x03 \x01(\x0b\x32\x13.seaweedmq.v1.Start\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\"2\n\x12\x44\x65leteGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x12\n\x10\x44\x65leteGroupReply2\xa7\r\n\x05\x41\x64min\x12O\n\x0b\x43reateTopic\x12 .seaweedmq.v1.CreateTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12R\n\x0c\x43reateTopics\x12!.seaweedmq.v1.CreateTopicsRequest\x1a\x1f.seaweedmq.v1.CreateTopicsReply\x12M\n\nAlterTopic\x12\x1f.seaweedmq.v1.AlterTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x44\x65leteTopic\x12 .seaweedmq.v1.DeleteTopicRequest\x1a\x1e.seaweedmq.v1.DeleteTopicReply\x12L\n\nListTopics\x12\x1f.seaweedmq.v1.ListTopicsRequest\x1a\x1d.seaweedmq.v1.ListTopicsReply\x12S\n\rDescribeTopic\x12\".seaweedmq.v1.DescribeTopicRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0b\x41waitTopics\x12 .seaweedmq.v1.AwaitTopicsRequest\x1a\x1e.seaweedmq.v1.AwaitTopicsReply\x12\x46\n\x08Together\x12\x1d.seaweedmq.v1.TogetherRequest\x1a\x1b.seaweedmq.v1.TogetherReply\x12O\n\x0b\x41\x64optSchema\x12 .seaweedmq.v1.AdoptSchemaRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12L\n\nTopicStats\x12\x1f.seaweedmq.v1.TopicStatsRequest\x1a\x1d.seaweedmq.v1.TopicStatsReply\x12O\n\x0b\x44rainBroker\x12 .seaweedmq.v1.DrainBrokerRequest\x1a\x1e.seaweedmq.v1.DrainBrokerReply\x12U\n\rClusterStatus\x12\".seaweedmq.v1.ClusterStatusRequest\x1a .seaweedmq.v1.ClusterStatusReply\x12Q\n\x0cSplitSegment\x12!.seaweedmq.v1.SplitSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12S\n\rMergeSegments\x12\".seaweedmq.v1.MergeSegmentsRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bSealSegment\x12 .seaweedmq.v1.SealSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12O\n\x0bMoveSegment\x12 .seaweedmq.v1.MoveSegmentRequest\x1a\x1e.seaweedmq.v1.TopicDescription\x12I\n\tRebalance\x12\x1e.seaweedmq.v1.RebalanceRequest\x1a\x1c.seaweedmq.v1.RebalanceReply\x12L\n\nListGroups\x12\x1f.seaweedmq.v1.ListGroupsRequest\x1a\x1d.seaweedmq.v1.ListGroupsReply\x12S\n\rDescribeGroup\x12\".seaweedmq.v1.DescribeGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12M\n\nResetGroup\x12\x1f.seaweedmq.v1.ResetGroupRequest\x1a\x1e.seaweedmq.v1.GroupDescription\x12O\n\x0b\x44\x65leteGroup\x12 .seaweedmq.v1.DeleteGroupRequest\x1a\x1e.seaweedmq.v1.DeleteGroupReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,44 +55,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTOPICSREPLY']._serialized_end=1229
   _globals['_DESCRIBETOPICREQUEST']._serialized_start=1232
   _globals['_DESCRIBETOPICREQUEST']._serialized_end=1395
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=1397
-  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=1466
-  _globals['_TOPICSTATSREQUEST']._serialized_start=1468
-  _globals['_TOPICSTATSREQUEST']._serialized_end=1501
-  _globals['_TOPICSTATSREPLY']._serialized_start=1503
-  _globals['_TOPICSTATSREPLY']._serialized_end=1566
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1568
-  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1590
-  _globals['_CLUSTERSTATUSREPLY']._serialized_start=1593
-  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1756
-  _globals['_DECISION']._serialized_start=1758
-  _globals['_DECISION']._serialized_end=1846
-  _globals['_BROKERSTATUS']._serialized_start=1849
-  _globals['_BROKERSTATUS']._serialized_end=1985
-  _globals['_SPLITSEGMENTREQUEST']._serialized_start=1987
-  _globals['_SPLITSEGMENTREQUEST']._serialized_end=2064
-  _globals['_MERGESEGMENTSREQUEST']._serialized_start=2066
-  _globals['_MERGESEGMENTSREQUEST']._serialized_end=2134
-  _globals['_SEALSEGMENTREQUEST']._serialized_start=2136
-  _globals['_SEALSEGMENTREQUEST']._serialized_end=2188
-  _globals['_MOVESEGMENTREQUEST']._serialized_start=2190
-  _globals['_MOVESEGMENTREQUEST']._serialized_end=2259
-  _globals['_REBALANCEREQUEST']._serialized_start=2261
-  _globals['_REBALANCEREQUEST']._serialized_end=2279
-  _globals['_REBALANCEREPLY']._serialized_start=2281
-  _globals['_REBALANCEREPLY']._serialized_end=2340
-  _globals['_LISTGROUPSREQUEST']._serialized_start=2342
-  _globals['_LISTGROUPSREQUEST']._serialized_end=2361
-  _globals['_LISTGROUPSREPLY']._serialized_start=2363
-  _globals['_LISTGROUPSREPLY']._serialized_end=2424
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2426
-  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2463
-  _globals['_RESETGROUPREQUEST']._serialized_start=2465
-  _globals['_RESETGROUPREQUEST']._serialized_end=2565
-  _globals['_DELETEGROUPREQUEST']._serialized_start=2567
-  _globals['_DELETEGROUPREQUEST']._serialized_end=2617
-  _globals['_DELETEGROUPREPLY']._serialized_start=2619
-  _globals['_DELETEGROUPREPLY']._serialized_end=2637
-  _globals['_ADMIN']._serialized_start=2640
-  _globals['_ADMIN']._serialized_end=4262
+  _globals['_AWAITTOPICSREQUEST']._serialized_start=1398
+  _globals['_AWAITTOPICSREQUEST']._serialized_end=1564
+  _globals['_AWAITTOPICSREQUEST_TOPIC']._serialized_start=1497
+  _globals['_AWAITTOPICSREQUEST_TOPIC']._serialized_end=1564
+  _globals['_AWAITTOPICSREPLY']._serialized_start=1566
+  _globals['_AWAITTOPICSREPLY']._serialized_end=1632
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_start=1634
+  _globals['_ADOPTSCHEMAREQUEST']._serialized_end=1703
+  _globals['_TOPICSTATSREQUEST']._serialized_start=1705
+  _globals['_TOPICSTATSREQUEST']._serialized_end=1738
+  _globals['_TOPICSTATSREPLY']._serialized_start=1740
+  _globals['_TOPICSTATSREPLY']._serialized_end=1803
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_start=1805
+  _globals['_CLUSTERSTATUSREQUEST']._serialized_end=1827
+  _globals['_CLUSTERSTATUSREPLY']._serialized_start=1830
+  _globals['_CLUSTERSTATUSREPLY']._serialized_end=1993
+  _globals['_DECISION']._serialized_start=1995
+  _globals['_DECISION']._serialized_end=2083
+  _globals['_BROKERSTATUS']._serialized_start=2086
+  _globals['_BROKERSTATUS']._serialized_end=2222
+  _globals['_SPLITSEGMENTREQUEST']._serialized_start=2224
+  _globals['_SPLITSEGMENTREQUEST']._serialized_end=2301
+  _globals['_MERGESEGMENTSREQUEST']._serialized_start=2303
+  _globals['_MERGESEGMENTSREQUEST']._serialized_end=2371
+  _globals['_SEALSEGMENTREQUEST']._serialized_start=2373
+  _globals['_SEALSEGMENTREQUEST']._serialized_end=2425
+  _globals['_MOVESEGMENTREQUEST']._serialized_start=2427
+  _globals['_MOVESEGMENTREQUEST']._serialized_end=2496
+  _globals['_REBALANCEREQUEST']._serialized_start=2498
+  _globals['_REBALANCEREQUEST']._serialized_end=2516
+  _globals['_REBALANCEREPLY']._serialized_start=2518
+  _globals['_REBALANCEREPLY']._serialized_end=2577
+  _globals['_LISTGROUPSREQUEST']._serialized_start=2579
+  _globals['_LISTGROUPSREQUEST']._serialized_end=2598
+  _globals['_LISTGROUPSREPLY']._serialized_start=2600
+  _globals['_LISTGROUPSREPLY']._serialized_end=2661
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_start=2663
+  _globals['_DESCRIBEGROUPREQUEST']._serialized_end=2700
+  _globals['_RESETGROUPREQUEST']._serialized_start=2702
+  _globals['_RESETGROUPREQUEST']._serialized_end=2802
+  _globals['_DELETEGROUPREQUEST']._serialized_start=2804
+  _globals['_DELETEGROUPREQUEST']._serialized_end=2854
+  _globals['_DELETEGROUPREPLY']._serialized_start=2856
+  _globals['_DELETEGROUPREPLY']._serialized_end=2874
+  _globals['_ADMIN']._serialized_start=2877
+  _globals['_ADMIN']._serialized_end=4580
 # @@protoc_insertion_point(module_scope)

@@ -354,6 +354,86 @@ class DescribeTopicRequest(_message.Message):
 Global___DescribeTopicRequest: _TypeAlias = DescribeTopicRequest  # noqa: Y015
 
 @_typing.final
+class AwaitTopicsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Topic(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        UID_FIELD_NUMBER: _builtins.int
+        ABOVE_FIELD_NUMBER: _builtins.int
+        SEGMENTS_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        """"namespace/name" """
+        uid: _builtins.int
+        """Topic.uid of the topic that the client means."""
+        above: _builtins.int
+        """TopicDescription.revision of what the client knows."""
+        @_builtins.property
+        def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """Segments to describe beside the open ones."""
+
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            uid: _builtins.int = ...,
+            above: _builtins.int = ...,
+            segments: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["above", b"above", "name", b"name", "segments", b"segments", "uid", b"uid"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    PATIENCE_MS_FIELD_NUMBER: _builtins.int
+    patience_ms: _builtins.int
+    """10,000 at most."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___AwaitTopicsRequest.Topic]:
+        """1,000 at most."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___AwaitTopicsRequest.Topic] | None = ...,
+        patience_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["patience_ms", b"patience_ms", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitTopicsRequest: _TypeAlias = AwaitTopicsRequest  # noqa: Y015
+
+@_typing.final
+class AwaitTopicsReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicDescription]:
+        """Their open segments, and those that were asked for. Topics that were deleted are left out."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[_types_pb2.TopicDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitTopicsReply: _TypeAlias = AwaitTopicsReply  # noqa: Y015
+
+@_typing.final
 class AdoptSchemaRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

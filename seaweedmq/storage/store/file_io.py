@@ -128,15 +128,17 @@ def look_anew(directory: Path) -> None:
         temporary.touch()
 
 
-def publish(root: Path, temporary: Path, final: Path) -> None:
-    """fsync ``temporary``, give it its name, and make the name durable."""
-    fd = os.open(temporary, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    temporary.replace(final)
-    sync_directories(root, final.parent)
+def publish(root: Path, *renames: tuple[Path, Path]) -> None:
+    """fsync temporary files, give each its final name, all in one folder, and make the names durable."""
+    for temporary, _ in renames:
+        fd = os.open(temporary, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    for temporary, final in renames:
+        temporary.replace(final)
+    sync_directories(root, renames[0][1].parent)
 
 
 def remove_stale_temporaries(directory: Path, now_s: float) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -142,7 +142,7 @@ class FileSegmentStore:
             # what it knew of the folder, and the listing that follows has to show what others wrote.
             with file_io.written_aside(directory) as temporary:
                 temporary.write_bytes(FENCE_TEXT)
-                file_io.publish(self.root, temporary, marker)
+                file_io.publish(self.root, (temporary, marker))
 
         try:
             await self._run(self._syncs, "write", marker, put)
@@ -167,16 +167,22 @@ class FileSegmentStore:
         except FileNotFoundError:
             raise _no_document(document) from None
 
-    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
-        relative = document_path(topic, name)
-
+    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
         def put() -> None:
             directory = file_io.make_directories(self.root, topic_dir(topic))
-            with file_io.written_aside(directory) as temporary:
-                temporary.write_bytes(content)
-                file_io.publish(self.root, temporary, self.root / relative)
+            with contextlib.ExitStack() as aside:
+                renames = []
+                for name, content in documents.items():
+                    temporary = aside.enter_context(file_io.written_aside(directory))
+                    temporary.write_bytes(content)
+                    renames.append((temporary, directory / name))
+                if is_durable:
+                    file_io.publish(self.root, *renames)
+                else:
+                    for temporary, final in renames:
+                        temporary.replace(final)
 
-        await self._run(self._documents, "write", self.root / relative, put)
+        await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
 
     async def sweep(self, topic: TopicName, uid: int) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)

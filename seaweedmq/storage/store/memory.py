@@ -5,7 +5,7 @@ processes wrote and did not fsync is gone, or any part of it is.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -188,8 +188,14 @@ class MemorySegmentStore:
         found = topic_from_document(bytes(document.data))
         return found.uid != uid or segment in found.pruned
 
-    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
-        await self.put_file(document_path(topic, name), content)
+    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+        for name, content in documents.items():
+            path = document_path(topic, name)
+            if is_durable:
+                await self.put_file(path, content)
+            else:
+                await self.fault(StorageOp.PUT, path)
+                self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "")
 
     async def put_file(self, path: str, content: bytes, beside: tuple[str, MemoryFile | None] | None = None) -> None:
         """Replace a whole file atomically and durably. ``beside``: another one, without which there is none, and its

@@ -140,7 +140,7 @@ class DirectoryTarget:
         final = self._root / path
         with self._claimed(base, end):
             refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
-            file_io.publish(self._root, Path(sink.name), final)
+            file_io.publish(self._root, (Path(sink.name), final))
         stat = final.stat()
         return SegmentFile(
             topic=self._topic,

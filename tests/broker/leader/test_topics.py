@@ -10,7 +10,7 @@ import pytest
 from seaweedmq.codec import keys
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.metadata import segment_to_json
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.coordination.memory import MemoryMetaServer
 from seaweedmq.errors import (
@@ -26,6 +26,7 @@ from seaweedmq.model.calls import (
     AlterTopic,
     Call,
     CreateTopic,
+    CreateTopics,
     DeleteTopic,
     DescribeTopic,
     GetClusterStatus,
@@ -376,6 +377,17 @@ async def test_statistics_are_gathered_from_every_primary(bed: Bed) -> None:
     status = await hosts[0].api.call(GetClusterStatus())
     assert sum(b.open_segments for b in status.brokers) == 6
     assert [b.is_leader for b in status.brokers].count(True) == 1
+
+
+@story
+async def test_a_new_topic_is_in_the_storage_once_its_creation_was_answered_and_durable_soon(bed: Bed) -> None:
+    """Readers without etcd see it, and a deletion that comes late sees whose the folder is; the disk is not waited
+    for."""
+    (host,) = await bed.cluster(1)
+    await host.api.call(CreateTopics(tuple(TopicSpec(name=name, segments=2) for name in (NAME, OTHER))))
+    documents = [document_path(name, kind) for name in (NAME, OTHER) for kind in (TOPIC_DOCUMENT, LINEAGE_DOCUMENT)]
+    assert [path for path in documents if path not in bed.store.files] == []
+    await bed.until(lambda: all(bed.store.files[path].named for path in documents))
 
 
 @story

@@ -258,7 +258,7 @@ async def test_the_primary_of_a_topic_that_was_deleted_and_made_anew_acknowledge
     await bed.store.delete_topic(NAME, topic.uid)
     await publisher.send()
     assert isinstance(await publisher.stream.failure(), StorageFailed)
-    await bed.store.put_document(NAME, TOPIC_DOCUMENT, topic_document(replace(topic, uid=topic.uid + 1)))
+    await bed.store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(replace(topic, uid=topic.uid + 1))})
     await bed.until(lambda: primary.inspect.segments[NAME, 0].stage is Stage.FENCED)
     with pytest.raises(StaleMetadata):
         await primary.publisher()

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from seaweedmq.client.cluster.cluster import AVOID_S, Cluster, TopicView
+from seaweedmq.client.cluster.cluster import AVOID_S, Cluster
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Closed, NotFound, Refused, Unavailable
 from seaweedmq.model.calls import DescribeTopic

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from seaweedmq.client.client import Client
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish.lane import UNTOLD_S
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.publish.receipts import Receipt
 from seaweedmq.client.publish.sent import Sent
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
+from seaweedmq.model.calls import AwaitTopics
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK
@@ -508,6 +511,45 @@ async def test_a_broker_is_not_avoided_for_records_that_were_overdue_here(
         cluster.release_acks()
         await (await publisher.send(b"in time"))
     assert patience == [QUICK.rpc_timeout_s] * 2
+
+
+async def test_a_publisher_whose_broker_is_gone_waits_to_be_told_where_to_go_on(
+    cluster: FakeCluster, client: Client
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first"))
+        cluster.kill(cluster.stored(TOPIC).meta.primary)
+        cluster.asked.clear()
+        sent = await publisher.send(b"second")
+        await asyncio.sleep(5)
+        assert not sent.done()
+        assert cluster.asked == [], "nobody asks for the topic: somebody will tell of it"
+        (second,) = cluster.seal(TOPIC, 0)
+        began = asyncio.get_running_loop().time()
+        assert (await sent).segment == second
+        assert asyncio.get_running_loop().time() - began < 0.2
+
+
+async def test_a_publisher_asks_where_to_go_on_if_nobody_tells(
+    cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = FakeBroker.call
+
+    async def silent(broker: FakeBroker, request: Any) -> Any:
+        if isinstance(request, AwaitTopics):
+            raise Unavailable("not now")
+        return await call(broker, request)
+
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first"))
+        monkeypatch.setattr(FakeBroker, "call", silent)
+        cluster.kill(cluster.stored(TOPIC).meta.primary)
+        sent = await publisher.send(b"second")
+        await asyncio.sleep(0.1)
+        (second,) = cluster.seal(TOPIC, 0)
+        assert (await asyncio.wait_for(sent, 2 * UNTOLD_S)).segment == second
 
 
 async def test_a_publisher_that_closes_leaves_no_question_behind(

@@ -12,6 +12,7 @@ import pytest
 from seaweedmq.broker.leader import metadata, pruning
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.client.cluster import cluster
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.codec.documents import topic_document, topic_from_document
 from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path
 from seaweedmq.coordination import description
@@ -111,7 +112,7 @@ def take_what_a_broker_does_not_know_yet_for_pruned(patch: pytest.MonkeyPatch) -
         view.know(told)
         return told
 
-    patch.setattr(cluster.TopicView, "_look", look)
+    patch.setattr(TopicView, "_look", look)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -16,7 +16,8 @@ from seaweedmq.broker.segment.write_out import ReplicaWriter
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.client.admin.admin import Admin
-from seaweedmq.client.cluster.cluster import Cluster, TopicView
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.cluster.topic_view import TopicView
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.segment_log import SegmentLog
 from seaweedmq.errors import AlreadyExists

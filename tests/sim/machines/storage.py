@@ -6,7 +6,7 @@ way when the process died is known.
 
 import asyncio
 import random
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.core.files.retention import broker_of
@@ -149,8 +149,8 @@ class SimStore:
         await self.disk.pause(StorageOp.LOOK)
         return fenced
 
-    async def put_document(self, topic: TopicName, name: str, content: bytes) -> None:
-        await self._inner.put_document(topic, name, content)
+    async def put_documents(self, topic: TopicName, documents: Mapping[str, bytes], *, is_durable: bool = True) -> None:
+        await self._inner.put_documents(topic, documents, is_durable=is_durable)
 
     async def put_file(self, path: str, content: bytes) -> None:
         await self._inner.put_file(path, content)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.codec.documents import topic_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, log_dir, table_dir, table_path, topic_dir
 from seaweedmq.errors import InvalidArgument, StorageFailed
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore, open_store
@@ -150,13 +150,26 @@ async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
     await log.close()
 
 
+async def test_documents_put_together_make_their_names_durable_once(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(file_io, "sync_directories", lambda _, directory: synced.append(directory))
+    documents = {"topic.json": b"{}", "lineage.json": b"{}"}
+    await store.put_documents(NAME, documents, is_durable=False)
+    assert synced == []
+    await store.put_documents(NAME, documents)
+    assert synced == [store.root / topic_dir(NAME)]
+    assert {path.name for path in synced[0].iterdir()} == documents.keys()
+
+
 async def test_a_vanished_root_is_said_and_not_made_anew(store: FileSegmentStore) -> None:
     await write_log(store, 0, [b"x"])
     shutil.rmtree(store.root)
     with pytest.raises(StorageFailed, match="vanished"):
         await begin_log(store, 1)
     with pytest.raises(StorageFailed, match="vanished"):
-        await store.put_document(NAME, "topic.json", b"{}")
+        await store.put_documents(NAME, {"topic.json": b"{}"})
     with pytest.raises(StorageFailed, match="no such directory"):
         await store.check()
     assert await store.list_files(NAME, 0) == []
@@ -265,7 +278,7 @@ async def test_a_fence_is_seen_by_a_mount_that_remembers_what_was_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = FileSegmentStore(tmp_path), FileSegmentStore(tmp_path)
-    await ours.put_document(NAME, TOPIC_DOCUMENT, topic_document(make_topic()))
+    await ours.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
     await write_log(ours, 0, [b"x"])
     missing = remember_missing_names(monkeypatch)
     assert not await ours.is_fenced(NAME, 7, 0)

@@ -1,0 +1,65 @@
+"""What a broker tells of topics to those who wait for a change."""
+
+import asyncio
+
+import pytest
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.calls import (
+    AWAITED_AT_ONCE_MAX,
+    AwaitedTopic,
+    AwaitTopics,
+    CreateTopic,
+    DeleteTopic,
+    SealSegment,
+)
+from seaweedmq.model.description import IDS_MAX, TopicDescription
+from seaweedmq.model.topic import TopicName, TopicSpec
+from tests.broker.bed import NAME, Bed, story
+
+OTHER = TopicName("test", "other")
+
+
+def awaited(description: TopicDescription, *ids: int) -> AwaitedTopic:
+    topic = description.topic
+    return AwaitedTopic(name=topic.name, topic_uid=topic.uid, above=description.revision, ids=ids)
+
+
+@story
+async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    known = [await bed.topic(hosts[0], name, segments=2) for name in (NAME, OTHER)]
+    question = AwaitTopics(tuple(awaited(description, 0) for description in known), 10.0)
+    answers = [asyncio.create_task(host.api.call(question)) for host in hosts]
+    await asyncio.sleep(1)
+    assert not any(answer.done() for answer in answers)
+    await hosts[0].api.call(SealSegment(OTHER, 0))
+    for told in await asyncio.gather(*answers):
+        (changed,) = told
+        assert changed.topic.name == OTHER
+        assert changed.revision > known[1].revision
+        assert [(s.id, s.is_open) for s in changed.segments] == [(0, False), (1, True), (2, True)]
+    (again,) = await hosts[0].api.call(question)
+    assert again == changed, "who comes late is told at once"
+
+
+@story
+async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_nothing_of_those_that_are_gone(bed: Bed) -> None:
+    (host,) = await bed.cluster(1)
+    known = await bed.topic(host)
+    began = asyncio.get_running_loop().time()
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ()
+    assert 0.5 <= asyncio.get_running_loop().time() - began < 1.0
+    await host.api.call(DeleteTopic(NAME))
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ()
+    await host.api.call(CreateTopic(TopicSpec(name=NAME)))
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == (), "that is another one"
+
+
+@pytest.mark.parametrize(("topics", "ids"), [(AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)])
+@story
+async def test_waiting_for_too_much_is_refused(bed: Bed, topics: int, ids: int) -> None:
+    (host,) = await bed.cluster(1)
+    one = AwaitedTopic(name=NAME, topic_uid=1, above=0, ids=tuple(range(ids)))
+    with pytest.raises(InvalidArgument, match="at most 1000"):
+        await host.api.call(AwaitTopics((one,) * topics, 0.5))
