@@ -1,4 +1,7 @@
-"""Catch-up: the committed records of a segment as frames, from Parquet tables and log files joined without a seam."""
+"""Catch-up: the committed records of a segment as frames, from log files and Parquet tables joined without a seam.
+
+A log is read while it is there, even beside a table of the same records: its bytes are the ones that are sent.
+"""
 
 import asyncio
 import logging
@@ -7,9 +10,9 @@ from contextlib import aclosing
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
-from seaweedmq.core.files.cover import Piece, cover, log_at
+from seaweedmq.core.files.cover import file_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
-from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
@@ -52,16 +55,15 @@ async def read_segment(
     while position < end_offset:
         before, vanished = position, False
         files = await store.list_files(topic.name, segment)
-        sound = [f for f in files if f.path not in damaged]
+        passed = set(damaged)
         try:
-            for piece in cover(sound, position, end_offset):
+            while position < end_offset and (file := file_at(files, position, passed)) is not None:
+                passed.add(file.path)
                 exact = position > start_offset  # only the first frame given may begin below
-                async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes, exact)) as chunks:
+                async with aclosing(_read_file(store, topic, file, position, end_offset, chunk_bytes, exact)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                         position = chunk.end_offset
-                if position < piece.end:
-                    break
         except NotFound:
             vanished = True
         except _Unusable as e:
@@ -93,22 +95,13 @@ def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentF
     )
 
 
-async def _read_piece(
-    store: SegmentStore, topic: Topic, piece: Piece, position: int, chunk_bytes: int, exact: bool
+def _read_file(
+    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """The piece from ``position`` on; ends early where its logs do."""
-    if piece.table is not None:
-        async with aclosing(_read_table(store, topic, piece.table, position, piece.end, chunk_bytes)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-        return
-    passed: set[str] = set()
-    while position < piece.end and (log := log_at(piece.logs, position, passed)) is not None:
-        passed.add(log.path)
-        async with aclosing(_read_log(store, topic, log, position, piece.end, chunk_bytes, exact)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-                position, exact = chunk.end_offset, True
+    """What a file holds of ``[start, end)``, from ``start`` on; ``exact``: the first frame may not begin below."""
+    if file.kind is FileKind.LOG:
+        return _read_log(store, topic, file, start, end, chunk_bytes, exact)
+    return _read_table(store, topic, file, start, min(end, file.end_offset or 0), chunk_bytes)
 
 
 async def _read_table(
