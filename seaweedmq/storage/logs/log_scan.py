@@ -62,10 +62,10 @@ class LogScanner:
         self._skip_below = skip_below
         self._read_bytes = read_bytes
         self._start = 0
-        """Position in the file of the first byte of ``_rest``."""
-        self._rest: bytes | memoryview = b""
+        """Position in the file of the first byte that was not understood. What was read behind it is read again: from
+        the page cache that costs less than to join it with what follows."""
         self._needed_bytes = 0
-        """Length that ``_rest`` must reach before it can be understood."""
+        """From there on, to understand more."""
         self._jumped = 0
         """Size of the skipped frame whose last byte is still to be seen; 0 if none."""
         self._jumped_base = file.base_offset
@@ -99,9 +99,8 @@ class LogScanner:
             raise fresh(self._damage)
         if self._done:
             return None
-        at = self._start + len(self._rest)
         seen = _SEEN_BYTES if self._jumped else 0
-        return at - seen, seen + max(self._read_bytes, self._needed_bytes - len(self._rest))
+        return self._start - seen, seen + max(self._read_bytes, self._needed_bytes)
 
     def stop(self) -> None:
         """The caller has all it needs; damage behind that is not its business."""
@@ -119,13 +118,12 @@ class LogScanner:
         if wanted is None:
             raise AssertionError(f"{self._file.path}: fed after the end")
         at_end = len(data) < wanted[1]
-        view = memoryview(data)
+        buffer = memoryview(data)
         if self._jumped:
             if len(data) < _SEEN_BYTES:
                 return self._tear(f"the last frame's {self._jumped} bytes are not all there", restore=True)
-            view = view[_SEEN_BYTES:]
+            buffer = buffer[_SEEN_BYTES:]
             self._jumped = 0
-        buffer = memoryview(b"".join((self._rest, view))) if len(self._rest) else view
         self._needed_bytes = 0
         if self._damage is not None:
             self._look_behind_damage(buffer, at_end)
@@ -145,8 +143,7 @@ class LogScanner:
                 # A damaged length may point beyond the end of the file too: then there are frames.
                 self._doubt(buffer, 0, at_end, str(e), behind=file.base_offset - 1)
                 return None
-            self._rest = buffer
-            self._needed_bytes = len(buffer) + self._read_bytes
+            self._needed_bytes = 2 * len(buffer)
             return None
         except Corrupt as e:
             # All of a preamble is there when its checksum is looked at.
@@ -196,6 +193,7 @@ class LogScanner:
                 if at_end:
                     self._tear(_reason(e))
                     return Run(buffer, frames)
+                self._needed_bytes = HEADER_BYTES
                 break
             except Unsupported as e:
                 raise Unsupported(f"{self._file.path} at byte {self._start + position}: {_reason(e)}") from e
@@ -211,7 +209,6 @@ class LogScanner:
             self.next_offset = header.end_offset
             position = end
         self._start += position
-        self._rest = buffer[position:]
         self._done = at_end and not self._jumped
         return Run(buffer, frames)
 
@@ -264,7 +261,7 @@ class LogScanner:
             keep = max(keep, self._start + len(text) - self._lost.next)
         keep = min(len(text), keep)
         self._start += len(text) - keep
-        self._rest = buffer[len(text) - keep :]
+        self._needed_bytes = keep + self._read_bytes
 
     def _proof_in(self, text: bytes) -> int | None:
         """Where a sound header of a higher offset lies, if there is one."""

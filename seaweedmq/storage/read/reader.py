@@ -126,7 +126,7 @@ async def _read_log(
     store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
     """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
-    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 2 * chunk_bytes))
+    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 4 * chunk_bytes))
     reader = await store.open(file)
 
     async def read_on() -> list[Chunk] | None:
