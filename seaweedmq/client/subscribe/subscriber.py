@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from operator import length_hint
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
+from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, check_columns, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
@@ -48,8 +47,7 @@ class Subscriber(TopicReading):
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
         self._rest: Arrived | None = None
-        self._part: Arrived | None = None
-        self._messages: Iterator[Message] = iter(())
+        self._messages: MessageRun | None = None
 
     async def open(self) -> None:
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
@@ -86,7 +84,7 @@ class Subscriber(TopicReading):
 
     @property
     def has_rows(self) -> bool:
-        return not self._closed and (self._rest is not None or length_hint(self._messages) > 0)
+        return not self._closed and (self._rest is not None or bool(self._messages))
 
     async def fetch(self) -> bool:
         if not self.has_rows and not self._closed:
@@ -94,20 +92,20 @@ class Subscriber(TopicReading):
         return self.has_rows
 
     def pop_messages(self) -> Iterator[Message]:
-        if not length_hint(self._messages) and self._rest is not None:
-            self._part, self._rest = self._rest.cut(MESSAGES_AT_ONCE)
-            self._messages = iter(messages_of(self._part))
-        return self._messages
+        if not self._messages:
+            part, self._rest = self._pop_rest().cut(MESSAGES_AT_ONCE)
+            self._messages = MessageRun(part)
+        return iter(self._messages)
 
     def pop_batch(self) -> pa.RecordBatch:
-        left = length_hint(self._messages)
-        if left and self._part is not None:
-            self._messages = iter(())
-            return record_batch_of(self._part.slice(len(self._part) - left, left), self._columns)
+        rows = self._messages.rest() if self._messages else self._pop_rest()
+        return record_batch_of(rows, self._columns)
+
+    def _pop_rest(self) -> Arrived:
         if self._rest is None:
             raise AssertionError("fetch() comes first")
         rest, self._rest = self._rest, None
-        return record_batch_of(rest, self._columns)
+        return rest
 
     async def _take(self) -> Arrived | None:
         try:
