@@ -20,6 +20,7 @@ from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024
@@ -55,13 +56,24 @@ class LogScanner:
     Invariant: every frame given was whole, passed both checksums, and began where the one before it ended.
     """
 
-    def __init__(self, topic: Topic, file: SegmentFile, *, skip_below: int = 0, read_bytes: int = READ_BYTES) -> None:
-        """Frames that end at or below ``skip_below`` are passed over: only their headers are read and verified."""
+    def __init__(
+        self,
+        topic: Topic,
+        file: SegmentFile,
+        *,
+        skip_below: int = 0,
+        read_bytes: int = READ_BYTES,
+        begin: Mark | None = None,
+    ) -> None:
+        """Frames that end at or below ``skip_below`` are passed over: only their headers are read and verified.
+
+        ``begin``: where to, of an earlier walk over the same file; None: its start.
+        """
         self._topic = topic
         self._file = file
         self._skip_below = skip_below
         self._read_bytes = read_bytes
-        self._start = 0
+        self._start = 0 if begin is None else begin.position
         """Position in the file of the first byte that was not understood. What was read behind it is read again: from
         the page cache that costs less than to join it with what follows."""
         self._needed_bytes = 0
@@ -82,7 +94,11 @@ class LogScanner:
         self._behind = file.base_offset
         self._done = False
         self.preamble: LogPreamble | None = None
-        self.next_offset = file.base_offset
+        """None until it is read, and if the walk began behind it."""
+        self._preamble_due = begin is None
+        self.mark = begin
+        """The last place at which another walk over the file may begin."""
+        self.next_offset = file.base_offset if begin is None else begin.offset
         """End of the last sound frame."""
         self.torn: str | None = None
         """Once done: why the tail is not a frame; None if the file ends with a whole one."""
@@ -128,7 +144,7 @@ class LogScanner:
         if self._damage is not None:
             self._look_behind_damage(buffer, at_end)
             return Run(buffer, ())
-        position = 0 if self.preamble is not None else self._read_preamble(buffer, at_end)
+        position = self._read_preamble(buffer, at_end) if self._preamble_due else 0
         if position is None:
             return Run(buffer, ())
         return self._read_frames(buffer, position, at_end)
@@ -168,6 +184,7 @@ class LogScanner:
                 f"{file.path} was written as {p.topic}#{p.segment} from offset {p.base_offset} by {p.writer}: "
                 "it was renamed or copied; move it away"
             )
+        self._preamble_due = False
         return used
 
     def _read_frames(self, buffer: memoryview, position: int, at_end: bool) -> Run:
@@ -210,6 +227,8 @@ class LogScanner:
             position = end
         self._start += position
         self._done = at_end and not self._jumped
+        if not self._jumped:
+            self.mark = Mark(self.next_offset, self._start)
         return Run(buffer, frames)
 
     def _header_at(self, buffer: memoryview, position: int) -> FrameHeader:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
@@ -16,6 +17,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)
@@ -35,8 +37,25 @@ class _Unusable(Exception):
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What every file of a segment is read with."""
+
+    store: SegmentStore
+    topic: Topic
+    chunk_bytes: int
+    index: LogIndex
+
+
 async def read_segment(
-    store: SegmentStore, topic: Topic, segment: int, start_offset: int, end_offset: int, *, chunk_bytes: int
+    store: SegmentStore,
+    topic: Topic,
+    segment: int,
+    start_offset: int,
+    end_offset: int,
+    *,
+    chunk_bytes: int,
+    index: LogIndex | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """Verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat, each file read once.
 
@@ -45,11 +64,15 @@ async def read_segment(
     deleted meanwhile. Everything asked for must have been written when the call is made. Whoever may stop early closes
     the generator (``contextlib.aclosing``).
 
+    Args:
+        index: of logs that were scanned before; learns from this reading. None: nothing is remembered.
+
     Raises:
         OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
         Corrupt: damage that no other file makes good; names the file and position.
         StorageFailed: the storage refused.
     """
+    reading = _Reading(store, topic, chunk_bytes, LogIndex() if index is None else index)
     position, fruitless = start_offset, 0
     damaged: dict[str, Corrupt] = {}
     while position < end_offset:
@@ -60,7 +83,7 @@ async def read_segment(
             while position < end_offset and (file := file_at(files, position, passed)) is not None:
                 passed.add(file.path)
                 exact = position > start_offset  # only the first frame given may begin below
-                async with aclosing(_read_file(store, topic, file, position, end_offset, chunk_bytes, exact)) as chunks:
+                async with aclosing(_read_file(reading, file, position, end_offset, exact)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                         position = chunk.end_offset
@@ -95,22 +118,20 @@ def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentF
     )
 
 
-def _read_file(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
-) -> AsyncGenerator[Chunk, None]:
+def _read_file(reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool) -> AsyncGenerator[Chunk, None]:
     """What a file holds of ``[start, end)``, from ``start`` on; ``exact``: the first frame may not begin below."""
     if file.kind is FileKind.LOG:
-        return _read_log(store, topic, file, start, end, chunk_bytes, exact)
-    return _read_table(store, topic, file, start, min(end, file.end_offset or 0), chunk_bytes)
+        return _read_log(reading, file, start, end, exact)
+    return _read_table(reading, file, start, min(end, file.end_offset or 0))
 
 
-async def _read_table(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int
-) -> AsyncGenerator[Chunk, None]:
+async def _read_table(reading: _Reading, file: SegmentFile, start: int, end: int) -> AsyncGenerator[Chunk, None]:
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.reader import TableReader
 
-    table = TableReader(await store.open_input(file), file, topic, start, end, chunk_bytes=chunk_bytes)
+    chunk_bytes = reading.chunk_bytes
+    source = await reading.store.open_input(file)
+    table = TableReader(source, file, reading.topic, start, end, chunk_bytes=chunk_bytes)
     try:
         async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
             async for run in runs:
@@ -123,11 +144,13 @@ async def _read_table(
 
 
 async def _read_log(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
+    reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
     """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
-    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 4 * chunk_bytes))
-    reader = await store.open(file)
+    topic, chunk_bytes, index = reading.topic, reading.chunk_bytes, reading.index
+    begin = index.begin(topic.uid, file.path, start)
+    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 4 * chunk_bytes), begin=begin)
+    reader = await reading.store.open(file)
 
     async def read_on() -> list[Chunk] | None:
         wanted = scanner.wants()
@@ -135,6 +158,8 @@ async def _read_log(
             return None
         data = await reader.read(*wanted)
         chunks, first = await asyncio.to_thread(_cut, scanner, data, end, chunk_bytes)
+        if scanner.mark is not None:
+            index.note(topic.uid, file.path, scanner.mark)
         if exact and first is not None and first.header.base_offset < start:
             schema = None if topic.schema is None else schema_from_bytes(topic.schema)
             clipped = clip_frame(first, start, schema)

@@ -17,6 +17,7 @@ from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -226,6 +227,31 @@ async def test_each_log_is_read_once(store: FileSegmentStore) -> None:
     memory.fault = note
     await check(memory, 0, 300)
     assert len(opened) == len(set(opened)) == 3
+
+
+async def test_who_begins_in_the_middle_of_a_log_that_was_scanned_before_does_not_scan_it_again() -> None:
+    memory = MemorySegmentStore(lambda: 1_000)
+    await write_log(memory, 0, [make_frame(b, 10, size=200) for b in range(0, 300, 10)])
+    reads = 0
+
+    async def note(op: object, path: str) -> None:
+        nonlocal reads
+        reads += op == "read"
+
+    memory.fault = note
+    index = LogIndex()
+
+    async def cost(start: int, end: int) -> int:
+        nonlocal reads
+        before = reads
+        async for chunk in read_segment(memory, make_topic(), 0, start, end, chunk_bytes=1_000, index=index):
+            assert chunk.end_offset > start
+        return reads - before
+
+    whole = await cost(0, 300)
+    assert await cost(290, 300) < whole / 4
+    assert await cost(150, 160) < whole / 4
+    assert await cost(0, 300) == whole
 
 
 def flip(store: FileSegmentStore, file: SegmentFile, at: Callable[[int], int]) -> None:
