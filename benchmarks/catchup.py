@@ -16,7 +16,7 @@ from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.publish import MB, SETTINGS
 from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
-from benchmarks.tables import CONVERTING, NAME, publish_text, table_files, until_in_tables
+from benchmarks.tables import CONVERTING, NAME, publish_text, table_files, until_in_tables, until_logs_are_gone
 
 RATIO_MIN = 0.40
 RECORD_BYTES = 1_000
@@ -30,7 +30,8 @@ PYARROW = "pyarrow reading the files"
 
 def run(scale: Scale) -> list[Measure]:
     """First what is in memory. Then a broker that was restarted, whose memory is empty, reads log files, and another
-    one, once these have become them, tables; the page cache is warm for all. MB are 1,000,000 bytes of values.
+    one, once these have become tables and are gone, those; the page cache is warm for all. MB are 1,000,000 bytes of
+    values.
     """
     with scratch(scale.directory) as folder, raw_stream() as raw:
         data = folder / "data"
@@ -44,6 +45,7 @@ def run(scale: Scale) -> list[Measure]:
                 raise AssertionError("there are tables already: not all of it was read out of log files")
         with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
             until_in_tables(data, count)
+            until_logs_are_gone(data)
             files = table_files(data)
             samples = _read(client, raw, NAME, count, scale, pyarrow=partial(_pyarrow, files, count))
             measures += _of_place("tables", count, samples)

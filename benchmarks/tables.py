@@ -52,6 +52,15 @@ def until_in_tables(data: Path, count: int) -> None:
         time.sleep(LOOK_INTERVAL_S)
 
 
+def until_logs_are_gone(data: Path) -> None:
+    """Return once the topic ``NAME`` has no log files any more: a subscriber reads tables then."""
+    began = time.monotonic()
+    while left := list(topic_folder(data).rglob("*.log")):
+        if time.monotonic() > began + TIMEOUT_S:
+            raise AssertionError(f"{len(left)} log files are still there after {TIMEOUT_S:.0f} s")
+        time.sleep(LOOK_INTERVAL_S)
+
+
 def topic_folder(data: Path) -> Path:
     """Of the topic, in the storage of a cluster on ``data``."""
     return data / "storage" / "topics" / NAME

@@ -11,6 +11,7 @@ from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
 from seaweedmq.coordination.election import Election
@@ -140,12 +141,21 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         segments=parts.owned.segments.values,
         interval_s=parts.config.load_report_interval_s,
     )
-    maintenance = Maintenance(
+    conversion = Conversion(
         config=parts.config,
         broker_id=info.id,
         view=parts.view,
         store=parts.store,
         converter=parts.converter,
+        segments=parts.owned.segments.values,
+        cpu_share=lambda: reporter.cpu_share,
+    )
+    maintenance = Maintenance(
+        config=parts.config,
+        broker_id=info.id,
+        view=parts.view,
+        store=parts.store,
+        conversion=conversion,
         segments=parts.owned.segments.values,
         wall_us=parts.env.wall_us,
         report_emptied=parts.report_emptied,

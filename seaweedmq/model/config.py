@@ -43,6 +43,10 @@ class BrokerConfig:
     log_grace_s: float = 600.0
     """How long a log file stays after its Parquet file is complete, and an expired file after retention chose it."""
     table_row_group_bytes: int = 16 * MIB
+    conversion_backlog_bytes_max: int = 4096 * MIB
+    """While it has much to do a broker leaves sealed log files as they are, up to so much of them ..."""
+    conversion_delay_s_max: float = 300.0
+    """... and for so long."""
     maintenance_interval_s: float = 10.0
     """How often files are looked over for conversion, retention and deletion."""
     producer_retention_s: float = 86_400.0

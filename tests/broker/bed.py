@@ -194,9 +194,16 @@ class Host:
         self.meta = bed.etcd.client(self.owner)
         self.ahead_s = 0.0
         """How far its wall clock is ahead of the storage's."""
+        self.cpu_share = 0.0
+        """Of one core."""
         self.broker = Broker(
             config=config,
-            env=Environment(self.wall_us, random.Random(f"broker {number}"), lambda: bed.loop.boot_s),
+            env=Environment(
+                self.wall_us,
+                random.Random(f"broker {number}"),
+                lambda: bed.loop.boot_s,
+                cpu_share=lambda: self.cpu_share,
+            ),
             store=bed.store,
             meta=self.meta,
             dialer=bed.network.dialer(self.owner),

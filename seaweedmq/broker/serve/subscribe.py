@@ -31,6 +31,7 @@ from seaweedmq.model.subscribe import (
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time
 
@@ -45,6 +46,7 @@ class SubscribeService:
         self._lookup = lookup
         self._store = store
         self._reading = memory.reading
+        self._index = LogIndex()
         self.sending = Sending(memory.sending, memory.logs)
         """Memory of what is on its way to subscribers."""
 
@@ -56,7 +58,7 @@ class SubscribeService:
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
-        tail = Tail(self._lookup, self._store, self._reading, found, start, self._config.read_chunk_bytes)
+        tail = self._tail(found, start)
         credit = _Credit(opening.credit_bytes)
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
@@ -67,6 +69,10 @@ class SubscribeService:
         finally:
             reading.cancel()
             await asyncio.wait({reading})
+
+    def _tail(self, found: Found, start: int) -> Tail:
+        chunk_bytes = self._config.read_chunk_bytes
+        return Tail(self._lookup, self._store, self._index, self._reading, found, start, chunk_bytes)
 
     async def _deliver(self, tail: Tail, credit: "_Credit") -> AsyncGenerator[SubscribeReply, None]:
         try:

@@ -12,6 +12,7 @@ from seaweedmq.errors import Corrupt, NotFound, OutOfRange
 from seaweedmq.model.frames import Frames
 from seaweedmq.ports import SegmentStore
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.recovery import earliest_offset
 
@@ -44,12 +45,20 @@ class Tail:
     """
 
     def __init__(
-        self, lookup: Lookup, store: SegmentStore, reading: MemoryBudget, found: Found, position: int, chunk_bytes: int
+        self,
+        lookup: Lookup,
+        store: SegmentStore,
+        index: LogIndex,
+        reading: MemoryBudget,
+        found: Found,
+        position: int,
+        chunk_bytes: int,
     ) -> None:
         """
         Args:
             lookup: says who serves the segment by now.
             store: where its files are.
+            index: of log files, by whoever read them.
             reading: what turns take their memory from.
             found: the segment, as it is now.
             position: offset to begin at.
@@ -61,6 +70,7 @@ class Tail:
         """The segment as of the last look."""
         self._lookup = lookup
         self._store = store
+        self._index = index
         self._reading = reading
         self._chunk_bytes = chunk_bytes
         self._turn: FileTurn | None = None
@@ -182,11 +192,16 @@ class Tail:
         if found.open:
             end_offset = min(found.open.log.cache_start, end_offset)
         turn = FileTurn(self._reading, self._chunk_bytes, self._largest_bytes)
-        await turn.begin(
-            read_segment(
-                self._store, found.topic, found.segment.id, self.position, end_offset, chunk_bytes=self._chunk_bytes
-            )
+        chunks = read_segment(
+            self._store,
+            found.topic,
+            found.segment.id,
+            self.position,
+            end_offset,
+            chunk_bytes=self._chunk_bytes,
+            index=self._index,
         )
+        await turn.begin(chunks)
         return turn
 
     async def _check_kept(self) -> None:

@@ -37,6 +37,8 @@ class LoadReporter:
         self._budget = budget
         self._segments = segments
         self._interval_s = interval_s
+        self.cpu_share = 0.0
+        """Of one core, as measured last."""
 
     async def run(self) -> None:
         """Report until cancelled, to one leader after the other. Whatever goes wrong with it, serving goes on."""
@@ -76,6 +78,7 @@ class LoadReporter:
     def measure(self) -> BrokerLoad:
         """This broker's load as of now. Segments without any traffic lately are left out: absent means none."""
         now = asyncio.get_running_loop().time()
+        self.cpu_share = self._env.cpu_share()
         loads = []
         for segment in self._segments():
             meter, unwritten = segment.meter, segment.log.unwritten_bytes
@@ -95,7 +98,7 @@ class LoadReporter:
                 )
         return BrokerLoad(
             broker=self._broker_id,
-            cpu_share=self._env.cpu_share(),
+            cpu_share=self.cpu_share,
             memory_bytes=self._env.resident_bytes(),
             buffered_bytes=self._budget.used,
             segments=tuple(loads),

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
+from itertools import chain
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -138,8 +139,11 @@ class Subscriber(_Context):
 
     @documented_as(aio_subscriber.Subscriber.__aiter__)
     def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[Message]]:
         while self._fetch():
-            yield from self._core.pop_messages()
+            yield self._core.pop_messages()
 
     @documented_as(aio_subscriber.Subscriber.batches)
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -170,17 +174,19 @@ class Subscriber(_Context):
 
     def _fetch(self) -> bool:
         # An interrupt leaves the call running; the next one waits for the same, so that nothing is lost in between.
-        if self._core.has_rows:
-            return True
-        if self._pending is None:
-            if self._core.is_closed:
-                return False
-            self._pending = self._background.start(self._core.fetch())
-        try:
-            return self._background.wait(self._pending)
-        finally:
-            if self._pending.done():
-                self._pending = None
+        # What it fetched may have been taken by then.
+        while not self._core.has_rows:
+            if self._pending is None:
+                if self._core.is_closed:
+                    return False
+                self._pending = self._background.start(self._core.fetch())
+            try:
+                if not self._background.wait(self._pending):
+                    return False
+            finally:
+                if self._pending.done():
+                    self._pending = None
+        return True
 
 
 class GroupSubscriber(Subscriber):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from seaweedmq.client.group.contact import Contact
 from seaweedmq.client.group.origin import AssignedSegment, GroupOrigin, messages_at
-from seaweedmq.client.subscribe.messages import Arrived, Message, messages_of, record_batch_of
+from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, record_batch_of
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE
 from seaweedmq.core.member.acks import OUT, Offsets
 from seaweedmq.core.member.dispatch import Bounds, Dispatch, GivenUp, NewRows
@@ -142,7 +142,7 @@ class Dispatcher:
             if dispatch.is_strict and not self._admit(message):
                 continue
             if auto_ack:
-                self._taken = message[0], message.offset, 1
+                self._taken = message.origin, message.offset, 1
             yield message
             if auto_ack:
                 self.ack_taken()
@@ -190,7 +190,7 @@ class Dispatcher:
             run = self._dispatch.next_run(MESSAGES_AT_ONCE)
         if run is None:
             return False
-        messages = messages_of(_rows_of(run))
+        messages = list(MessageRun(_rows_of(run)))
         messages.reverse()
         with self._lock:
             return self._dispatch.hand_out(run, messages)
@@ -208,7 +208,7 @@ class Dispatcher:
         with self._lock:
             taken = self._dispatch.take_neighbours()
             self._see_to_given_up()
-            rows: Arrived | None = taken[0][0].span.rows if taken else None
+            rows: Arrived | None = taken[0].origin.span.rows if taken else None
         return None if rows is None else rows.slice(taken[0].offset - rows.first_offset, len(taken))
 
     def _admit(self, message: Message) -> bool:
@@ -217,7 +217,7 @@ class Dispatcher:
             is_admitted = dispatch.admit(message)
             if dispatch.given_up:
                 self._see_to_given_up()
-        if not is_admitted and message[0].assigned.is_revoked:
+        if not is_admitted and message.origin.assigned.is_revoked:
             self.attention.notify()
         return is_admitted
 
@@ -265,7 +265,7 @@ class Dispatcher:
             self._dispatch.handler_ended(message)
             self._see_to_given_up()
         self.news.notify()
-        if message[0].assigned.is_watched:
+        if message.origin.assigned.is_watched:
             self.on_acked()
 
     def letter_kept(self, message: Message) -> None:

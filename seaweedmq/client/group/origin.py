@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from seaweedmq.client.subscribe.messages import Arrived, Message, Origin, messages_of
+from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, Origin
 from seaweedmq.core.member.acks import ACKED, Span
 from seaweedmq.core.member.assigned import Assigned
 
@@ -51,12 +51,12 @@ def messages_at(rows: Arrived, offsets: list[int]) -> list[Message]:
     """Some rows of a frame as messages. ``offsets`` ascend and are not empty."""
     wanted = set(offsets)
     part = rows.slice(offsets[0] - rows.first_offset, offsets[-1] + 1 - offsets[0])
-    return [message for message in messages_of(part) if message.offset in wanted]
+    return [message for message in MessageRun(part) if message.offset in wanted]
 
 
 def row_of(message: Message) -> Arrived:
     """A record as it arrived. Requires that it was handed out and is not acknowledged."""
-    rows: Arrived | None = message[0].span.rows
+    rows: Arrived | None = message.origin.span.rows
     if rows is None:
         raise AssertionError("a record that is not acknowledged has no rows")
     return rows.slice(message.offset - rows.first_offset, 1)

@@ -1,11 +1,13 @@
-"""What arrived, as users see it: messages, or Arrow batches. Columns are turned into Python at once, never by row."""
+"""What arrived, as users see it: messages, or Arrow batches."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import repeat
-from typing import Any
+from operator import length_hint
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -72,78 +74,69 @@ class Arrived:
         return Arrived(self.origin, part, self.flags, self.first_offset + at, self.timestamp)
 
 
-class Message(tuple):  # type: ignore[type-arg]
-    """One record as delivered.
+class _Fields(NamedTuple):
+    """What a message is made of. A named tuple, because making one costs a fifth of making an object with ``__init__``,
+    and reading a field a third of calling a property."""
 
-    A tuple underneath, because making one costs a fifth of making an object with ``__init__``.
-    """
+    origin: Any
+    """An :class:`Origin`; that of a group can more."""
+    offset: int
+    """Position in the segment's lineage; rises along it."""
+    timestamp_us: int
+    """When the record was published, or what its publisher said: microseconds since 1970."""
+    key: bytes | None
+    value: Any
+    """Bytes; for a topic with a schema a dict of the row's columns."""
+    header_pairs: list[tuple[str, bytes]] | None
+
+
+class Message(_Fields):
+    """One record as delivered: ``offset``, ``timestamp_us``, ``key``, ``value``, and what follows."""
 
     __slots__ = ()
 
     @property
     def topic(self) -> str:
         """``namespace/name``."""
-        return str(self[0].topic)
+        return str(self.origin.topic)
 
     @property
     def segment(self) -> int:
-        return int(self[0].segment)
-
-    @property
-    def offset(self) -> int:
-        """Position in the segment's lineage; rises along it."""
-        return self[1]  # type: ignore[no-any-return]
+        return int(self.origin.segment)
 
     @property
     def timestamp(self) -> datetime:
         """When the record was published, or what its publisher said; UTC."""
-        return EPOCH + timedelta(microseconds=self[2])
-
-    @property
-    def timestamp_us(self) -> int:
-        """The same in microseconds since 1970."""
-        return self[2]  # type: ignore[no-any-return]
-
-    @property
-    def key(self) -> bytes | None:
-        return self[3]  # type: ignore[no-any-return]
-
-    @property
-    def value(self) -> Any:
-        """Bytes; for a topic with a schema a dict of the row's columns."""
-        return self[4]
+        return EPOCH + timedelta(microseconds=self.timestamp_us)
 
     @property
     def headers(self) -> dict[str, bytes]:
         """Empty if there are none."""
-        return dict(self[5]) if self[5] else {}
+        return dict(self.header_pairs) if self.header_pairs else {}
 
     @property
     def deliveries(self) -> int:
         """How often the record was delivered to the group, this time included; 1 without a group."""
-        return int(self[0].deliveries(self[1]))
+        return int(self.origin.deliveries(self.offset))
 
     def ack(self) -> None:
         """Say that the record is dealt with. That moves the position of a group; without a group nothing keeps one,
         and this does nothing. From any thread.
         """
-        self[0].ack(self[1])
+        self.origin.ack(self.offset)
 
     def nack(self, delay: "float | timedelta" = 0.0) -> None:
         """Say that the record is not dealt with: the group gets it again, here or at another member, after ``delay``
         (seconds or timedelta). Later records of its key wait for that. Without a group this does nothing. From any
         thread. Raises InvalidArgument: a negative delay.
         """
-        self[0].nack(self, delay_s(delay))
+        self.origin.nack(self, delay_s(delay))
 
     def __repr__(self) -> str:
         return (
             f"Message(topic={self.topic!r}, segment={self.segment}, offset={self.offset}, "
             f"timestamp={self.timestamp.isoformat()}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
         )
-
-
-_make = partial(tuple.__new__, Message)
 
 
 def delay_s(delay: "float | timedelta") -> float:
@@ -154,10 +147,36 @@ def delay_s(delay: "float | timedelta") -> float:
     return float(seconds)
 
 
-def messages_of(arrived: Arrived) -> list[Message]:
-    """All rows as messages."""
+class MessageRun:
+    """The rows of a frame as messages, each made when it is asked for.
+
+    One that is dropped before the next is made costs half of one of a list: its memory is used again, and the garbage
+    collector, which counts what is made and not dropped, never starts.
+    """
+
+    def __init__(self, arrived: Arrived) -> None:
+        self._arrived = arrived
+        self._offsets = iter(range(arrived.first_offset, arrived.first_offset + len(arrived)))
+        self._messages = map(tuple.__new__, repeat(Message), _fields(arrived, self._offsets))
+
+    def __iter__(self) -> Iterator[Message]:
+        """Always the same: who begins again goes on."""
+        return self._messages
+
+    def __len__(self) -> int:
+        """Of those that were not asked for."""
+        return length_hint(self._offsets)
+
+    def rest(self) -> Arrived:
+        """The rows that were not asked for, which are no messages from here on. Requires that there are some."""
+        left = len(self)
+        deque(self._offsets, maxlen=0)
+        return self._arrived.slice(len(self._arrived) - left, left)
+
+
+def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...]]:
+    """Those of ``_Fields``, of every row. Columns are turned into Python at once."""
     batch, flags = arrived.batch, arrived.flags
-    count = batch.num_rows
     at = 0
     keys: Any = repeat(None)
     timestamps: Any = repeat(arrived.timestamp)
@@ -177,8 +196,7 @@ def messages_of(arrived: Arrived) -> list[Message]:
         values: Any = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     else:
         values = batch.column(at).to_pylist()
-    offsets = range(arrived.first_offset, arrived.first_offset + count)
-    return list(map(_make, zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)))
+    return zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
 
 
 def columns_of(schema: pa.Schema | None) -> list[str]:

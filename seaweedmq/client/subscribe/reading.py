@@ -24,6 +24,7 @@ from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.heap import keep_freed_blocks
 from seaweedmq.runtime.retrying import deadline
 
 MESSAGES_AT_ONCE = 4_096
@@ -44,6 +45,7 @@ class TopicReading:
         on_close: Callable[[Any], None],
         options: ReadOptions,
     ) -> None:
+        keep_freed_blocks()
         self._cluster = cluster
         self._topic = topic
         self._config = config

@@ -1,16 +1,16 @@
 """The subscriber: all segments of a topic, each key's records in order, within a bounded buffer."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from operator import length_hint
 
 import pyarrow as pa
 
 from seaweedmq.client.cluster.cluster import Cluster
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import retrying
-from seaweedmq.client.subscribe.messages import Arrived, Message, check_columns, messages_of, record_batch_of
+from seaweedmq.client.subscribe.messages import Arrived, Message, MessageRun, check_columns, record_batch_of
 from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
@@ -20,6 +20,9 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import EARLIEST, StartKind
 from seaweedmq.model.topic import TopicName
 from seaweedmq.runtime.retrying import deadline
+
+FETCHED_BYTES = 4 * 1024 * 1024
+"""About so much of what has arrived is fetched at once: the synchronous face waits for each fetch in another thread."""
 
 
 class Subscriber(TopicReading):
@@ -47,9 +50,9 @@ class Subscriber(TopicReading):
         self._left = options.limit
         self._walk = LineageWalk(())
         self._from_start: set[int] = set()
-        self._rest: Arrived | None = None
-        self._part: Arrived | None = None
-        self._messages: Iterator[Message] = iter(())
+        self._rows: deque[Arrived] = deque()
+        """Fetched and not popped."""
+        self._messages: MessageRun | None = None
 
     async def open(self) -> None:
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
@@ -86,28 +89,34 @@ class Subscriber(TopicReading):
 
     @property
     def has_rows(self) -> bool:
-        return not self._closed and (self._rest is not None or length_hint(self._messages) > 0)
+        return not self._closed and (bool(self._rows) or bool(self._messages))
 
     async def fetch(self) -> bool:
         if not self.has_rows and not self._closed:
-            self._rest = await self._take()
+            rows = await self._take()
+            size_bytes = 0
+            while rows is not None:
+                self._rows.append(rows)
+                size_bytes += rows.batch.nbytes
+                rows = self._take_at_once() if size_bytes < FETCHED_BYTES else None
         return self.has_rows
 
     def pop_messages(self) -> Iterator[Message]:
-        if not length_hint(self._messages) and self._rest is not None:
-            self._part, self._rest = self._rest.cut(MESSAGES_AT_ONCE)
-            self._messages = iter(messages_of(self._part))
-        return self._messages
+        if not self._messages:
+            part, rest = self._pop_rows().cut(MESSAGES_AT_ONCE)
+            if rest is not None:
+                self._rows.appendleft(rest)
+            self._messages = MessageRun(part)
+        return iter(self._messages)
 
     def pop_batch(self) -> pa.RecordBatch:
-        left = length_hint(self._messages)
-        if left and self._part is not None:
-            self._messages = iter(())
-            return record_batch_of(self._part.slice(len(self._part) - left, left), self._columns)
-        if self._rest is None:
+        rows = self._messages.rest() if self._messages else self._pop_rows()
+        return record_batch_of(rows, self._columns)
+
+    def _pop_rows(self) -> Arrived:
+        if not self._rows:
             raise AssertionError("fetch() comes first")
-        rest, self._rest = self._rest, None
-        return record_batch_of(rest, self._columns)
+        return self._rows.popleft()
 
     async def _take(self) -> Arrived | None:
         try:
@@ -116,7 +125,21 @@ class Subscriber(TopicReading):
         except TimeoutError:
             self._end()
             return None
-        if arrived is not None and self._left is not None:
+        return None if arrived is None else self._limited(arrived)
+
+    def _take_at_once(self) -> Arrived | None:
+        """What is there already, if the limit is not reached."""
+        pulled = None if self._left == 0 or self._ended else self._pull()
+        if pulled is None:
+            return None
+        reader, arrived = pulled
+        if arrived is None:
+            self.on_arrived(reader)  # it ended or failed: that is for whoever waits
+            return None
+        return self._limited(arrived)
+
+    def _limited(self, arrived: Arrived) -> Arrived:
+        if self._left is not None:
             arrived = arrived if len(arrived) <= self._left else arrived.slice(0, self._left)
             self._left -= len(arrived)
         return arrived

@@ -1,6 +1,6 @@
-"""Which files hold which offsets of a segment: Parquet first, logs for the rest. Pure."""
+"""Which files hold which offsets of a segment. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seaweedmq.errors import Unavailable
@@ -9,25 +9,33 @@ from seaweedmq.model.files import FileKind, SegmentFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Offsets ``[start, end)`` and where they are: in one table, or in one or more of some logs.
-
-    Where a log ends only its content tells; ``logs`` are all that begin before ``end`` and may hold part of the piece.
-    """
+    """Offsets ``[start, end)`` and the table that holds them; None: no table does."""
 
     start: int
     end: int
-    table: SegmentFile | None = None
-    logs: tuple[SegmentFile, ...] = ()
-    """By base offset; see :func:`log_at`."""
+    table: SegmentFile | None
+
+
+def file_at(files: Iterable[SegmentFile], position: int, passed: Collection[str]) -> SegmentFile | None:
+    """The file to read ``position`` from: a log, which has the very bytes that are asked for, else a table, which has
+    to be decoded and encoded again. None: no file is left that may hold it.
+
+    Of the logs it is the one that begins closest below, of the tables the one that reaches furthest. Where a log ends
+    only its content tells: one that does not hold the position is ``passed`` then, by its path.
+    """
+    begun = [f for f in files if f.base_offset <= position and f.path not in passed]
+    logs = (f for f in begun if f.kind is FileKind.LOG)
+    log = max(logs, key=lambda f: (f.base_offset, f.size_bytes, f.path), default=None)
+    tables = (f for f in begun if f.kind is FileKind.TABLE and position < _end(f))
+    return log or max(tables, key=_end, default=None)
 
 
 def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[Piece, ...]:
-    """Cut ``[start, end)`` into pieces, in order, without gap or overlap.
+    """Cut ``[start, end)`` into what tables hold and what they do not, in order, without gap or overlap.
 
-    Of two tables at one position the one that reaches further is taken. A piece may have no file at all.
+    Of two tables at one position the one that reaches further is taken.
     """
     tables = [f for f in files if f.kind is FileKind.TABLE]
-    logs = [f for f in files if f.kind is FileKind.LOG]
     pieces: list[Piece] = []
     position = start
     while position < end:
@@ -37,15 +45,9 @@ def cover(files: Sequence[SegmentFile], start: int, end: int) -> tuple[Piece, ..
             pieces.append(Piece(start=position, end=min(_end(table), end), table=table))
         else:
             until = min((t.base_offset for t in tables if position < t.base_offset < end), default=end)
-            pieces.append(Piece(start=position, end=until, logs=_logs_for(logs, until)))
+            pieces.append(Piece(start=position, end=until, table=None))
         position = pieces[-1].end
     return tuple(pieces)
-
-
-def log_at(logs: Sequence[SegmentFile], position: int, passed: set[str]) -> SegmentFile | None:
-    """The log to look for ``position`` in: it begins closest below, and was not looked through before."""
-    usable = (f for f in logs if f.base_offset <= position and f.path not in passed)
-    return max(usable, key=lambda f: (f.base_offset, f.size_bytes, f.path), default=None)
 
 
 def covered_up_to(tables: Iterable[SegmentFile], position: int) -> int:
@@ -98,10 +100,6 @@ def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int) -> None:
                 f"offsets [{base}, {end}) were converted by another process meanwhile: {table.path}; "
                 "convert again, and what it holds is left out"
             )
-
-
-def _logs_for(logs: Sequence[SegmentFile], until: int) -> tuple[SegmentFile, ...]:
-    return tuple(sorted((f for f in logs if f.base_offset < until), key=lambda f: (f.base_offset, f.path)))
 
 
 def _end(table: SegmentFile) -> int:

@@ -1,7 +1,7 @@
 """One segment that a member of a group holds: what arrived of it, what waits, and how far it is dealt with."""
 
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from seaweedmq.core.member.acks import ACKED, GIVEN_UP, OUT, WAITING, Ledger, Offsets, Span
 from seaweedmq.core.member.redelivery import NEVER, KeyOrder
@@ -25,9 +25,10 @@ class Place(Protocol):
 
 
 class Record(Protocol):
-    """A row that somebody looks at: its first item is its :class:`Place`."""
+    """A row that somebody looks at."""
 
-    def __getitem__(self, index: Literal[0], /) -> Place: ...
+    @property
+    def origin(self) -> Place: ...
 
     @property
     def offset(self) -> int: ...
@@ -115,7 +116,7 @@ class Assigned(Generic[R, M]):
 
     def keep(self, record: M) -> None:
         """A record waits in ``order``."""
-        record[0].span.put(record.offset, WAITING)
+        record.origin.span.put(record.offset, WAITING)
         self._waiting[record.offset] = record
 
     def take_due(self, now_s: float, count_max: int | None) -> Sequence[M]:
@@ -123,7 +124,7 @@ class Assigned(Generic[R, M]):
         due: list[M] = []
         for offset in self.order.take_due(now_s):
             record = self._waiting.pop(offset)
-            if record[0].span.state(offset) == WAITING:
+            if record.origin.span.state(offset) == WAITING:
                 due.append(record)
             elif self.order.one_at_a_time:  # acknowledged while it waited
                 self.order.settle(record.key)
@@ -131,17 +132,17 @@ class Assigned(Generic[R, M]):
         for record in due[len(taken) :]:
             self.bring_back(record, now_s)
         for record in taken:
-            record[0].span.put(record.offset, OUT)
+            record.origin.span.put(record.offset, OUT)
         return taken
 
     def give_up(self, record: M) -> None:
         """A record goes to the dead-letter topic; later ones of its key wait until it is there."""
-        record[0].span.put(record.offset, GIVEN_UP)
+        record.origin.span.put(record.offset, GIVEN_UP)
         self.order.refuse(record.key, record.offset, NEVER)
 
     def letter_kept(self, record: M) -> None:
         """It is there."""
-        record[0].span.put(record.offset, ACKED)
+        record.origin.span.put(record.offset, ACKED)
         if not self.is_revoked:
             self.order.drop(record.key, record.offset)
 

@@ -122,9 +122,9 @@ class Dispatch(Generic[R, M]):
         # First this, then the rest: a record popped meanwhile is seen as revoked there, or counts as out here.
         self.is_strict = True
         for record in [*self.ready, *self.admitted]:
-            if record[0].assigned is assigned:
+            if record.origin.assigned is assigned:
                 self._take_back(record)
-        self.admitted = deque(record for record in self.admitted if record[0].assigned is not assigned)
+        self.admitted = deque(record for record in self.admitted if record.origin.assigned is not assigned)
         if self._arrived is not None and self._arrived[0] is assigned:
             self._arrived = None
         self._held_back.pop(assigned.segment, None)
@@ -220,7 +220,7 @@ class Dispatch(Generic[R, M]):
 
     def admit(self, record: M) -> bool:
         """Whether a record that was ready goes to the user after all. If not, it is seen to."""
-        assigned = record[0].assigned
+        assigned = record.origin.assigned
         if assigned.is_revoked:
             self._take_back(record)
             return False
@@ -244,7 +244,7 @@ class Dispatch(Generic[R, M]):
         taken: list[M] = []
         while self.ready:
             record = self.ready[-1]
-            if taken and (record[0] is not taken[0][0] or record.offset != taken[-1].offset + 1):
+            if taken and (record.origin is not taken[0].origin or record.offset != taken[-1].offset + 1):
                 break
             self.ready.pop()
             if not self.is_strict or self.admit(record):
@@ -258,7 +258,7 @@ class Dispatch(Generic[R, M]):
         self.take_due(now)
         record = self.admitted.popleft() if self.admitted else self._next_admitted()
         if record is not None:
-            self._with_handlers[record[0].assigned, record.offset] = None
+            self._with_handlers[record.origin.assigned, record.offset] = None
         return record
 
     def _next_admitted(self) -> M | None:
@@ -284,7 +284,7 @@ class Dispatch(Generic[R, M]):
 
     def refuse(self, record: M, due_s: float, reason: str) -> None:
         """A record is not dealt with: if it is out, it goes out again at ``due_s``."""
-        place = record[0]
+        place = record.origin
         if place.span.state(record.offset) != OUT:
             return
         assigned = place.assigned
@@ -298,7 +298,7 @@ class Dispatch(Generic[R, M]):
 
     def handler_ended(self, record: M) -> None:
         """A record's handler is done: with the record, too, unless it was refused."""
-        place = record[0]
+        place = record.origin
         refusal = self._with_handlers.pop((place.assigned, record.offset))
         state = place.span.state(record.offset)
         if state == OUT:
@@ -310,7 +310,7 @@ class Dispatch(Generic[R, M]):
 
     def letter_kept(self, record: M) -> None:
         """A record that was given up is in the dead-letter topic."""
-        record[0].assigned.letter_kept(record)
+        record.origin.assigned.letter_kept(record)
 
     def hand_to_handlers(self, one_at_a_time: bool, now: float) -> None:
         """From here on handlers take, or they do no more."""
@@ -319,7 +319,7 @@ class Dispatch(Generic[R, M]):
         while self.admitted:
             record = self.admitted.popleft()
             self._use(-1)
-            record[0].assigned.bring_back(record, now)
+            record.origin.assigned.bring_back(record, now)
         for assigned in self.assigned.values():
             assigned.order.one_at_a_time = one_at_a_time
 
@@ -330,7 +330,7 @@ class Dispatch(Generic[R, M]):
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _bring_back(self, record: M, refusal: _Refusal) -> None:
-        assigned = record[0].assigned
+        assigned = record.origin.assigned
         if assigned.is_revoked or self.is_closed:
             return
         if self._deliveries_max is not None and assigned.ledger.refused[record.offset] >= self._deliveries_max:
@@ -350,8 +350,8 @@ class Dispatch(Generic[R, M]):
 
     def _take_back(self, record: M) -> None:
         """A record of a revoked segment did not get to the user."""
-        if record[0].span.state(record.offset) == OUT:
-            record[0].span.put(record.offset, WAITING)
+        if record.origin.span.state(record.offset) == OUT:
+            record.origin.span.put(record.offset, WAITING)
             self._use(-1)
 
     def _use(self, count: int) -> None:

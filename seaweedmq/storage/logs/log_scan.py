@@ -20,6 +20,7 @@ from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
 
 READ_BYTES = 4 * 1024 * 1024
@@ -55,17 +56,28 @@ class LogScanner:
     Invariant: every frame given was whole, passed both checksums, and began where the one before it ended.
     """
 
-    def __init__(self, topic: Topic, file: SegmentFile, *, skip_below: int = 0, read_bytes: int = READ_BYTES) -> None:
-        """Frames that end at or below ``skip_below`` are passed over: only their headers are read and verified."""
+    def __init__(
+        self,
+        topic: Topic,
+        file: SegmentFile,
+        *,
+        skip_below: int = 0,
+        read_bytes: int = READ_BYTES,
+        begin: Mark | None = None,
+    ) -> None:
+        """Frames that end at or below ``skip_below`` are passed over: only their headers are read and verified.
+
+        ``begin``: where to, of an earlier walk over the same file; None: its start.
+        """
         self._topic = topic
         self._file = file
         self._skip_below = skip_below
         self._read_bytes = read_bytes
-        self._start = 0
-        """Position in the file of the first byte of ``_rest``."""
-        self._rest: bytes | memoryview = b""
+        self._start = 0 if begin is None else begin.position
+        """Position in the file of the first byte that was not understood. What was read behind it is read again: from
+        the page cache that costs less than to join it with what follows."""
         self._needed_bytes = 0
-        """Length that ``_rest`` must reach before it can be understood."""
+        """From there on, to understand more."""
         self._jumped = 0
         """Size of the skipped frame whose last byte is still to be seen; 0 if none."""
         self._jumped_base = file.base_offset
@@ -82,7 +94,11 @@ class LogScanner:
         self._behind = file.base_offset
         self._done = False
         self.preamble: LogPreamble | None = None
-        self.next_offset = file.base_offset
+        """None until it is read, and if the walk began behind it."""
+        self._preamble_due = begin is None
+        self.mark = begin
+        """The last place at which another walk over the file may begin."""
+        self.next_offset = file.base_offset if begin is None else begin.offset
         """End of the last sound frame."""
         self.torn: str | None = None
         """Once done: why the tail is not a frame; None if the file ends with a whole one."""
@@ -99,9 +115,8 @@ class LogScanner:
             raise fresh(self._damage)
         if self._done:
             return None
-        at = self._start + len(self._rest)
         seen = _SEEN_BYTES if self._jumped else 0
-        return at - seen, seen + max(self._read_bytes, self._needed_bytes - len(self._rest))
+        return self._start - seen, seen + max(self._read_bytes, self._needed_bytes)
 
     def stop(self) -> None:
         """The caller has all it needs; damage behind that is not its business."""
@@ -119,18 +134,17 @@ class LogScanner:
         if wanted is None:
             raise AssertionError(f"{self._file.path}: fed after the end")
         at_end = len(data) < wanted[1]
-        view = memoryview(data)
+        buffer = memoryview(data)
         if self._jumped:
             if len(data) < _SEEN_BYTES:
                 return self._tear(f"the last frame's {self._jumped} bytes are not all there", restore=True)
-            view = view[_SEEN_BYTES:]
+            buffer = buffer[_SEEN_BYTES:]
             self._jumped = 0
-        buffer = memoryview(b"".join((self._rest, view))) if len(self._rest) else view
         self._needed_bytes = 0
         if self._damage is not None:
             self._look_behind_damage(buffer, at_end)
             return Run(buffer, ())
-        position = 0 if self.preamble is not None else self._read_preamble(buffer, at_end)
+        position = self._read_preamble(buffer, at_end) if self._preamble_due else 0
         if position is None:
             return Run(buffer, ())
         return self._read_frames(buffer, position, at_end)
@@ -145,8 +159,7 @@ class LogScanner:
                 # A damaged length may point beyond the end of the file too: then there are frames.
                 self._doubt(buffer, 0, at_end, str(e), behind=file.base_offset - 1)
                 return None
-            self._rest = buffer
-            self._needed_bytes = len(buffer) + self._read_bytes
+            self._needed_bytes = 2 * len(buffer)
             return None
         except Corrupt as e:
             # All of a preamble is there when its checksum is looked at.
@@ -171,6 +184,7 @@ class LogScanner:
                 f"{file.path} was written as {p.topic}#{p.segment} from offset {p.base_offset} by {p.writer}: "
                 "it was renamed or copied; move it away"
             )
+        self._preamble_due = False
         return used
 
     def _read_frames(self, buffer: memoryview, position: int, at_end: bool) -> Run:
@@ -196,6 +210,7 @@ class LogScanner:
                 if at_end:
                     self._tear(_reason(e))
                     return Run(buffer, frames)
+                self._needed_bytes = HEADER_BYTES
                 break
             except Unsupported as e:
                 raise Unsupported(f"{self._file.path} at byte {self._start + position}: {_reason(e)}") from e
@@ -211,8 +226,9 @@ class LogScanner:
             self.next_offset = header.end_offset
             position = end
         self._start += position
-        self._rest = buffer[position:]
         self._done = at_end and not self._jumped
+        if not self._jumped:
+            self.mark = Mark(self.next_offset, self._start)
         return Run(buffer, frames)
 
     def _header_at(self, buffer: memoryview, position: int) -> FrameHeader:
@@ -264,7 +280,7 @@ class LogScanner:
             keep = max(keep, self._start + len(text) - self._lost.next)
         keep = min(len(text), keep)
         self._start += len(text) - keep
-        self._rest = buffer[len(text) - keep :]
+        self._needed_bytes = keep + self._read_bytes
 
     def _proof_in(self, text: bytes) -> int | None:
         """Where a sound header of a higher offset lies, if there is one."""

@@ -1,18 +1,23 @@
-"""Catch-up: the committed records of a segment as frames, from Parquet tables and log files joined without a seam."""
+"""Catch-up: the committed records of a segment as frames, from log files and Parquet tables joined without a seam.
+
+A log is read while it is there, even beside a table of the same records: its bytes are the ones that are sent.
+"""
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
-from seaweedmq.core.files.cover import Piece, cover, log_at
+from seaweedmq.core.files.cover import file_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
-from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.logs.log_scan import READ_BYTES, LogScanner
 
 logger = logging.getLogger(__name__)
@@ -32,8 +37,25 @@ class _Unusable(Exception):
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What every file of a segment is read with."""
+
+    store: SegmentStore
+    topic: Topic
+    chunk_bytes: int
+    index: LogIndex
+
+
 async def read_segment(
-    store: SegmentStore, topic: Topic, segment: int, start_offset: int, end_offset: int, *, chunk_bytes: int
+    store: SegmentStore,
+    topic: Topic,
+    segment: int,
+    start_offset: int,
+    end_offset: int,
+    *,
+    chunk_bytes: int,
+    index: LogIndex | None = None,
 ) -> AsyncGenerator[Chunk, None]:
     """Verified frames that cover ``[start_offset, end_offset)``, in order, without gap or repeat, each file read once.
 
@@ -42,26 +64,29 @@ async def read_segment(
     deleted meanwhile. Everything asked for must have been written when the call is made. Whoever may stop early closes
     the generator (``contextlib.aclosing``).
 
+    Args:
+        index: of logs that were scanned before; learns from this reading. None: nothing is remembered.
+
     Raises:
         OutOfRange: retention removed ``start_offset``, or what a slow reader had yet to read.
         Corrupt: damage that no other file makes good; names the file and position.
         StorageFailed: the storage refused.
     """
+    reading = _Reading(store, topic, chunk_bytes, LogIndex() if index is None else index)
     position, fruitless = start_offset, 0
     damaged: dict[str, Corrupt] = {}
     while position < end_offset:
         before, vanished = position, False
         files = await store.list_files(topic.name, segment)
-        sound = [f for f in files if f.path not in damaged]
+        passed = set(damaged)
         try:
-            for piece in cover(sound, position, end_offset):
+            while position < end_offset and (file := file_at(files, position, passed)) is not None:
+                passed.add(file.path)
                 exact = position > start_offset  # only the first frame given may begin below
-                async with aclosing(_read_piece(store, topic, piece, position, chunk_bytes, exact)) as chunks:
+                async with aclosing(_read_file(reading, file, position, end_offset, exact)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                         position = chunk.end_offset
-                if position < piece.end:
-                    break
         except NotFound:
             vanished = True
         except _Unusable as e:
@@ -93,31 +118,20 @@ def _missing(topic: Topic, segment: int, position: int, files: Sequence[SegmentF
     )
 
 
-async def _read_piece(
-    store: SegmentStore, topic: Topic, piece: Piece, position: int, chunk_bytes: int, exact: bool
-) -> AsyncGenerator[Chunk, None]:
-    """The piece from ``position`` on; ends early where its logs do."""
-    if piece.table is not None:
-        async with aclosing(_read_table(store, topic, piece.table, position, piece.end, chunk_bytes)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-        return
-    passed: set[str] = set()
-    while position < piece.end and (log := log_at(piece.logs, position, passed)) is not None:
-        passed.add(log.path)
-        async with aclosing(_read_log(store, topic, log, position, piece.end, chunk_bytes, exact)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-                position, exact = chunk.end_offset, True
+def _read_file(reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool) -> AsyncGenerator[Chunk, None]:
+    """What a file holds of ``[start, end)``, from ``start`` on; ``exact``: the first frame may not begin below."""
+    if file.kind is FileKind.LOG:
+        return _read_log(reading, file, start, end, exact)
+    return _read_table(reading, file, start, min(end, file.end_offset or 0))
 
 
-async def _read_table(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int
-) -> AsyncGenerator[Chunk, None]:
+async def _read_table(reading: _Reading, file: SegmentFile, start: int, end: int) -> AsyncGenerator[Chunk, None]:
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.reader import TableReader
 
-    table = TableReader(await store.open_input(file), file, topic, start, end, chunk_bytes=chunk_bytes)
+    chunk_bytes = reading.chunk_bytes
+    source = await reading.store.open_input(file)
+    table = TableReader(source, file, reading.topic, start, end, chunk_bytes=chunk_bytes)
     try:
         async with aclosing(_ahead(lambda: asyncio.to_thread(table.next), chunk_bytes)) as runs:
             async for run in runs:
@@ -130,11 +144,13 @@ async def _read_table(
 
 
 async def _read_log(
-    store: SegmentStore, topic: Topic, file: SegmentFile, start: int, end: int, chunk_bytes: int, exact: bool
+    reading: _Reading, file: SegmentFile, start: int, end: int, exact: bool
 ) -> AsyncGenerator[Chunk, None]:
     """Frames from ``start`` on; ``exact`` cuts the first one off there if it begins below."""
-    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 2 * chunk_bytes))
-    reader = await store.open(file)
+    topic, chunk_bytes, index = reading.topic, reading.chunk_bytes, reading.index
+    begin = index.begin(topic.uid, file.path, start)
+    scanner = LogScanner(topic, file, skip_below=start, read_bytes=min(READ_BYTES, 4 * chunk_bytes), begin=begin)
+    reader = await reading.store.open(file)
 
     async def read_on() -> list[Chunk] | None:
         wanted = scanner.wants()
@@ -142,6 +158,8 @@ async def _read_log(
             return None
         data = await reader.read(*wanted)
         chunks, first = await asyncio.to_thread(_cut, scanner, data, end, chunk_bytes)
+        if scanner.mark is not None:
+            index.note(topic.uid, file.path, scanner.mark)
         if exact and first is not None and first.header.base_offset < start:
             schema = None if topic.schema is None else schema_from_bytes(topic.schema)
             clipped = clip_frame(first, start, schema)

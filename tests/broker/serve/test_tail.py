@@ -13,6 +13,7 @@ from seaweedmq.model.calls import DeleteTopic
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.runtime.signal import Signal
+from seaweedmq.storage.logs.log_index import LogIndex
 from tests.broker.bed import CONFIG, NAME, Bed, Host, Publishing, story
 
 FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1e4)
@@ -34,7 +35,7 @@ def evict(host: Host, segment: int = 0) -> None:
 async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
     lookup = Lookup(host.inspect.view, host.inspect.segments)
     found = await lookup.segment(NAME, segment)
-    return Tail(lookup, bed.store, host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
+    return Tail(lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
 
 
 async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:

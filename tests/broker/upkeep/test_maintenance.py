@@ -2,13 +2,15 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from seaweedmq.model.calls import SealSegment
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Scaling
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, Bed, Host, story
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
 HOUR_S = 3_600.0
 YEAR_S = 365 * 24 * HOUR_S
@@ -68,3 +70,37 @@ async def test_files_are_looked_over_when_the_clock_was_set_back(bed: Bed) -> No
     before = bed.faults.counts[StorageOp.LIST]
     await asyncio.sleep(10)
     assert bed.faults.counts[StorageOp.LIST] >= before + 5
+
+
+@pytest.mark.parametrize("bounds", [{}, {"conversion_delay_s_max": 20.0}, {"conversion_backlog_bytes_max": 100}])
+@story
+async def test_a_busy_broker_converts_when_it_is_calm_again_or_a_bound_is_reached(
+    bed: Bed, bounds: dict[str, Any]
+) -> None:
+    (host,) = await bed.cluster(1, replace(QUICK, **bounds))
+    host.cpu_share = 1.0
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store()
+    await asyncio.sleep(15)
+    (written,) = bed.files(FileKind.LOG)
+    is_small_bound = written.size_bytes > bounds.get("conversion_backlog_bytes_max", written.size_bytes)
+    assert len(bed.files(FileKind.TABLE)) == is_small_bound
+    await asyncio.sleep(10)
+    assert len(bed.files(FileKind.TABLE)) == bool(bounds)
+    host.cpu_share = 0.0
+    await asyncio.sleep(5)
+    assert len(bed.files(FileKind.TABLE)) == 1
+
+
+@story
+async def test_logs_of_a_sealed_segment_wait_as_well(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(QUICK, conversion_delay_s_max=20.0))
+    host.cpu_share = 1.0
+    await bed.topic(host)
+    await (await host.publisher()).store()
+    await host.api.call(SealSegment(NAME, 0))
+    await asyncio.sleep(15)
+    assert not bed.files(FileKind.TABLE)
+    await asyncio.sleep(10)
+    assert len(bed.files(FileKind.TABLE)) == 1

@@ -13,7 +13,7 @@ from seaweedmq import aio
 from seaweedmq.client.client import Client
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.group.dead_letter import DeadLetter, DeadLetters
-from seaweedmq.client.subscribe.messages import Arrived, Message
+from seaweedmq.client.subscribe.messages import Arrived, Message, Origin
 from seaweedmq.core.group.events import Reset
 from seaweedmq.core.member.acks import Ledger
 from seaweedmq.errors import DeadlineExceeded, Fenced, InvalidArgument, NotFound, Unavailable
@@ -538,7 +538,7 @@ async def test_what_can_not_be_is_refused(client: Client) -> None:
         with pytest.raises(InvalidArgument, match="concurrency=0 is below 1"):
             await subscriber.handle(print, concurrency=0)
         with pytest.raises(InvalidArgument, match="delay=-1 is not allowed"):
-            subscriber.nack(Message(), delay=-1)
+            subscriber.nack(Message(Origin(str(TOPIC), 0), 0, 0, None, b"", None), delay=-1)
 
 
 async def test_nobody_to_join(client: Client, cluster: FakeCluster) -> None:

@@ -1,9 +1,9 @@
-"""Which files to read: every offset once, Parquet first."""
+"""Which files to read: every offset once, a log while it is there."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.core.files.cover import cover, log_at
+from seaweedmq.core.files.cover import cover, file_at
 from seaweedmq.model.files import FileKind, SegmentFile
 from tests.support.segments import NAME
 
@@ -37,28 +37,28 @@ def table(base: int, end: int) -> SegmentFile:
 
 
 def story(files: list[SegmentFile], start: int, end: int) -> list[str]:
-    return [
-        f"{p.start}-{p.end} {p.table.path if p.table else ' '.join(f.path for f in p.logs)}"
-        for p in cover(files, start, end)
-    ]
+    return [f"{p.start}-{p.end} {p.table.path if p.table else 'no table'}" for p in cover(files, start, end)]
 
 
-def test_tables_first_and_logs_for_the_rest() -> None:
+def tried(files: list[SegmentFile], position: int) -> list[str]:
+    """In this order, if none of them holds it."""
+    passed: list[str] = []
+    while (found := file_at(files, position, passed)) is not None:
+        passed.append(found.path)
+    return passed
+
+
+def test_what_tables_hold_and_what_they_do_not() -> None:
     files = [log(0), table(0, 10), log(10), table(20, 30), log(30), log(90)]
-    assert story(files, 5, 40) == [
-        "5-10 0-10.parquet",
-        "10-20 0-b-1.log 10-b-1.log",
-        "20-30 20-30.parquet",
-        "30-40 0-b-1.log 10-b-1.log 30-b-1.log",
-    ]
+    assert story(files, 5, 40) == ["5-10 0-10.parquet", "10-20 no table", "20-30 20-30.parquet", "30-40 no table"]
 
 
 def test_the_table_that_reaches_further_is_taken() -> None:
     assert story([table(0, 10), table(0, 30), table(10, 20)], 0, 25) == ["0-25 0-30.parquet"]
 
 
-def test_what_no_file_holds_is_a_piece_without_files() -> None:
-    assert story([table(10, 20)], 0, 15) == ["0-10 ", "10-15 10-20.parquet"]
+def test_what_no_file_holds_is_a_piece_without_a_table() -> None:
+    assert story([table(10, 20)], 0, 15) == ["0-10 no table", "10-15 10-20.parquet"]
 
 
 @given(
@@ -81,11 +81,14 @@ def test_every_offset_is_in_exactly_one_piece(
             assert piece.table.base_offset <= piece.start < piece.end <= (piece.table.end_offset or 0)
 
 
+def test_a_log_is_read_while_it_is_there_and_the_table_when_no_log_goes_on() -> None:
+    files = [table(0, 20), log(10), table(20, 30)]
+    assert tried(files, 5) == ["0-20.parquet"]
+    assert tried(files, 15) == ["10-b-1.log", "0-20.parquet"]
+    assert tried(files, 25) == ["10-b-1.log", "20-30.parquet"]
+    assert tried(files, 30) == ["10-b-1.log"]
+
+
 def test_the_log_that_begins_closest_below_is_tried_first_and_none_twice() -> None:
-    logs = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20)]
-    passed: set[str] = set()
-    order = []
-    while (found := log_at(logs, 15, passed)) is not None:
-        order.append(found.path)
-        passed.add(found.path)
-    assert order == ["10-b-2.log", "10-b-1.log", "0-b-1.log"]
+    files = [log(0), log(10, "b-1"), log(10, "b-2", size_bytes=200), log(20), table(0, 16), table(10, 40)]
+    assert tried(files, 15) == ["10-b-2.log", "10-b-1.log", "0-b-1.log", "10-40.parquet", "0-16.parquet"]

@@ -154,7 +154,7 @@ class Tale:
             for _, offsets in dispatch.out_among(segment, range(1_000))
             for offset in offsets
         }
-        names = [name for name, record in self.taken.items() if (record.place.assigned.segment, record.offset) in out]
+        names = [name for name, record in self.taken.items() if (record.origin.assigned.segment, record.offset) in out]
         return " ".join(sorted(names)) or "nothing"
 
     @property
@@ -168,6 +168,6 @@ class Tale:
 
 
 def _name(record: Record) -> str:
-    segment = record.place.assigned.segment
+    segment = record.origin.assigned.segment
     name = f"{record.key.decode() if record.key else '-'}{record.offset}"
     return name if segment == 0 else f"{segment}/{name}"

@@ -28,7 +28,7 @@ class Origin:
 class Record(NamedTuple):
     """A row as somebody looks at it."""
 
-    place: Origin
+    origin: Origin
     offset: int
     key: bytes | None
 
@@ -155,7 +155,7 @@ class PlainMember:
 
     def ack(self, record: Record) -> None:
         """As from any thread, without a lock."""
-        record.place.span.put(record.offset, ACKED)
+        record.origin.span.put(record.offset, ACKED)
 
     def refuse(self, record: Record, delay_s: float, reason: str = "nack") -> None:
         self.dispatch.refuse(record, self.now + delay_s, reason)

@@ -90,7 +90,7 @@ class MemberLife(RuleBasedStateMachine):
         for segment, generation in instructions.release.items():
             assert all(
                 (held.segment, held.generation) != (segment, generation)
-                for held, _ in [*self.with_user, *((g.record.place.assigned, 0) for g in self.member.given_up)]
+                for held, _ in [*self.with_user, *((g.record.origin.assigned, 0) for g in self.member.given_up)]
             ), "what is out is waited for"
             assert segment not in [segment for segment, _, _ in self.under_way]
 
@@ -166,15 +166,15 @@ class MemberLife(RuleBasedStateMachine):
     def begin_handler(self) -> None:
         record = self.member.take_for_handler()
         if record is not None:
-            held = record.place.assigned
-            busy = [each.key for each in self.with_handlers.values() if each.place.assigned is held]
+            held = record.origin.assigned
+            busy = [each.key for each in self.with_handlers.values() if each.origin.assigned is held]
             assert record.key is None or record.key not in busy, "one of a key at a time"
             assert (held, record.offset) not in self.with_handlers
             self.is_handed(record)
             self.with_handlers[held, record.offset] = record
 
     def is_handed(self, record: Record) -> None:
-        held, offset = record.place.assigned, record.offset
+        held, offset = record.origin.assigned, record.offset
         assert not held.is_revoked
         assert self.keys[held, offset] == record.key
         assert (held, offset) not in self.with_user, "one user at a time"
@@ -198,15 +198,15 @@ class MemberLife(RuleBasedStateMachine):
     def ack(self, which: int) -> None:
         record = self.pick(which)
         self.member.ack(record)
-        self.acked.add((record.place.assigned, record.offset))
-        del self.with_user[record.place.assigned, record.offset]
+        self.acked.add((record.origin.assigned, record.offset))
+        del self.with_user[record.origin.assigned, record.offset]
 
     @precondition(lambda self: self.with_user)
     @rule(which=PICK)
     def ack_rows(self, which: int) -> None:
         """A batch, or a part of one: neighbours that the user has."""
         record = self.pick(which)
-        held, first = record.place.assigned, record.offset
+        held, first = record.origin.assigned, record.offset
         if self.member.dispatch.assigned.get(held.segment) is not held:
             return
         end = first
@@ -221,10 +221,10 @@ class MemberLife(RuleBasedStateMachine):
         """The user refused a record, and dealt with it all the same before it came again."""
         record = self.waiting()[which % len(self.waiting())]
         self.member.ack(record)
-        self.acked.add((record.place.assigned, record.offset))
+        self.acked.add((record.origin.assigned, record.offset))
 
     def waiting(self) -> list[Record]:
-        return [record for record in self.refused if record.place.span.state(record.offset) == WAITING]
+        return [record for record in self.refused if record.origin.span.state(record.offset) == WAITING]
 
     @precondition(lambda self: self.with_user)
     @rule(which=PICK, delay_s=st.integers(0, 3))
@@ -235,7 +235,7 @@ class MemberLife(RuleBasedStateMachine):
         self.is_refused(record)
 
     def is_refused(self, record: Record) -> None:
-        at = record.place.assigned, record.offset
+        at = record.origin.assigned, record.offset
         del self.with_user[at]
         self.refusals[at] += 1
         self.refused.append(record)
@@ -261,7 +261,7 @@ class MemberLife(RuleBasedStateMachine):
     @rule()
     def keep_letter(self) -> None:
         given_up = self.member.keep_letter()
-        at = given_up.record.place.assigned, given_up.record.offset
+        at = given_up.record.origin.assigned, given_up.record.offset
         assert given_up.deliveries == self.refusals[at] == self.deliveries_max
         self.acked.add(at)
 
@@ -269,9 +269,9 @@ class MemberLife(RuleBasedStateMachine):
 
     @invariant()
     def states_are_true(self) -> None:
-        letters = {(g.record.place.assigned, g.record.offset) for g in self.member.given_up}
+        letters = {(g.record.origin.assigned, g.record.offset) for g in self.member.given_up}
         dispatch = self.member.dispatch
-        ready = {(record.place.assigned, record.offset) for record in (*dispatch.ready, *dispatch.admitted)}
+        ready = {(record.origin.assigned, record.offset) for record in (*dispatch.ready, *dispatch.admitted)}
         for held in self.member.dispatch.assigned.values():
             for span in held.ledger.spans:
                 assert len(span.states) == span.end - span.first

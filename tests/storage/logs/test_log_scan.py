@@ -9,6 +9,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
 from tests.support.segments import NAME, T0, make_frame, make_preamble, make_topic
@@ -20,9 +21,18 @@ STARTS = [len(PREAMBLE) + sum(map(len, FRAMES[:i])) for i in range(5)]
 
 
 def scan(
-    content: bytes, *, skip_below: int = 0, read_bytes: int = 1_000, reads: list[tuple[int, int]] | None = None
+    content: bytes,
+    *,
+    skip_below: int = 0,
+    read_bytes: int = 1_000,
+    reads: list[tuple[int, int]] | None = None,
+    begin: Mark | None = None,
+    marks: set[Mark | None] | None = None,
 ) -> tuple[LogScanner, list[int]]:
-    """The scanner after the walk, and the base offsets of the frames it gave."""
+    """The scanner after the walk, and the base offsets of the frames it gave.
+
+    ``reads`` and ``marks`` get what it wanted, and where it said that another may begin.
+    """
     file = SegmentFile(
         topic=NAME,
         segment=0,
@@ -34,13 +44,15 @@ def scan(
         path="the.log",
         modified_us=0,
     )
-    scanner = LogScanner(make_topic(), file, skip_below=skip_below, read_bytes=read_bytes)
+    scanner = LogScanner(make_topic(), file, skip_below=skip_below, read_bytes=read_bytes, begin=begin)
     bases = []
     while (wanted := scanner.wants()) is not None:
         position, length = wanted
         if reads is not None:
             reads.append(wanted)
         run = scanner.feed(content[position : position + length])
+        if marks is not None:
+            marks.add(scanner.mark)
         for found in run.frames:
             assert (
                 bytes(run.data[found.start : found.end])
@@ -66,6 +78,34 @@ def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes
     assert bases == [(0, 3, 4, 9)[i] for i in whole if ends[i] > skip_below]
     assert scanner.next_offset == (ends[whole[-1]] if whole else 0)
     assert (scanner.torn is None) == (cut in STARTS)
+
+
+@given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
+@settings(max_examples=300, deadline=None)
+def test_a_walk_that_begins_where_another_came_by_finds_what_follows(
+    cut: int, read_bytes: int, skip_below: int
+) -> None:
+    marks: set[Mark | None] = set()
+    whole, _ = scan(LOG[:cut], read_bytes=read_bytes, skip_below=skip_below, marks=marks)
+    every = scan(LOG[:cut])[1]
+    for mark in marks - {None}:
+        assert mark is not None
+        again, bases = scan(LOG[:cut], read_bytes=read_bytes, begin=mark)
+        assert bases == [base for base in every if base >= mark.offset]
+        assert (again.next_offset, again.torn is None) == (whole.next_offset, whole.torn is None)
+
+
+def test_damage_is_found_from_a_mark_on_and_no_mark_lies_behind_it() -> None:
+    damaged = bytearray(LOG)
+    damaged[STARTS[2] + 200] ^= 1
+    marks: set[Mark | None] = set()
+    with pytest.raises(Corrupt):
+        scan(bytes(damaged), read_bytes=400, marks=marks)
+    found = [mark for mark in marks if mark is not None]
+    assert Mark(4, STARTS[2]) in found
+    assert all(mark.position <= STARTS[2] for mark in found)
+    with pytest.raises(Corrupt, match=rf"damaged at byte {STARTS[2]}, offset 4"):
+        scan(bytes(damaged), begin=Mark(3, STARTS[1]))
 
 
 @given(at=st.integers(0, len(LOG) - 1), bit=st.integers(0, 7), read_bytes=st.integers(1, 2_000))

@@ -17,6 +17,7 @@ from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
+from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -228,6 +229,31 @@ async def test_each_log_is_read_once(store: FileSegmentStore) -> None:
     assert len(opened) == len(set(opened)) == 3
 
 
+async def test_who_begins_in_the_middle_of_a_log_that_was_scanned_before_does_not_scan_it_again() -> None:
+    memory = MemorySegmentStore(lambda: 1_000)
+    await write_log(memory, 0, [make_frame(b, 10, size=200) for b in range(0, 300, 10)])
+    reads = 0
+
+    async def note(op: object, path: str) -> None:
+        nonlocal reads
+        reads += op == "read"
+
+    memory.fault = note
+    index = LogIndex()
+
+    async def cost(start: int, end: int) -> int:
+        nonlocal reads
+        before = reads
+        async for chunk in read_segment(memory, make_topic(), 0, start, end, chunk_bytes=1_000, index=index):
+            assert chunk.end_offset > start
+        return reads - before
+
+    whole = await cost(0, 300)
+    assert await cost(290, 300) < whole / 4
+    assert await cost(150, 160) < whole / 4
+    assert await cost(0, 300) == whole
+
+
 def flip(store: FileSegmentStore, file: SegmentFile, at: Callable[[int], int]) -> None:
     path = store.root / file.path
     data = bytearray(path.read_bytes())
@@ -235,7 +261,7 @@ def flip(store: FileSegmentStore, file: SegmentFile, at: Callable[[int], int]) -
     path.write_bytes(data)
 
 
-async def test_a_damaged_table_is_read_from_its_log_while_that_is_there(store: FileSegmentStore) -> None:
+async def test_a_log_is_read_while_it_is_there_and_then_its_table(store: FileSegmentStore) -> None:
     log = await write_log(store, 0, [make_frame(b, 10, size=200) for b in range(0, 100, 10)])
     (table,) = convert(store, [log])
     flip(store, table, lambda size: size // 3)
@@ -243,6 +269,23 @@ async def test_a_damaged_table_is_read_from_its_log_while_that_is_there(store: F
     await store.delete([log])
     with pytest.raises(Corrupt, match=table.path):
         await read(store, 0, 100)
+
+
+@pytest.mark.parametrize("start", [0, 15, 65])
+async def test_where_a_log_is_damaged_its_table_goes_on(store: FileSegmentStore, start: int) -> None:
+    log = await write_log(store, 0, [make_frame(b, 10) for b in range(0, 100, 10)])
+    convert(store, [log])
+    flip(store, log, lambda size: size // 2)
+    await check(store, start, 100)
+
+
+async def test_a_log_that_ends_early_hands_over_to_tables_and_they_to_the_next_log(store: FileSegmentStore) -> None:
+    """The log in the middle was deleted; the first one, which is nearest below then, has nothing of it."""
+    logs = [await write_log(store, b, [make_frame(b, 10), make_frame(b + 10, 10)]) for b in (0, 20, 40)]
+    convert(store, logs)
+    await store.delete([logs[1]])
+    await check(store, 0, 60)
+    await check(store, 25, 50)
 
 
 async def check_size(store: FileSegmentStore, end: int) -> None:
