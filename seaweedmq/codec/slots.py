@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
+from seaweedmq.codec.arrays import array_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange, slot_of
 
@@ -86,7 +87,7 @@ def _slots_of_block(keys: pa.Array) -> npt.NDArray[np.uint16]:
             slots[at] = hash_of(starts[at], lengths[at], _words(data, words)) >> _SLOT_SHIFT
     if longest > 16:
         at = np.flatnonzero(lengths > 16)
-        long_keys = keys.take(pa.array(at)).to_pylist()
+        long_keys = keys.take(array_of(at, pa.int64())).to_pylist()
         slots[at] = np.fromiter(map(xxh3_64_intdigest, long_keys), np.uint64, len(at)) >> _SLOT_SHIFT
     return slots
 

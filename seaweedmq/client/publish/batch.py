@@ -1,12 +1,14 @@
-"""Records that ``send`` collects, and their columns. Python lists become columns at some 40 M values a second."""
+"""Records that ``send`` collects, and their columns. Python lists become columns at some 30 M values a second."""
 
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from seaweedmq.client.publish.promise import BatchPromise
 from seaweedmq.client.publish.rows import Rows
+from seaweedmq.codec.arrays import array_of, binary_of
 from seaweedmq.codec.frame import FLAG_HEADERS, FLAG_KEY, FLAG_TIMESTAMP
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, payload_schema
 
@@ -68,17 +70,17 @@ class Batch:
         columns: list[pa.Array] = []
         if self.keys is not None:
             flags |= FLAG_KEY
-            columns.append(pa.array(self.keys, type=pa.binary()))
+            columns.append(binary_of(self.keys))
         if self.timestamps is not None:
             flags |= FLAG_TIMESTAMP
             given = [self.timestamp_us if t is None else t for t in self.timestamps]
             given += [self.timestamp_us] * (count - len(given))
-            columns.append(pa.array(given, type=pa.int64()).view(_TIMESTAMP))
+            columns.append(array_of(np.array(given, np.int64), _TIMESTAMP))
         if self.headers is not None:
             flags |= FLAG_HEADERS
             lists = [None if h is None else list(h.items()) for h in self.headers]
             columns.append(pa.array(lists, type=_HEADERS))
-        columns.append(pa.array(self.values, type=pa.binary()))
+        columns.append(binary_of(self.values))
         columns = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
         columns = [c if len(c) == count else c[:count] for c in columns]
         whole = pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, None))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from seaweedmq.client.publish.outgoing import Failed, OutFrame
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows, Slots
+from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of, slots_of
@@ -131,7 +132,7 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     keys = rows.columns.column(0)
     stride = max(1, count // SAMPLE_KEYS)
     if stride > 1:
-        keys = keys.take(pa.array(np.arange(0, count, stride)))
+        keys = keys.take(array_of(np.arange(0, count, stride), pa.int64()))
     sampled = histogram_of(key_slots(keys, keyless_slot), segment_slots)
     scaled = [c * count // len(keys) for c in sampled]
     scaled[scaled.index(max(scaled))] += count - sum(scaled)  # a frame's histogram counts all of its records

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from seaweedmq.client.publish.promise import Positions, Promise
+from seaweedmq.codec.arrays import array_of
 
 Slots = npt.NDArray[np.uint16]
 
@@ -44,7 +45,7 @@ class Rows:
         positions = self.positions
         return replace(
             self,
-            columns=self.columns.take(pa.array(order)),
+            columns=self.columns.take(array_of(order, pa.int64())),
             positions=order + positions.start if isinstance(positions, range) else positions[order],
             slots=None if self.slots is None else self.slots[order],
         )
