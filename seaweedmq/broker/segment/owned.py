@@ -50,6 +50,10 @@ class OwnedSegments:
         self._context = context
         self._stopping = False
 
+    def of(self, name: TopicName) -> list[OpenSegment]:
+        """Those of one topic, by id."""
+        return [self.segments[SegmentId(name, number)] for number in sorted(self._numbers.get(name, ()))]
+
     async def run(self) -> None:
         """Follow the metadata, until cancelled."""
         while True:

@@ -96,25 +96,21 @@ class Descriptions:
         starts = await self._starts.of(topic)
         return tuple(
             SegmentStats(
-                segment=number,
-                start_offset=max(owned.segment.start_offset, starts.get(number, 0)),
+                segment=owned.segment.id,
+                start_offset=max(owned.segment.start_offset, starts.get(owned.segment.id, 0)),
                 high_watermark=owned.log.committed,
                 flushed_offset=owned.log.flushed,
                 bytes_per_s=owned.meter.bytes_per_s,
                 records_per_s=owned.meter.records_per_s,
             )
-            for (of, number), owned in sorted(self._owned.segments.items())
-            if of == name and owned.is_sure and topic_uid in (0, owned.topic.uid)
+            for owned in self._owned.of(name)
+            if owned.is_sure and topic_uid in (0, owned.topic.uid)
         )
 
     async def log_ends(self, name: TopicName, topic_uid: int, revision: int) -> Mapping[int, int]:
         """See ``model.calls.LogEnds``."""
         await self._view.wait_revision(revision)
-        return {
-            number: owned.log.end
-            for (topic, number), owned in self._owned.segments.items()
-            if topic == name and owned.topic.uid == topic_uid
-        }
+        return {owned.segment.id: owned.log.end for owned in self._owned.of(name) if owned.topic.uid == topic_uid}
 
     async def catch_up(self, name: TopicName, uid: int = 0) -> None:
         """A client may come straight from creating the topic at another broker: what the view lacks, etcd may have.

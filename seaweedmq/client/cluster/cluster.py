@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from seaweedmq.client.cluster.news import TopicNews
 from seaweedmq.client.config import ClientConfig
-from seaweedmq.client.retry import retrying
+from seaweedmq.client.retry import pauses, retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
 from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
@@ -113,6 +113,12 @@ class Cluster:
 
         try:
             async with asyncio.timeout(timeout_s):
+                try:  # the rule, without machinery for what is not
+                    return await self._round(what, request, reasons)
+                except SeaweedMQError as error:
+                    if not is_retryable(error) or stop():
+                        raise
+                await asyncio.sleep(pauses(self.config, self.env.rng)(1))
                 async for attempt in retrying(self.config, self.env.rng, stop):
                     with attempt:
                         return await self._round(what, request, reasons)
