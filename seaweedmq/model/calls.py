@@ -89,9 +89,19 @@ class AwaitedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitTopics(Call[tuple[TopicDescription, ...]]):
-    """Descriptions of those of the topics that are newer than what the caller knows: as soon as one is, or none after
-    ``patience_s``. Of topics that are gone nothing is said: whoever asks for such a one is told."""
+class ToldTopics:
+    """What a broker tells of topics that somebody waits for."""
+
+    changed: tuple[TopicDescription, ...] = ()
+    """Newer than what the caller knows."""
+    unknown: tuple[int, ...] = ()
+    """Uids of those that the broker does not know, or not any more. It may lag: whoever asks for such a topic is told
+    for sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitTopics(Call[ToldTopics]):
+    """Which of the topics are newer than what the caller knows: as soon as one is, or after ``patience_s``."""
 
     topics: tuple[AwaitedTopic, ...]
     patience_s: float

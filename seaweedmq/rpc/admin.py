@@ -24,6 +24,7 @@ from seaweedmq.model.calls import (
     ResetGroup,
     SealSegment,
     SplitSegment,
+    ToldTopics,
     TopicStats,
 )
 from seaweedmq.model.description import Which
@@ -286,8 +287,10 @@ CALLS: tuple[Unary[Any, Any], ...] = (
             topics=map(_write_awaited, c.topics), patience_ms=round(1_000 * c.patience_s)
         ),
         read_request=lambda m: AwaitTopics(tuple(map(_read_awaited, m.topics)), m.patience_ms / 1_000),
-        write_reply=lambda changed: admin_pb2.AwaitTopicsReply(topics=map(types.write_description, changed)),
-        read_reply=lambda m: tuple(map(types.read_description, m.topics)),
+        write_reply=lambda told: admin_pb2.AwaitTopicsReply(
+            topics=map(types.write_description, told.changed), unknown=told.unknown
+        ),
+        read_reply=lambda m: ToldTopics(tuple(map(types.read_description, m.topics)), tuple(m.unknown)),
     ),
     Unary(
         call=AdoptSchema,

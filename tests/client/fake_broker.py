@@ -40,6 +40,7 @@ from seaweedmq.model.calls import (
     DescribeTopic,
     GetClusterStatus,
     ListTopics,
+    ToldTopics,
     TopicStats,
 )
 from seaweedmq.model.description import SegmentStats, TopicDescription, Which
@@ -368,7 +369,7 @@ class FakeBroker:
             more_above=page[-1] if len(sealed) > len(page) else None,
         )
 
-    async def _changed(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
+    async def _changed(self, call: AwaitTopics) -> ToldTopics:
         topics = self.cluster.topics
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(call.patience_s):
@@ -377,9 +378,9 @@ class FakeBroker:
                     there = [self.cluster.describe(a.name) for a in call.topics if a.name in topics]
                     above = {a.topic_uid: a.above for a in call.topics}
                     if newer := tuple(d for d in there if d.revision > above.get(d.topic.uid, d.revision)):
-                        return newer
+                        return ToldTopics(newer)
                     await asyncio.sleep(0.01)
-        return ()
+        return ToldTopics(unknown=tuple(a.topic_uid for a in call.topics if a.name not in topics))
 
     def _adopt_schema(self, name: TopicName, schema: bytes) -> TopicDescription:
         topic = self.cluster.describe(name).topic

@@ -34,6 +34,7 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
+    ToldTopics,
     TopicStats,
     WriteOut,
 )
@@ -137,7 +138,7 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     **dict.fromkeys((WriteOut, Seal), SEALED),
     **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
     CreateTopics: lambda call: (DESCRIPTION,) * len(call.specs),
-    AwaitTopics: lambda call: (DESCRIPTION,) * len(call.topics),
+    AwaitTopics: lambda call: ToldTopics((DESCRIPTION,) * len(call.topics), (1, 2**63 - 1)),
     ListTopics: (TOPIC,),
     GetClusterStatus: STATUS,
     Rebalance: DECISIONS,

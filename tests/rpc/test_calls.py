@@ -52,6 +52,7 @@ from seaweedmq.model.calls import (
     Seal,
     SealSegment,
     SplitSegment,
+    ToldTopics,
     TopicStats,
     WriteOut,
 )
@@ -122,7 +123,10 @@ CASES = [
     (DescribeTopic(NAME, Which(), 2**63 - 1), DESCRIPTION),
     (DescribeTopic(NAME, Which(open=False, sealed_above=0)), DESCRIPTION),
     (DescribeTopic(NAME, Which(sealed_above=None, ids=(7, 2**32 - 1))), DESCRIPTION),
-    (AwaitTopics((AwaitedTopic(name=NAME, topic_uid=2**63 - 1, above=2**40, ids=(0, 7)),), 2.5), (DESCRIPTION,)),
+    (
+        AwaitTopics((AwaitedTopic(name=NAME, topic_uid=2**63 - 1, above=2**40, ids=(0, 7)),), 2.5),
+        ToldTopics((DESCRIPTION,), (1, 2**63 - 1)),
+    ),
     (AdoptSchema(NAME, b"schema", 2**63 - 1), DESCRIPTION),
     (TopicStats(NAME), STATS),
     (GetClusterStatus(), STATUS),

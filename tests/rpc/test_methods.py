@@ -31,6 +31,7 @@ from seaweedmq.model.calls import (
     ResetGroup,
     SealSegment,
     SplitSegment,
+    ToldTopics,
     TopicStats,
 )
 from seaweedmq.model.description import SegmentStats, TopicDescription, Which
@@ -239,7 +240,7 @@ NOTHING = st.none()
         (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
         (
             st.builds(AwaitTopics, st.lists(AWAITED, max_size=3).map(tuple), st.sampled_from([0.0, 0.25, 10.0])),
-            st.lists(DESCRIPTIONS, max_size=3).map(tuple),
+            st.builds(ToldTopics, st.lists(DESCRIPTIONS, max_size=3).map(tuple), st.lists(U64, max_size=3).map(tuple)),
         ),
         (st.builds(AdoptSchema, NAMES, st.binary(max_size=30), U64), DESCRIPTIONS),
         (st.builds(TopicStats, NAMES), STATS),

@@ -11,7 +11,7 @@ from seaweedmq.codec import keys
 from seaweedmq.coordination.description import describe
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import InvalidArgument, Unavailable
-from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats
+from seaweedmq.model.calls import AWAIT_S_MAX, AWAITED_AT_ONCE_MAX, AwaitedTopic, LocalStats, ToldTopics
 from seaweedmq.model.description import IDS_MAX, OPEN, SegmentStats, TopicDescription, Which
 from seaweedmq.model.topic import Topic, TopicName, created_again
 from seaweedmq.ports import BrokerApi, MetaStore
@@ -51,7 +51,7 @@ class Descriptions:
         await self.catch_up(name, topic_uid)
         return describe(self._view, name, which)
 
-    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> tuple[TopicDescription, ...]:
+    async def changed(self, topics: Sequence[AwaitedTopic], patience_s: float) -> ToldTopics:
         """See ``model.calls.AwaitTopics``."""
         if len(topics) > AWAITED_AT_ONCE_MAX or sum(len(awaited.ids) for awaited in topics) > IDS_MAX:
             raise InvalidArgument(f"{len(topics)} topics awaited: at most {AWAITED_AT_ONCE_MAX}, {IDS_MAX} ids in all")
@@ -62,19 +62,18 @@ class Descriptions:
             async with asyncio.timeout(min(patience_s, AWAIT_S_MAX)):
                 while True:
                     touched = [awaited for name in await news.take() for awaited in wanted.get(name, ())]
-                    newer = [awaited for awaited in touched if self._is_newer(awaited)]
-                    if newer:
-                        return tuple(describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in newer)
-        return ()
+                    if any(map(self._is_newer, touched)):
+                        break
+        changed = (describe(self._view, a.name, replace(OPEN, ids=a.ids)) for a in topics if self._is_newer(a))
+        return ToldTopics(tuple(changed), tuple(a.topic_uid for a in topics if not self._is_known(a)))
+
+    def _is_known(self, awaited: AwaitedTopic) -> bool:
+        topic = self._view.topics.get(awaited.name)
+        return topic is not None and topic.uid == awaited.topic_uid
 
     def _is_newer(self, awaited: AwaitedTopic) -> bool:
         """Than what is known to who waits for it."""
-        topic = self._view.topics.get(awaited.name)
-        return (
-            topic is not None
-            and topic.uid == awaited.topic_uid
-            and self._view.topic_revision(awaited.name) > awaited.above
-        )
+        return self._is_known(awaited) and self._view.topic_revision(awaited.name) > awaited.above
 
     async def stats(self, name: TopicName) -> tuple[SegmentStats, ...]:
         """See ``model.calls.TopicStats``."""

@@ -12,7 +12,7 @@ from seaweedmq.client.config import ClientConfig
 from seaweedmq.client.retry import pauses, retrying
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, Refused, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import ClusterStatus
-from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus
+from seaweedmq.model.calls import AwaitTopics, Call, DescribeTopic, GetClusterStatus, ToldTopics
 from seaweedmq.model.description import ALL, IDS_MAX, TopicDescription, Which
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName, created_again
@@ -226,7 +226,7 @@ class Cluster:
         ordered = tuple(segments[number] for number in sorted(segments))
         return replace(first, segments=ordered, more_above=None)
 
-    async def _await_topics(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
+    async def _await_topics(self, call: AwaitTopics) -> ToldTopics:
         """Of one broker, which is avoided for a while if it does not answer in time, which raises Unavailable."""
         address = self.addresses()[0]
         try:
@@ -235,7 +235,7 @@ class Cluster:
                     told = await self.dial(address).call(call)
         except TimeoutError:
             raise Unavailable(f"broker {address} does not tell of changes of topics") from None
-        for description in told:
+        for description in told.changed:
             self._live = tuple(description.addresses.values()) or self._live
         return told
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics
+from seaweedmq.model.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics, ToldTopics
 from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.runtime.retrying import backoff, retrying
 
@@ -38,9 +38,7 @@ class Known(Protocol):
 class TopicNews:
     """The topics that somebody waits for; a task asks for news of them while there are any."""
 
-    def __init__(
-        self, ask: Callable[[AwaitTopics], Awaitable[tuple[TopicDescription, ...]]], rng: random.Random
-    ) -> None:
+    def __init__(self, ask: Callable[[AwaitTopics], Awaitable[ToldTopics]], rng: random.Random) -> None:
         """``ask`` makes the call at one broker."""
         self._ask = ask
         self._rng = rng
@@ -109,11 +107,12 @@ class TopicNews:
             await asyncio.wait({call, more})
         if call.cancelled():
             return
-        told = {description.topic.uid: description for description in call.result()}
+        told = call.result()
+        changed = {description.topic.uid: description for description in told.changed}
         for known, awaited in chosen.items():
-            if awaited.topic_uid in told:
-                known.know(told[awaited.topic_uid])
-            else:
+            if awaited.topic_uid in changed:
+                known.know(changed[awaited.topic_uid])
+            elif awaited.topic_uid not in told.unknown:
                 known.confirm()
 
     def _next(self) -> dict[Known, AwaitedTopic]:

@@ -12,6 +12,7 @@ from seaweedmq.model.calls import (
     CreateTopic,
     DeleteTopic,
     SealSegment,
+    ToldTopics,
 )
 from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.model.topic import TopicName, TopicSpec
@@ -35,25 +36,27 @@ async def test_who_waits_for_topics_is_told_once_one_of_them_has_changed(bed: Be
     assert not any(answer.done() for answer in answers)
     await hosts[0].api.call(SealSegment(OTHER, 0))
     for told in await asyncio.gather(*answers):
-        (changed,) = told
+        (changed,) = told.changed
+        assert not told.unknown
         assert changed.topic.name == OTHER
         assert changed.revision > known[1].revision
         assert [(s.id, s.is_open) for s in changed.segments] == [(0, False), (1, True), (2, True)]
-    (again,) = await hosts[0].api.call(question)
+    (again,) = (await hosts[0].api.call(question)).changed
     assert again == changed, "who comes late is told at once"
 
 
 @story
-async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_nothing_of_those_that_are_gone(bed: Bed) -> None:
+async def test_who_waits_for_topics_hears_when_nothing_has_changed_and_which_are_gone(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     known = await bed.topic(host)
     began = asyncio.get_running_loop().time()
-    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ()
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ToldTopics()
     assert 0.5 <= asyncio.get_running_loop().time() - began < 1.0
     await host.api.call(DeleteTopic(NAME))
-    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == ()
+    gone = ToldTopics(unknown=(known.topic.uid,))
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone
     await host.api.call(CreateTopic(TopicSpec(name=NAME)))
-    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == (), "that is another one"
+    assert await host.api.call(AwaitTopics((awaited(known),), 0.5)) == gone, "that is another one"
 
 
 @pytest.mark.parametrize(("topics", "ids"), [(AWAITED_AT_ONCE_MAX + 1, 0), (2, IDS_MAX // 2 + 1)])

@@ -9,7 +9,7 @@ import pytest
 
 from seaweedmq.client.cluster.news import GATHER_S, PATIENCE_S, TopicNews
 from seaweedmq.errors import Unavailable
-from seaweedmq.model.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics
+from seaweedmq.model.calls import AWAITED_AT_ONCE_MAX, AwaitedTopic, AwaitTopics, ToldTopics
 from seaweedmq.model.description import IDS_MAX, TopicDescription
 from seaweedmq.model.topic import TopicName
 from tests.support.segments import make_topic
@@ -43,6 +43,8 @@ class Broker:
         self.asked: list[AwaitTopics] = []
         self.revisions: dict[int, int] = {}
         """By uid."""
+        self.deleted: set[int] = set()
+        """Uids."""
         self.changed = asyncio.Event()
         self.failures = 0
 
@@ -50,7 +52,7 @@ class Broker:
         self.revisions[view.uid] = revision
         self.changed.set()
 
-    async def __call__(self, call: AwaitTopics) -> tuple[TopicDescription, ...]:
+    async def __call__(self, call: AwaitTopics) -> ToldTopics:
         self.asked.append(call)
         if self.failures:
             self.failures -= 1
@@ -61,8 +63,8 @@ class Broker:
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:
-            return ()
-        return tuple(
+            return ToldTopics(unknown=tuple(a.topic_uid for a in call.topics if a.topic_uid in self.deleted))
+        changed = tuple(
             TopicDescription(
                 topic=replace(make_topic(uid=a.topic_uid), name=a.name),
                 segments=(),
@@ -71,6 +73,7 @@ class Broker:
             )
             for a in newer
         )
+        return ToldTopics(changed)
 
     def names(self) -> list[list[str]]:
         """Of each call."""
@@ -113,6 +116,15 @@ async def test_many_topics_are_asked_about_in_one_call_and_told_of_as_they_chang
     await until(lambda: first.revision == 7)
     assert [a.above for a in broker.asked[1].topics] == [5, 1, 6]
     assert len(broker.asked) <= 3, "nobody asks again and again"
+    await news.close()
+
+
+async def test_what_a_broker_does_not_know_any_more_is_not_taken_for_unchanged(broker: Broker) -> None:
+    gone, there = View(0), View(1)
+    broker.deleted.add(gone.uid)
+    news = wanting(broker, gone, there)
+    await until(lambda: there.confirmed)
+    assert gone.confirmed == 0, "who waits for it must ask for it"
     await news.close()
 
 
