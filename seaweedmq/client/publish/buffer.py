@@ -9,7 +9,7 @@ A lock would be a third of what ``send`` costs, so as long as one thread alone s
 loop among them, only cut the batch, under the lock, in two steps: they close it, then count its records. The thread
 appends, then looks whether the batch is closed; if it is, the lock tells whether the record was counted. (One of the
 two sees the other, since Python's threads see each other's steps in one order: that of the GIL.) When a second thread
-sends, the batch is cut, and from then on all take the lock.
+sends, or a signal handler in the middle of a ``send``, the batch is cut, and from then on all take the lock.
 """
 
 import asyncio
@@ -99,6 +99,8 @@ class RecordBuffer:
         self._loop_thread = get_ident()
         self._thread = _NOBODY
         """The only one that has sent so far."""
+        self._is_sending = False
+        """It is in the middle of that without the lock, or was interrupted there."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._threads_waiting = 0
@@ -141,10 +143,14 @@ class RecordBuffer:
             size += len(key)
         if headers is not None or timestamp is not None:
             return self._append_extras(value, key, headers, timestamp, size, timeout)
+        if get_ident() != self._thread or self._is_sending:
+            return self._append(value, key, None, None, size, timeout)
+        self._is_sending = True
         batch = self._batch
         values = batch.values  # before the limit is looked at: one that is not cut yet has not forgotten them
         total = batch.filled_bytes + size
-        if total > batch.limit_bytes or batch.has_extras or get_ident() != self._thread:
+        if total > batch.limit_bytes or batch.has_extras:
+            self._is_sending = False
             return self._append(value, key, None, None, size, timeout)
         index = len(values)
         keys = batch.keys
@@ -156,6 +162,7 @@ class RecordBuffer:
             batch.keys = [*[None] * index, key]
         batch.filled_bytes = total
         values.append(value)  # last: who counts values has their keys
+        self._is_sending = False
         if batch.limit_bytes < 0 and not self._was_counted(batch, index):
             return self._append(value, key, None, None, size, timeout)
         sent = _new_sent(Sent)
@@ -195,7 +202,7 @@ class RecordBuffer:
             return self._refused(size - RECORD_OVERHEAD_BYTES)
         while True:
             with self._lock:
-                if get_ident() != self._thread:
+                if get_ident() != self._thread or self._is_sending:
                     self._let_in(get_ident())
                 batch = self._batch
                 if batch.filled_bytes + size <= batch.limit_bytes:
@@ -206,7 +213,8 @@ class RecordBuffer:
             self.wait(size, timeout)
 
     def _let_in(self, thread: int) -> None:
-        """A thread sends that is not the only one: it is the first, or from now on there are many."""
+        """A thread sends that is not the only one: it is the first, or from now on there are many. So is a signal
+        handler that sends in the middle of the ``send`` that it interrupted."""
         if self._thread == _NOBODY:
             self._thread = thread
         elif self._thread != _MANY:

@@ -150,6 +150,21 @@ def test_a_second_thread_that_comes_in_the_middle_of_an_append_leaves_the_place_
     check(loop, sent)
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("extras", [{}, {"headers": {"signal": b"15"}}])
+def test_a_signal_handler_that_sends_in_the_middle_of_a_send_mixes_nothing_up(moment: str, extras: Any) -> None:
+    loop = Loop()
+    sent = [(b"k0", b"v0", loop.buffer.send(b"v0", key=b"k0"))]
+    batch = loop.buffer.open_batch
+    assert batch is not None
+    hooked = Hooked(batch.values)
+    batch.values = hooked
+    setattr(hooked, moment, lambda: sent.append((b"k1", b"v1", loop.buffer.send(b"v1", key=b"k1", **extras))))
+    sent.append((b"k2", b"v2", loop.buffer.send(b"v2", key=b"k2")))
+    sent.append((b"k3", b"v3", loop.buffer.send(b"v3", key=b"k3")))
+    check(loop, sent)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("hasty_threads")
 def test_threads_send_while_another_cuts_all_the_time(threads: int) -> None:
