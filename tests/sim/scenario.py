@@ -249,6 +249,8 @@ def _broker_config(rng: random.Random) -> BrokerConfig:
         log_grace_s=rng.choice((0.5, 2.0, 600.0)),
         table_row_group_bytes=rng.choice((1, 64)) * KIB,
         maintenance_interval_s=rng.choice((0.3, 1.0, 5.0)),
+        conversion_backlog_bytes_max=64 * KIB,
+        conversion_delay_s_max=1.5,
         load_report_interval_s=1.0,
         producers_per_segment_max=rng.choice((4, 1_000)),
         rpc_timeout_s=rng.choice((1.0, 3.0)),

@@ -1,4 +1,4 @@
-"""etcd and one broker with their defaults: log files become Parquet while others publish and consume."""
+"""etcd and one broker with their defaults: log files become Parquet when the broker has time, or too many wait."""
 
 import os
 import subprocess

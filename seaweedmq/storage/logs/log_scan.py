@@ -19,6 +19,7 @@ from seaweedmq.codec.frame import HEADER_BYTES, MAGIC, Frame, FrameHeader, Trunc
 from seaweedmq.codec.logfile import LogPreamble, decode_preamble
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported, fresh
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.lost_blocks import LostBlocks
@@ -123,7 +124,7 @@ class LogScanner:
         self._damage = None
         self._done = True
 
-    def feed(self, data: bytes) -> Run:
+    def feed(self, data: Frames) -> Run:
         """Take what was read for :meth:`wants`; fewer bytes than wanted mean the end of the file.
 
         Raises:

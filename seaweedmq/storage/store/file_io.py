@@ -1,13 +1,22 @@
 """Blocking file calls that the file store runs in its threads. Each finishes what it began or raises OSError."""
 
 import contextlib
+import errno
 import itertools
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
 """Buffers one writev takes. POSIX promises 16."""
+
+_RWF_DONTCACHE = 0x80
+"""Of linux/fs.h; Python 3.11 has no name for it."""
+_NO_FLAGS = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
+"""What a system or file system says that does not know it."""
 
 TEMPORARY_PREFIX = ".tmp-"
 """Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
@@ -42,6 +51,33 @@ def read_at(fd: int, position: int, length: int) -> bytes:
         parts.append(data)
         missing -= len(data)
     return b"".join(parts)
+
+
+class OnceReader:
+    """Reads of an open file what nobody reads again soon, and leaves nothing of it in the page cache that was not there
+    before: neither do others lose theirs to it, nor are pages cleared for it. Linux 6.14 can do that, on most of its
+    file systems; elsewhere it is a plain read."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._flags = _RWF_DONTCACHE if hasattr(os, "preadv") and sys.platform == "linux" else 0
+
+    def read_at(self, position: int, length: int) -> memoryview:
+        """``length`` bytes from ``position``; fewer only at the end of the file."""
+        data = np.empty(length, np.uint8).data
+        done = 0
+        while self._flags and done < length:
+            try:
+                read = os.preadv(self._fd, [data[done:]], position + done, self._flags)
+            except OSError as e:
+                if e.errno not in _NO_FLAGS:
+                    raise
+                self._flags = 0
+                break
+            if not read:
+                return data[:done]
+            done += read
+        return data if done == length else memoryview(read_at(self._fd, position, length))
 
 
 def sync_file(fd: int) -> None:

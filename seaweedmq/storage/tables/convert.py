@@ -16,6 +16,7 @@ from seaweedmq.core.files.cover import covered_up_to, uncovered
 from seaweedmq.core.files.retention import log_end_bound
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.logs.log_scan import LogFrame, LogScanner, check_joins
 from seaweedmq.storage.store.faults import storage_failed
@@ -24,7 +25,7 @@ from seaweedmq.storage.tables.format import TableWriter
 TABLE_BYTES_MAX = 128 * 1024 * 1024
 """Logs that follow one another share a table until their sizes add up to more: fewer, larger files read faster."""
 
-Read = Callable[[SegmentFile, int, int], bytes]
+Read = Callable[[SegmentFile, int, int], Frames]
 """File, position, length -> bytes, fewer at the end of the file."""
 
 

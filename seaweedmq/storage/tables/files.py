@@ -206,8 +206,9 @@ class _Logs:
         self._root = root
         self._path = ""
         self._fd = -1
+        self._reader = file_io.OnceReader(-1)
 
-    def read(self, file: SegmentFile, position: int, length: int) -> bytes:
+    def read(self, file: SegmentFile, position: int, length: int) -> memoryview:
         if file.path != self._path:
             self._close()
             try:
@@ -215,7 +216,8 @@ class _Logs:
             except FileNotFoundError:
                 raise NotFound(f"{file.path} is gone: list the segment's files again") from None
             self._path = file.path
-        return file_io.read_at(self._fd, position, length)
+            self._reader = file_io.OnceReader(self._fd)
+        return self._reader.read_at(position, length)
 
     def _close(self) -> None:
         if self._fd >= 0:

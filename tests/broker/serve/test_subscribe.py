@@ -14,7 +14,7 @@ from seaweedmq.model.topic import Durability, TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, WALL_START_US, Bed, Host, Publishing, Streaming, story, value, values
 
-SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0)
+SMALL_FILES = replace(CONFIG, log_roll_bytes=2 * KIB, maintenance_interval_s=1.0, log_grace_s=1.0)
 FRAME_BYTES = 1_400
 """About, of the frames of ``fill``."""
 
@@ -35,6 +35,12 @@ def evict(host: Host) -> None:
 async def tabled(bed: Bed, records: int) -> None:
     """Wait until so many records are in tables."""
     await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= records)
+
+
+async def only_tabled(bed: Bed, records: int) -> None:
+    """Wait until so many records are in tables, and half of them in no log any more."""
+    await tabled(bed, records)
+    await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG)) >= records // 2)
 
 
 def sequences(got: list[bytes]) -> list[int]:
@@ -66,7 +72,7 @@ async def test_a_subscriber_begins_where_it_asked_to(bed: Bed, place: str, start
     publisher = await host.publisher()
     await fill(publisher, 8)
     if place in ("tables", "all three"):
-        await tabled(bed, 60)
+        await only_tabled(bed, 60)
     if place != "memory":
         evict(host)
     await fill(publisher, 4)

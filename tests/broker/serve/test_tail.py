@@ -59,13 +59,14 @@ async def read(tail: Tail, bytes_max: int = 1 << 20) -> list[int]:
 @pytest.mark.parametrize("place", ["memory", "log files", "tables", "all three"])
 @story
 async def test_every_frame_is_read_once_wherever_it_lies(bed: Bed, place: str, bytes_max: int) -> None:
-    config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0)
+    config = FILES if place in ("memory", "log files") else replace(FILES, maintenance_interval_s=1.0, log_grace_s=1.0)
     (host,) = await bed.cluster(1, config)
     await bed.topic(host)
     publisher = await host.publisher()
     await fill(publisher, 20)
     if config is not FILES:
         await bed.until(lambda: max((f.end_offset or 0 for f in bed.files(FileKind.TABLE)), default=0) >= 20)
+        await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG)) > 9)
     if place != "memory":
         evict(host)
     await fill(publisher, 5)

@@ -29,7 +29,7 @@ SETTINGS = {
     "log_roll_age_s": 4.0,
     "maintenance_interval_s": 1.0,
     "log_grace_s": 5.0,
-    "conversion_delay_s_max": 0.0,
+    "conversion_delay_s_max": 0.1,
 }
 """Files are rolled, made into tables and deleted while the faults go on."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
@@ -24,13 +25,13 @@ RESIDENT_BYTES = 100 * 1024 * 1024
 
 
 def environment(loop: SimLoop, wall_us: Callable[[], int], seed: str) -> Environment:
-    """Clocks and randomness of one process."""
+    """Clocks and randomness of one process. Every other second it is busy, so that conversion waits."""
     return Environment(
         wall_us,
         random.Random(seed),
         lambda: loop.boot_s,
         resident_bytes=lambda: RESIDENT_BYTES,
-        cpu_share=lambda: 0.1,
+        cpu_share=lambda: BUSY_CPU_SHARE if int(loop.time()) % 2 else 0.1,
     )
 
 
