@@ -59,8 +59,8 @@ class LogWriter(Protocol):
     async def append(self, chunks: Sequence[bytes | memoryview], *, sync: bool = False) -> bool:
         """Write all chunks behind one another; on return they survive the death of the process.
 
-        With ``sync`` they are fsynced in the same turn of a thread, which is returned: False, if not asked for or if
-        the fsync failed; then ``sync`` raises why.
+        With ``sync`` they may be fsynced in the same turn of a thread; whether they were is returned. If not, ``sync``
+        does it, or raises why it failed.
         """
 
     async def sync(self) -> None:

@@ -20,6 +20,11 @@ from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble
 
 
+NOT_SYNCED_SHARE = 0.5
+"""Of the appends that are to be fsynced at once: a store may leave that to the next round, as writers do that have more
+to write."""
+
+
 @dataclass(slots=True, kw_only=True)
 class StorageFaults:
     """What the nemesis turns."""
@@ -188,7 +193,7 @@ class SimLogWriter:
         finally:
             self._store.appending.pop(self.path, None)
         await self._store.disk.pause(StorageOp.APPEND)
-        if not sync:
+        if not sync or self._store.disk.rng.random() < NOT_SYNCED_SHARE:
             return False
         try:
             await self.sync()
