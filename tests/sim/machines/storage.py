@@ -19,7 +19,6 @@ from tests.sim.machines.loop import OWNER
 from tests.sim.machines.network import machine_of
 from tests.sim.machines.storage_faults import Trouble
 
-
 NOT_SYNCED_SHARE = 0.5
 """Of the appends that are to be fsynced at once: a store may leave that to the next round, as writers do that have more
 to write."""
