@@ -70,15 +70,29 @@ def trust_the_clock_of_the_broker(patch: pytest.MonkeyPatch) -> None:
 
 def look_again_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
     """A clock that is set back keeps maintenance from looking at files until it is there again."""
-    look_after = maintenance.Maintenance._look_after
+    begin, look_after = maintenance.Maintenance.__init__, maintenance.Maintenance._look_after
 
-    async def wait_for_the_clock(keeper: Any, name: Any) -> None:
+    def is_there_again(keeper: Any) -> bool:
         now_us = keeper._wall_us()
         latest_us = keeper.__dict__.setdefault("latest_us", now_us)
-        if now_us >= latest_us:
-            keeper.latest_us = now_us
+        keeper.latest_us = max(now_us, latest_us)
+        return bool(now_us >= latest_us)
+
+    async def wait_for_the_clock(keeper: Any, name: Any) -> None:
+        if is_there_again(keeper):
             await look_after(keeper, name)
 
+    def begin_with_conversion(keeper: Any, **parts: Any) -> None:
+        begin(keeper, **parts)
+        conversion = keeper._conversion
+        convert = conversion.round
+
+        async def wait() -> Any:
+            return await convert() if is_there_again(keeper) else set()
+
+        conversion.round = wait
+
+    patch.setattr(maintenance.Maintenance, "__init__", begin_with_conversion)
     patch.setattr(maintenance.Maintenance, "_look_after", wait_for_the_clock)
 
 

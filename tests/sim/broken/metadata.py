@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.broker.leader import metadata, pruning
+from seaweedmq.broker.leader import group_commit, metadata, pruning
 from seaweedmq.broker.upkeep import maintenance
 from seaweedmq.client.cluster import cluster
 from seaweedmq.client.cluster.topic_view import TopicView
@@ -90,7 +90,8 @@ def trimmed_means_nothing_was_stored(patch: pytest.MonkeyPatch) -> None:
         return segment_put(segment if segment.is_open else replace(segment, sequences=(), sequences_complete=True))
 
     segment_put = metadata.segment_put
-    patch.setattr(metadata, "segment_put", put)
+    for module in (metadata, group_commit):
+        patch.setattr(module, "segment_put", put)
 
 
 def take_pages_of_any_moment(patch: pytest.MonkeyPatch) -> None:
