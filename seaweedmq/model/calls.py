@@ -1,8 +1,8 @@
 """The unary calls of brokers, one frozen value each: ``await api.call(CreateTopic(spec))``.
 
-What a call answers is its type parameter. Who answers it stands in ``broker.api``, how it travels in ``rpc.admin`` and
-``rpc.cluster``. ``topic_uid`` is that of the topic that the caller means: NotFound if another one has its name by now;
-0: whichever has it.
+What a call answers is its type parameter. Who answers it stands in ``broker.api``, how it travels in ``rpc.topics``,
+``rpc.admin`` and ``rpc.cluster``. ``topic_uid`` is that of the topic that the caller means: NotFound if another one has
+its name by now; 0: whichever has it.
 """
 
 from collections.abc import Mapping

@@ -105,7 +105,7 @@ CAUGHT_BY = {
     "delete_whoever_has_the_name": 87,
     "free_the_name_before_primaries_have_heard": 11,
     "hold_back_what_comes_first": 956,
-    "give_members_up_before_they_know": 14281,
+    "give_members_up_before_they_know": 7712,
     "leave_passed_on_calls_to_the_collector": 3959,
     "take_a_log_to_end_where_the_next_begins": 710,
 }
