@@ -106,7 +106,7 @@ CAUGHT_BY = {
     "free_the_name_before_primaries_have_heard": 11,
     "hold_back_what_comes_first": 956,
     "give_members_up_before_they_know": 7712,
-    "leave_passed_on_calls_to_the_collector": 3959,
+    "leave_passed_on_calls_to_the_collector": 36381,
     "take_a_log_to_end_where_the_next_begins": 710,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
