@@ -13,7 +13,6 @@ import signal
 import sys
 from pathlib import Path
 
-from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import NotFound, Unavailable
 from seaweedmq.runtime.free_ports import free_ports
 
@@ -208,6 +207,8 @@ def _free_ports() -> tuple[int, int]:
 
 async def _until_serving(endpoint: str) -> None:
     """Return after the first read that etcd answers, as it does once it elected itself. The caller has a deadline."""
+    from seaweedmq.coordination.etcd import EtcdMetaStore  # here, so that it is loaded while etcd starts
+
     store = EtcdMetaStore(endpoint, timeout_s=0.5, rng=random.Random(0))
     try:
         while True:

@@ -14,7 +14,7 @@ DETECTION_S: Final = (KEEPALIVE_INTERVAL_MS + KEEPALIVE_TIMEOUT_MS) / 1_000
 """Each end of a connection sees within this time that the other is gone."""
 CONNECT_TIMEOUT_MS: Final = 3_000
 """For TCP and the HTTP/2 handshake together; calls made meanwhile wait for the outcome."""
-RECONNECT_INTERVAL_MS_MAX: Final = 1_000
+RECONNECT_INTERVAL_MS_MAX: Final = 250
 """gRPC's own limit of 120 s would hide a broker for minutes after it came back."""
 MESSAGE_SLACK_BYTES: Final = 64 * 1024
 """What a message may have beyond its frames."""
