@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
 from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.groups import GroupReply, GroupRequest
 from seaweedmq.model.publish import PublishReply, PublishRequest
 from seaweedmq.model.replication import ReplicateReply, ReplicateRequest
@@ -72,7 +73,7 @@ class LogWriter(Protocol):
 class LogReader(Protocol):
     """Random access to one file, log or table."""
 
-    async def read(self, position: int, length: int) -> bytes:
+    async def read(self, position: int, length: int) -> Frames:
         """Up to ``length`` bytes; fewer at the end of the file. NotFound if the file was deleted."""
 
     async def close(self) -> None: ...

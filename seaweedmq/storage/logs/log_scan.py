@@ -117,7 +117,9 @@ class LogScanner:
         if self._done:
             return None
         seen = _SEEN_BYTES if self._jumped else 0
-        return self._start - seen, seen + max(self._read_bytes, self._needed_bytes)
+        # up to a multiple of what is read at once: the system fetches a page twice of which two reads have a part each
+        unread = -(self._start + self._needed_bytes) % self._read_bytes
+        return self._start - seen, seen + max(self._read_bytes, self._needed_bytes + unread)
 
     def stop(self) -> None:
         """The caller has all it needs; damage behind that is not its business."""

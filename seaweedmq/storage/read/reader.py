@@ -14,6 +14,7 @@ from seaweedmq.codec.payload.batch import clip_frame, schema_from_bytes
 from seaweedmq.core.files.cover import file_at
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.frames import Frames
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
@@ -178,7 +179,7 @@ async def _read_log(
         await reader.close()
 
 
-def _cut(scanner: LogScanner, data: bytes, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
+def _cut(scanner: LogScanner, data: Frames, end: int, chunk_bytes: int) -> tuple[list[Chunk], Frame | None]:
     """The verified frames of one read that begin below ``end``, in chunks, as views of what was read; and the first."""
     run = scanner.feed(data)
     chunks: list[Chunk] = []

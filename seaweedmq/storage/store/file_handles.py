@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -150,23 +151,36 @@ def open_input(root: Path, file: SegmentFile) -> pa.OSFile:
 
 
 class FileLogReader:
-    """``ports.LogReader``. The descriptor keeps a deleted file readable, but on network file systems."""
+    """``ports.LogReader``. The descriptor keeps a deleted file readable, but on network file systems.
+
+    What it reads leaves no trace in the page cache, as what was written left it (``DROP_BYTES``): it is read by one
+    subscriber as a rule, and to clear new pages for it takes longer than to fetch it from a disk that reads ahead
+    (0.4 against 0.8 GB/s from file to subscriber in a virtual machine).
+    """
 
     def __init__(self, path: str, fd: int, reads: ThreadPoolExecutor) -> None:
         self._path = path
         self._fd = fd
+        self._once = file_io.OnceReader(fd)
         self._reads = reads
         self._closed = False
-        self._running: set[asyncio.Future[bytes]] = set()
+        self._running: set[asyncio.Future[memoryview]] = set()
+        self._last_position = 0
+        self._last = memoryview(b"")
+        """What was read last: who walks over a log begins the next read in the middle of it, where a frame does."""
 
-    async def read(self, position: int, length: int) -> bytes:
+    async def read(self, position: int, length: int) -> memoryview:
         if self._closed:
             raise Closed(f"{self._path} was closed by its reader")
-        running = asyncio.get_running_loop().run_in_executor(self._reads, file_io.read_at, self._fd, position, length)
+        known = self._last[position - self._last_position :][:length] if position >= self._last_position else b""
+        call = partial(self._once.read_at, position, length, known=known)
+        running = asyncio.get_running_loop().run_in_executor(self._reads, call)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         try:
-            return await asyncio.shield(running)
+            self._last = await asyncio.shield(running)
+            self._last_position = position
+            return self._last
         except OSError as e:
             if e.errno in GONE:
                 raise NotFound(f"{self._path} is gone: list the segment's files again") from e
@@ -176,6 +190,7 @@ class FileLogReader:
         if self._closed:
             return
         self._closed = True
+        self._last = memoryview(b"")
         if self._running:
             await asyncio.wait(self._running)
         await asyncio.get_running_loop().run_in_executor(self._reads, os.close, self._fd)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from seaweedmq.model.frames import Frames
+
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
 """Buffers one writev takes. POSIX promises 16."""
 
@@ -62,10 +64,12 @@ class OnceReader:
         self._fd = fd
         self._flags = _RWF_DONTCACHE if hasattr(os, "preadv") and sys.platform == "linux" else 0
 
-    def read_at(self, position: int, length: int) -> memoryview:
-        """``length`` bytes from ``position``; fewer only at the end of the file."""
+    def read_at(self, position: int, length: int, *, known: Frames = b"") -> memoryview:
+        """``length`` bytes from ``position``; fewer only at the end of the file. ``known``: the first of them, if they
+        were read before."""
         data = np.empty(length, np.uint8).data
-        done = 0
+        done = len(known)
+        data[:done] = known
         while self._flags and done < length:
             try:
                 read = os.preadv(self._fd, [data[done:]], position + done, self._flags)

@@ -56,3 +56,18 @@ def test_a_read_that_fails_in_the_middle_is_told(fd: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "preadv", fail)
     with pytest.raises(OSError, match="Input/output"):
         OnceReader(fd).read_at(0, 100)
+
+
+def test_what_is_known_already_is_not_read_again(fd: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    preadv = os.preadv
+
+    def noted(*call: Any) -> int:
+        read.append(call[2])
+        return preadv(*call)
+
+    monkeypatch.setattr(os, "preadv", noted)
+    reader = OnceReader(fd)
+    assert bytes(reader.read_at(10, 100, known=CONTENT[10:70])) == CONTENT[10:110]
+    assert bytes(reader.read_at(10, 60, known=CONTENT[10:70])) == CONTENT[10:70]
+    assert read == [70]

@@ -132,6 +132,28 @@ async def test_an_append_whose_fsync_failed_is_written_and_the_next_sync_says_wh
     await log.close()
 
 
+async def test_a_reader_that_goes_back_a_little_reads_only_what_it_does_not_have(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(100_000)
+    file = await write_log(store, 0, [content])
+    base = file.size_bytes - len(content)
+    read: list[tuple[int, int]] = []
+    preadv = os.preadv
+
+    def note(fd: int, buffers: Sequence[memoryview], position: int, flags: int) -> int:
+        read.append((position - base, len(buffers[0])))
+        return preadv(fd, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", note)
+    reader = await store.open(file)
+    wanted = [(0, 40_000), (35_000, 45_000), (35_000, 50_000), (10, 20), (90_000, 20_000), (95_000, 10)]
+    for position, length in wanted:
+        assert bytes(await reader.read(base + position, length)) == content[position : position + length]
+    await reader.close()
+    assert read == [(0, 40_000), (40_000, 40_000), (80_000, 5_000), (10, 20), (90_000, 20_000), (100_000, 10_000)]
+
+
 async def test_the_first_sync_makes_the_name_durable_up_to_the_root(
     store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
