@@ -1,6 +1,7 @@
 """The client's view of the cluster: which brokers to ask, and what they said last."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,8 @@ AVOIDED_ANSWER_S = 0.5
 probably move elsewhere meanwhile."""
 AWAITED_ANSWER_S = 2.0
 """How long a broker may take to say that nothing has changed, beyond the time it was told to wait."""
+CONNECT_PAUSE_S_MAX = 0.2
+"""Between two rounds of a client that connects: brokers that start just now are found once they listen."""
 REFUSED, NO_ANSWER = "connection refused", "no answer"
 """Reasons that are told in our own words; brokers' errors tell theirs, and what to do."""
 
@@ -72,20 +75,19 @@ class Cluster:
                 of them; names every address and why.
         """
         config = self.config
-        status = await self.call(
+        status = await self.ask(
             "connect to the cluster",
-            GetClusterStatus(),
+            lambda api: api.call(GetClusterStatus()),
             config.connect_timeout_s,
             refused_s=min(config.connect_refused_s, config.connect_timeout_s),
+            pause_s_max=CONNECT_PAUSE_S_MAX,
         )
         self._live = tuple(broker.info.address for broker in status.brokers)
         return status
 
-    async def call(
-        self, what: str, request: Call[T], timeout_s: float | None = None, *, refused_s: float | None = None
-    ) -> T:
+    async def call(self, what: str, request: Call[T], timeout_s: float | None = None) -> T:
         """Make the call at one broker after another until one answers: see :meth:`ask`."""
-        return await self.ask(what, lambda api: api.call(request), timeout_s, refused_s=refused_s)
+        return await self.ask(what, lambda api: api.call(request), timeout_s)
 
     async def ask(
         self,
@@ -94,8 +96,10 @@ class Cluster:
         timeout_s: float | None = None,
         *,
         refused_s: float | None = None,
+        pause_s_max: float = math.inf,
     ) -> T:
-        """Ask one broker after another until one answers, yes or no.
+        """Ask one broker after another until one answers, yes or no, with pauses up to the client's ``backoff_s_max``
+        or ``pause_s_max``.
 
         Raises:
             Unavailable: none answered in ``timeout_s`` (default ``admin_timeout_s``), or all refused the connection for
@@ -118,8 +122,9 @@ class Cluster:
                 except SeaweedMQError as error:
                     if not is_retryable(error) or stop():
                         raise
-                await asyncio.sleep(pauses(self.config, self.env.rng)(1))
-                async for attempt in retrying(self.config, self.env.rng, stop):
+                config = replace(self.config, backoff_s_max=min(self.config.backoff_s_max, pause_s_max))
+                await asyncio.sleep(pauses(config, self.env.rng)(1))
+                async for attempt in retrying(config, self.env.rng, stop):
                     with attempt:
                         return await self._round(what, request, reasons)
         except (Unavailable, TimeoutError) as error:

@@ -26,6 +26,9 @@ from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TopicName
 
+OVERDUE_LOOK_S = 0.5
+"""How often is looked for what is overdue and can not leave its queue yet."""
+
 
 class Publisher:
     """Publishes to one topic. Safe for any number of tasks of one event loop.
@@ -63,6 +66,8 @@ class Publisher:
         self._flushes: list[tuple[set[Work], asyncio.Future[None]]] = []
         self._failures = Failures()
         self._closing: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        """Set while something waits for its outcome, and sometimes for a while after."""
         self.buffer = RecordBuffer(
             owner=self, post=post, clock=self._loop.time, wall_us=cluster.env.wall_us, config=config
         )
@@ -81,7 +86,6 @@ class Publisher:
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
-        self._spawn(self._watch_deadlines(), "publisher deadlines")
 
     # --- what users call -------------------------------------------------------------------------------------------
 
@@ -197,6 +201,8 @@ class Publisher:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*list(self._tasks), return_exceptions=True)
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._view.close()
             self._fail_everything(Closed(f"the publisher of {self._topic} was closed before this was acknowledged"))
             self._on_close(self)
@@ -275,6 +281,7 @@ class Publisher:
                 await self._work.wait()
             work = self.buffer.work.popleft()
             self._unsettled[work] = None
+            self._watch(work.promise.deadline_s)
             await self._put_out(work)
             self.buffer.encoded()
 
@@ -303,10 +310,18 @@ class Publisher:
         except TimeoutError:
             raise DeadlineExceeded(f"not sent within delivery_timeout_s{self._outbox.last_errors()}") from None
 
-    async def _watch_deadlines(self) -> None:
-        while True:
-            await asyncio.sleep(min(1.0, self._config.delivery_timeout_s / 10))
-            self._report(self._outbox.expire(self._loop.time()))
+    def _watch(self, deadline_s: float) -> None:
+        """See then what is overdue. One timer at a time, so that an acknowledgement costs none: what comes later is due
+        later, or hardly sooner."""
+        if self._deadline is None:
+            self._deadline = self._loop.call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline = None
+        self._report(self._outbox.expire(self._loop.time()))
+        if self._unsettled:
+            soonest_s = min(work.promise.deadline_s for work in self._unsettled)
+            self._watch(max(soonest_s, self._loop.time() + OVERDUE_LOOK_S))
 
     def _report(self, actions: Iterable[Action]) -> None:
         """Do what comes of an event: the only place where rows get their outcome while the publisher works."""
