@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from seaweedmq.broker.groups.registry import Groups
 from seaweedmq.broker.leader.adoption import Adoption
@@ -28,12 +28,9 @@ from seaweedmq.model.replication import SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
+from seaweedmq.runtime.log_together import named
 
 log = logging.getLogger(__name__)
-
-
-NAMED_MAX = 3
-"""Segments in one line of the log."""
 
 
 class NoLeader(Unavailable):
@@ -169,14 +166,14 @@ class Leader:
         suspect, level = suspicions.suspect, self._severity(suspicions.suspect)
         segments = [found for ref in suspicions.refs if (found := self._open_at(ref)) is not None]
         if not segments:
-            raise Fenced(f"{_named(suspicions.refs)}: sealed already, or of an earlier epoch")
+            raise Fenced(f"{named(suspicions.refs)}: sealed already, or of an earlier epoch")
         for segment in segments:
             if suspect and suspect not in segment.replicas:
                 raise InvalidArgument(f"{segment}: {suspect} is none of its replicas")
         news = [segment for segment in segments if not self.succession.concerns(segment)]
         if not news:
             return
-        log.log(level, "%s: %s is suspected: %s", _named(news), suspect or "nobody", suspicions.reason)
+        log.log(level, "%s: %s is suspected: %s", named(news), suspect or "nobody", suspicions.reason)
         if suspect:
             self.placement.suspect(suspect)
         for segment in news:
@@ -220,9 +217,3 @@ class Leader:
                 )
             ),
         )
-
-
-def _named(segments: Sequence[Segment | SegmentRef]) -> str:
-    """A few by name, the others by number."""
-    more = f" and {len(segments) - NAMED_MAX} more" if len(segments) > NAMED_MAX else ""
-    return ", ".join(map(str, segments[:NAMED_MAX])) + more

@@ -13,6 +13,7 @@ from seaweedmq.model.replication import SealedLog, SegmentRef
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BrokerApi, SegmentStore
+from seaweedmq.runtime.log_together import LogTogether
 from seaweedmq.storage.read.recovery import recover_segment
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Sealer:
         self._dial = dial
         self._outlive_others = outlive_others
         self._severity = severity
+        self._failures = LogTogether(log)
 
     async def seal(self, topic: Topic, segment: Segment, suspects: Container[str]) -> tuple[int, SealedLog] | None:
         """The epoch the segment was sealed with, and its log; None while nobody who could tell answers.
@@ -86,7 +88,8 @@ class Sealer:
             async with asyncio.timeout(timeout_s):
                 return await self._dial(primary).call(Seal(ref))
         except (SeaweedMQError, TimeoutError) as error:
-            log.info("%s: its primary %s does not seal it: %s", segment, primary, error or "no answer in time")
+            reason = f"the primary {primary} does not seal: {error or 'no answer in time'}"
+            self._failures.add(logging.INFO, segment, reason)
             return None
 
     async def _by_followers(self, topic: Topic, segment: Segment, followers: tuple[str, ...]) -> SealedLog | None:
@@ -103,8 +106,8 @@ class Sealer:
                 async with asyncio.timeout(WRITE_OUT_TIMEOUT_S):
                     return await self._dial(follower).call(WriteOut(ref, end))
             except (SeaweedMQError, TimeoutError) as error:
-                text = "%s: follower %s did not write it out: %s"
-                log.log(self._severity(follower), text, segment, follower, error or "no answer in time")
+                reason = f"follower {follower} did not write out: {error or 'no answer in time'}"
+                self._failures.add(self._severity(follower), segment, reason)
         return None
 
     async def _fence(self, follower: str, ref: SegmentRef) -> tuple[bool, int | None]:
@@ -112,6 +115,6 @@ class Sealer:
             async with asyncio.timeout(FENCE_TIMEOUT_S):
                 return True, (await self._dial(follower).call(Fence(ref))).end_offset
         except (SeaweedMQError, TimeoutError) as error:
-            text = "%s: follower %s is not fenced: %s"
-            log.log(self._severity(follower), text, ref, follower, error or "no answer")
+            reason = f"follower {follower} is not fenced: {error or 'no answer'}"
+            self._failures.add(self._severity(follower), ref, reason)
             return False, None
