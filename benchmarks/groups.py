@@ -13,7 +13,7 @@ import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.data import random_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
-from benchmarks.publish import MB, SETTINGS, publish
+from benchmarks.publish import MB, publish
 from benchmarks.scale import Scale
 from seaweedmq import aio
 from seaweedmq.errors import NotFound
@@ -45,7 +45,7 @@ def _reading(scale: Scale) -> list[Measure]:
     joins_s = []
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
         client.admin.create_topic(TOPIC, durability="replicated", scaling="fixed")
@@ -112,7 +112,7 @@ def _rebalancing(scale: Scale) -> list[Measure]:
     rounds = max(1, scale.rounds // 2)
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", brokers=3, settings=SETTINGS) as cluster,
+        running_cluster(folder / "data", brokers=3) as cluster,
     ):
         looks_s, leaves_s, joins_s, moved, needed = asyncio.run(_rebalance(cluster.bootstrap, rounds))
     return [

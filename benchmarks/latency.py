@@ -16,7 +16,6 @@ from typing import Any
 import seaweedmq
 from benchmarks.cluster import BenchCluster, running_cluster, scratch
 from benchmarks.measure import Measure, compared, percentile, yardstick
-from benchmarks.publish import SETTINGS
 from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
 
@@ -40,7 +39,7 @@ def run(scale: Scale) -> list[Measure]:
     """One broker, one replica."""
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         raw_stream() as raw,
     ):
         return delivery_times(cluster, raw, scale, replicas=1, p50_ms_max=P50_MS_MAX, p99_ms_max=P99_MS_MAX)

@@ -18,8 +18,6 @@ RATIO_MIN = 0.60
 RECORD_BYTES = {"100b": 100, "1kb": 1_000}
 LEVELS = {"written": "replicated", "stored": "stored"}
 """Written: acknowledged once in the file, fsync later. That is ``replicated`` with one replica."""
-SETTINGS = {"maintenance_interval_s": 3_600}
-"""Turning files into Parquet is another suite's business; here it would hit rounds at random."""
 MB = 1e6
 Contestant = Callable[[], float]
 """Does its work once; bytes per second."""
@@ -29,7 +27,7 @@ def run(scale: Scale) -> list[Measure]:
     """Tables of 100 B and 1 KB records, one replica, both durabilities. MB are 1,000,000 bytes of values."""
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         raw_stream() as raw,
         raw_stream(tuned=False) as untuned,
         seaweedmq.connect(cluster.bootstrap) as client,

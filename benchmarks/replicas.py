@@ -4,7 +4,7 @@ import seaweedmq
 from benchmarks.cluster import BenchCluster, running_cluster, scratch
 from benchmarks.latency import delivery_times
 from benchmarks.measure import Measure, compared, interleaved, yardstick
-from benchmarks.publish import MB, RECORD_BYTES, SETTINGS, publishing, streaming
+from benchmarks.publish import MB, RECORD_BYTES, publishing, streaming
 from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
 
@@ -22,7 +22,7 @@ def run(scale: Scale) -> list[Measure]:
     """What the suites ``publish`` and ``latency`` measure with one replica, on three brokers with two."""
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", brokers=BROKERS, settings=SETTINGS) as cluster,
+        running_cluster(folder / "data", brokers=BROKERS) as cluster,
         raw_stream() as raw,
         raw_stream(tuned=False) as untuned,
     ):

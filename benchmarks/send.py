@@ -6,7 +6,6 @@ import time
 import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.measure import Measure, compared, interleaved, yardstick
-from benchmarks.publish import SETTINGS
 from benchmarks.scale import Scale
 
 RECORDS_PER_S_MIN = 800_000
@@ -23,7 +22,7 @@ def run(scale: Scale) -> list[Measure]:
     count = repeats * DISTINCT_RECORDS
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):
         for segments in (1, 4):

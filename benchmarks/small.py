@@ -11,7 +11,7 @@ import seaweedmq
 from benchmarks.cluster import BenchCluster, running_cluster, scratch
 from benchmarks.measure import Measure, compared, percentile, yardstick
 from benchmarks.processes import CORE, answer, cpu_s, run_worker
-from benchmarks.publish import LEVELS, SETTINGS
+from benchmarks.publish import LEVELS
 from benchmarks.raw_disk import SMALL_BYTES, small_syncs_s
 from benchmarks.raw_stream import RawStream, raw_stream
 from benchmarks.scale import Scale
@@ -38,7 +38,7 @@ def run(scale: Scale) -> list[Measure]:
     """One broker, one replica."""
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         raw_stream() as raw,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):

@@ -6,7 +6,7 @@ import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
 from benchmarks.data import random_table
 from benchmarks.measure import Measure, compared, interleaved, yardstick
-from benchmarks.publish import MB, SETTINGS, publish
+from benchmarks.publish import MB, publish
 from benchmarks.raw_stream import raw_stream
 from benchmarks.scale import Scale
 
@@ -23,7 +23,7 @@ def run(scale: Scale) -> list[Measure]:
     values = table.column("_value").chunk(0)
     with (
         scratch(scale.directory) as folder,
-        running_cluster(folder / "data", settings=SETTINGS) as cluster,
+        running_cluster(folder / "data") as cluster,
         raw_stream() as raw,
         seaweedmq.connect(cluster.bootstrap) as client,
     ):

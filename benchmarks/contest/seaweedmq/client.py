@@ -27,10 +27,9 @@ class SeaweedClient(Client):
         self._client.close()
 
     def create(self, topics: Sequence[Topic]) -> None:
-        for topic in topics:
-            self._client.admin.create_topic(
-                _name(topic), segments=topic.partitions, durability=self._durability, scaling="fixed"
-            )
+        for partitions, alike in itertools.groupby(topics, key=lambda topic: topic.partitions):
+            names = [_name(topic) for topic in alike]
+            self._client.admin.create_topics(names, segments=partitions, durability=self._durability, scaling="fixed")
 
     def delete(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
