@@ -36,7 +36,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def read_all(store: SegmentStore, path: str) -> bytes:
     file = next(f for f in await store.list_files(NAME, 0) if f.path == path)
     reader = await store.open(file)
-    data = await reader.read(0, 10**6)
+    data = bytes(await reader.read(0, 10**6))
     await reader.close()
     return data
 
@@ -317,7 +317,7 @@ async def test_what_was_written_before_a_look_that_found_no_fence_is_read_after_
     await store.fence(NAME, 7, 1)
     (file,) = await store.list_files(NAME, 1)
     reader = await store.open(file)
-    assert (await reader.read(0, 10**6)).endswith(b"acknowledged")
+    assert bytes(await reader.read(0, 10**6)).endswith(b"acknowledged")
     await reader.close()
     await log.close()
 
