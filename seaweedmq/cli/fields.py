@@ -32,6 +32,7 @@ def topic_fields(topic: Topic) -> Fields:
         "durability": topic.durability.value,
         "replicas": topic.replicas,
         "scaling": topic.scaling.value,
+        "partitions": topic.partitions,
         "columns": None if schema is None else [f"{field.name}: {field.type}" for field in schema],
         "retention_s": topic.retention_s,
         "retention_bytes": topic.retention_bytes,

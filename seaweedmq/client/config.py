@@ -32,6 +32,8 @@ class ClientConfig:
     repeated frame for somewhat longer."""
     close_timeout_s: float = 150.0
     """How long leaving a ``with`` block waits for what was sent; longer than ``delivery_timeout_s`` by default."""
+    metadata_max_age_s: float = 30.0
+    """How often publishers and subscribers of a topic with partitions look whether there are more."""
     subscribe_buffer_bytes_max: int = 32 * MIB
     """Frame bytes under way to a subscriber and not consumed, over all its segments."""
     credit_bytes_min: int = 256 * KIB

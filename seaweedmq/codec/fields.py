@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
 from seaweedmq.model.id_ranges import IdRanges
-from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import PARTITIONS_MAX, TopicName
 
 METADATA_VERSION = 1
 UINT_MAX = 2**64 - 1
@@ -125,12 +125,14 @@ class Fields:
         except (ValueError, InvalidArgument) as error:
             raise self.corrupt(field, "it is [lo, hi) on the ring") from error
 
-    def ring_slots(self, field: str) -> int:
-        """As many as there can be if absent: such topics do not say."""
-        slots = RING_SLOTS_MAX if field not in self._values else self.uint(field, low=1)
-        if slots > RING_SLOTS_MAX:
-            raise self.corrupt(field, f"a ring has at most {RING_SLOTS_MAX} slots")
-        return slots
+    def partitions(self, field: str) -> int | None:
+        """None if absent."""
+        if field not in self._values:
+            return None
+        partitions = self.uint(field, low=1)
+        if partitions > PARTITIONS_MAX:
+            raise self.corrupt(field, f"a topic has at most {PARTITIONS_MAX}")
+        return partitions
 
     def id_ranges(self, field: str) -> IdRanges:
         """Empty if absent: older brokers do not write it."""

@@ -8,14 +8,13 @@ import base64
 
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.ring import RING_SLOTS_MAX
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
     """The topic as JSON values; the schema is base64 of its IPC message."""
-    ring = {} if topic.ring_slots == RING_SLOTS_MAX else {"ring_slots": topic.ring_slots}
+    partitions = {} if topic.partitions is None else {"partitions": topic.partitions}
     adopting = {} if topic.adopting is None else {"adopting": base64.b64encode(topic.adopting).decode("ascii")}
     return {
         "v": METADATA_VERSION,
@@ -33,7 +32,7 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "target_records_per_s": topic.target_records_per_s,
         "segments_min": topic.segments_min,
         "pruned": [list(lo_hi) for lo_hi in topic.pruned.ranges],
-        **ring,
+        **partitions,
         **adopting,
     }
 
@@ -122,7 +121,7 @@ def topic_from_json(data: bytes) -> Topic:
         segments_min=fields.optional_uint("segments_min") or 1,
         pruned=fields.id_ranges("pruned"),
         adopting=fields.optional_bytes("adopting"),
-        ring_slots=fields.ring_slots("ring_slots"),
+        partitions=fields.partitions("partitions"),
     )
 
 

@@ -48,15 +48,25 @@ def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
     Raises:
         InvalidArgument: another type of array.
     """
-    if pa.types.is_string(keys.type):
-        keys = keys.cast(pa.binary())
-    if not pa.types.is_binary(keys.type):
-        raise InvalidArgument(f"keys of type {keys.type}: a key is binary, cast the column")
+    keys = column_of_keys(keys)
     slots = np.empty(len(keys), np.uint16)
     for first in range(0, len(keys), _BLOCK_KEYS):
         block = keys.slice(first, _BLOCK_KEYS)
         slots[first : first + len(block)] = _slots_of_block(block)
     return slots
+
+
+def column_of_keys(keys: pa.Array) -> pa.Array:
+    """The same as a binary column.
+
+    Raises:
+        InvalidArgument: it is neither that nor text.
+    """
+    if pa.types.is_string(keys.type):
+        keys = keys.cast(pa.binary())
+    if not pa.types.is_binary(keys.type):
+        raise InvalidArgument(f"keys of type {keys.type}: a key is binary, cast the column")
+    return keys
 
 
 def histogram_of(slots: npt.NDArray[np.uint16], key_range: KeyRange) -> tuple[int, ...]:

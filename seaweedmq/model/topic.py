@@ -10,22 +10,33 @@ from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_RULE = (
-    f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit "
-    "(names become folders and etcd keys, so that every file system and tool can read them)"
-)
+TOPIC_NAME_LENGTH_MAX = 249
+"""Kafka's bound; a folder's name may be a little longer."""
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
+"""Those of Kafka, but for hidden folders."""
+_WHY = "(names become folders and etcd keys, so that every file system and tool can read them)"
 
 
 def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it may name a namespace, topic or group; ``what`` goes into the error.
+    """Return ``name`` if it may name a namespace or group; ``what`` goes into the error.
 
     Raises:
         InvalidArgument: the name is empty, too long, or has a character that is not allowed.
     """
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidArgument(f"{what} {name[:24]!r}... has {len(name)} characters: {_RULE}")
-    if not _NAME.fullmatch(name):
-        raise InvalidArgument(f"{what} {name!r} is not allowed: {_RULE}")
+    rule = f"use 1 to {NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and begin with a letter or digit {_WHY}"
+    return _checked(what, name, _NAME, NAME_LENGTH_MAX, rule)
+
+
+def _check_topic_name(name: str) -> str:
+    rule = f"use 1 to {TOPIC_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ - and do not begin with a dot {_WHY}"
+    return _checked("topic name", name, _TOPIC_NAME, TOPIC_NAME_LENGTH_MAX, rule)
+
+
+def _checked(what: str, name: str, allowed: re.Pattern[str], length_max: int, rule: str) -> str:
+    if len(name) > length_max:
+        raise InvalidArgument(f"{what} {name[:24]!r}... has {len(name)} characters: {rule}")
+    if not allowed.fullmatch(name):
+        raise InvalidArgument(f"{what} {name!r} is not allowed: {rule}")
     return name
 
 
@@ -38,7 +49,7 @@ class TopicName:
 
     def __post_init__(self) -> None:
         check_name("namespace", self.namespace)
-        check_name("topic name", self.name)
+        _check_topic_name(self.name)
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
@@ -77,6 +88,8 @@ class Scaling(StrEnum):
     FIXED = "fixed"
 
 
+PARTITIONS_MAX = 4_096
+"""Of one topic. Each is a segment."""
 TOPICS_AT_ONCE_MAX = 250
 """Of one call that creates topics."""
 
@@ -87,10 +100,13 @@ class TopicSpec:
 
     name: TopicName
     segments: int = 1
+    partitions: int | None = None
+    """See ``Topic.partitions``. Then ``segments`` means nothing."""
     replicas: int = 1
     durability: Durability | None = None
     """None: ``stored`` with one replica, ``replicated`` with more."""
-    scaling: Scaling = Scaling.AUTO
+    scaling: Scaling | None = None
+    """None: ``fixed`` with partitions, ``auto`` without."""
     schema: bytes | None = None
     """Arrow schema as an IPC schema message; None for a plain topic."""
     retention_s: float | None = None
@@ -99,11 +115,18 @@ class TopicSpec:
     """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
     target_records_per_s: float | None = None
 
+    @property
+    def first_segments(self) -> int:
+        """How many it begins with."""
+        return self.partitions or self.segments
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
     """What ``topic alter`` changes. None leaves a setting as it is; 0 removes a retention limit or an own target."""
 
+    partitions: int | None = None
+    """As many as there are to be: they only grow."""
     durability: Durability | None = None
     scaling: Scaling | None = None
     retention_s: float | None = None
@@ -150,13 +173,14 @@ class Topic:
     """Segments that are forgotten, since they were sealed long ago and hold nothing any more. What turns up of them is
     not read, and nobody may acknowledge anything there. Clients are not told: an id that is neither described nor to
     come is one of these."""
-    ring_slots: int = RING_SLOTS_MAX
-    """Slots of its ring, which its open segments share out among them. The same for good."""
+    partitions: int | None = None
+    """How many partitions publishers choose from, as those of Kafka do: the ring has a slot for each, and each is a
+    segment. None: keys are spread over a ring of ``RING_SLOTS_MAX`` slots. Only grows."""
 
     @property
     def ring(self) -> KeyRange:
-        """All of its slots."""
-        return KeyRange(0, self.ring_slots)
+        """All of its slots, which its open segments share out among them."""
+        return KeyRange(0, self.partitions or RING_SLOTS_MAX)
 
     @property
     def has_retention(self) -> bool:

@@ -16,7 +16,7 @@ from seaweedmq.model.calls import (
     TopicStats,
 )
 from seaweedmq.model.description import Which
-from seaweedmq.model.topic import Scaling, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import TopicChange, TopicName, TopicSpec
 from seaweedmq.rpc import types
 from seaweedmq.rpc.transport import ADMIN_SERVICE
 from seaweedmq.rpc.unary import Unary, nothing
@@ -30,6 +30,7 @@ def _write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
     message = admin_pb2.CreateTopicRequest(
         name=str(spec.name),
         segments=spec.segments,
+        partitions=spec.partitions,
         replicas=spec.replicas,
         schema=spec.schema,
         retention_s=spec.retention_s,
@@ -45,11 +46,12 @@ def _read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
     return TopicSpec(
         name=TopicName.parse(message.name),
         segments=message.segments if message.HasField("segments") else 1,
+        partitions=message.partitions if message.HasField("partitions") else None,
         replicas=message.replicas if message.HasField("replicas") else 1,
         durability=types.enum_value(types.DURABILITIES, message.durability, "durability")
         if message.durability
         else None,
-        scaling=types.enum_value(types.SCALINGS, message.scaling, "scaling") if message.scaling else Scaling.AUTO,
+        scaling=types.enum_value(types.SCALINGS, message.scaling, "scaling") if message.scaling else None,
         schema=message.schema if message.HasField("schema") else None,
         retention_s=message.retention_s if message.HasField("retention_s") else None,
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
@@ -62,6 +64,7 @@ def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
     change = call.change
     message = admin_pb2.AlterTopicRequest(
         name=str(call.name),
+        partitions=change.partitions,
         retention_s=change.retention_s,
         retention_bytes=change.retention_bytes,
         target_bytes_per_s=change.target_bytes_per_s,
@@ -74,6 +77,7 @@ def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
 
 def _read_alter(message: admin_pb2.AlterTopicRequest) -> AlterTopic:
     change = TopicChange(
+        partitions=message.partitions if message.HasField("partitions") else None,
         durability=types.enum_value(types.DURABILITIES, message.durability, "durability")
         if message.durability
         else None,

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.broker import BrokerLoad, SegmentLoad
 from seaweedmq.model.description import SegmentStats, TopicDescription
-from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
@@ -107,7 +107,7 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         segments_min=topic.segments_min,
         next_segment=topic.next_segment,
         created_us=topic.created_us,
-        ring_slots=None if topic.ring_slots == RING_SLOTS_MAX else topic.ring_slots,
+        partitions=topic.partitions,
     )
     set_policies(message, topic.durability, topic.scaling)
     return message
@@ -128,7 +128,7 @@ def read_topic(message: types_pb2.Topic) -> Topic:
         segments_min=max(1, message.segments_min),
         next_segment=message.next_segment,
         created_us=message.created_us,
-        ring_slots=message.ring_slots if message.HasField("ring_slots") else RING_SLOTS_MAX,
+        partitions=message.partitions if message.HasField("partitions") else None,
     )
 
 

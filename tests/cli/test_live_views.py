@@ -127,7 +127,7 @@ def test_a_segment_whose_primary_is_gone_is_shown_by_its_id() -> None:
 
 def test_shares_are_those_of_the_topics_own_ring() -> None:
     cut = (segment(1, 0, 3), segment(2, 3, 12))
-    shown = rendered(topic_view(replace(FOUND, topic=replace(TOPIC, ring_slots=12), segments=cut), (), (), NOW_US, 22))
+    shown = rendered(topic_view(replace(FOUND, topic=replace(TOPIC, partitions=12), segments=cut), (), (), NOW_US, 22))
     assert "\n▏1    ▏2\n" in shown
     assert "[0, 3)   25.0%" in shown
 

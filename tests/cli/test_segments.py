@@ -121,6 +121,23 @@ def test_a_segment_that_is_sealed_or_one_slot_wide_is_refused_at_once(cluster: C
         assert "sealed" in done.error
 
 
+def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> None:
+    topic = "hand/_parts"
+    assert cluster.ok("topic", "create", topic, "--partitions", "3") == f"created {topic} with 3 partitions\n"
+    cluster.ok("publish", topic, stdin=b"one\ntwo\n")
+    for arguments in (["split", topic, "0"], ["merge", topic, "0", "1"]):
+        done = cluster.run("segment", *arguments)
+        assert done.status == 1
+        assert "has 3 partitions, and none of them can be" in done.error
+    grown = json.loads(cluster.ok("topic", "alter", topic, "--partitions", "5", "--output", "json"))
+    assert (grown["partitions"], grown["scaling"]) == (5, "fixed")
+    assert [s["slots"] for s in segments(cluster, topic)] == [[p, p + 1] for p in range(5)]
+    done = cluster.run("topic", "alter", topic, "--partitions", "4")
+    assert done.status == 1
+    assert "they only grow" in done.error
+    assert sorted(cluster.run("subscribe", topic, "--format", "raw").stdout.split()) == [b"one", b"two"]
+
+
 def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluster: Cluster) -> None:
     topic = "hand/two"
     cluster.ok("topic", "create", topic, "--replicas", "2", "--scaling", "fixed")

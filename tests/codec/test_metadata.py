@@ -23,7 +23,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, Scaling, Topic, TopicName
 
 UINTS = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -45,7 +45,7 @@ TOPICS = st.builds(
     target_records_per_s=st.none() | st.floats(0, allow_infinity=False),
     segments_min=st.integers(1, 4096),
     pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
-    ring_slots=st.just(RING_SLOTS_MAX) | st.integers(1, RING_SLOTS_MAX),
+    partitions=st.none() | st.integers(1, PARTITIONS_MAX),
 )
 
 
@@ -200,13 +200,13 @@ def test_fields_that_a_newer_version_adds_are_ignored() -> None:
     assert segment_from_json(json.dumps(fields).encode()) == GOLDEN_SEGMENT
 
 
-def test_only_a_ring_of_another_size_is_written() -> None:
-    assert "ring_slots" not in json.loads(topic_to_json(GOLDEN_TOPIC))
-    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, ring_slots=12)))
-    assert fields["ring_slots"] == 12
-    for slots in (0, RING_SLOTS_MAX + 1, "12"):
-        with pytest.raises(Corrupt, match="ring_slots"):
-            topic_from_json(json.dumps(fields | {"ring_slots": slots}).encode())
+def test_only_topics_that_have_partitions_say_so() -> None:
+    assert "partitions" not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, partitions=12)))
+    assert fields["partitions"] == 12
+    for partitions in (0, PARTITIONS_MAX + 1, "12"):
+        with pytest.raises(Corrupt, match="partitions"):
+            topic_from_json(json.dumps(fields | {"partitions": partitions}).encode())
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

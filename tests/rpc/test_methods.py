@@ -81,7 +81,7 @@ TOPICS = st.builds(
     next_segment=U32,
     created_us=I64,
     segments_min=st.integers(1, 4096),
-    ring_slots=st.just(65_536) | st.integers(1, 65_536),
+    partitions=st.none() | st.integers(1, 4_096),
     **OPTIONS,
 )
 RANGES = st.tuples(st.integers(0, 65_535), st.integers(1, 65_536)).filter(lambda r: r[0] < r[1])

@@ -44,6 +44,20 @@ def test_tables_and_logs_are_one_table_with_every_record_once(spark: SparkSessio
     assert (stamps.s, stamps.k) == (sum(NOON_US + n * STEP_US for n in range(75)), 75)
 
 
+def test_topics_with_partitions_are_read_as_any_other_and_tables_tell_the_partition(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = TopicFiles(tmp_path, partitions=3)
+    files.table(0, 40, segment=2)
+    files.log(40, 60, segment=2)
+    files.log(0, 10, segment=0)
+    rows = read(spark, files).orderBy("segment", "offset").collect()
+    assert [(row.segment, row.offset) for row in rows] == [*((0, n) for n in range(10)), *((2, n) for n in range(60))]
+    assert all(bytes(row.value) == b"s%dv%d" % (row.segment, row.offset) for row in rows)
+    tables = spark.read.parquet(str(tmp_path / topic_dir(files.name) / "table"))
+    assert [(row["_partition"], row["count"]) for row in tables.groupBy("_partition").count().collect()] == [(2, 40)]
+
+
 def test_what_lies_beyond_the_end_of_a_sealed_segment_is_ignored(spark: SparkSession, orders: TopicFiles) -> None:
     orders.log(0, 50)
     orders.log(47, 90, writer="b-zombie")

@@ -11,7 +11,7 @@ from seaweedmq.codec.logfile import LogPreamble, encode_preamble
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.ring import WHOLE_RING, even_ranges
+from seaweedmq.model.ring import even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.snapshot import list_files
@@ -31,15 +31,16 @@ class TopicFiles:
     schema: pa.Schema | None = None
     segments: dict[int, Segment] = field(default_factory=dict)
     uid: int = 7
+    partitions: int | None = None
 
     def __post_init__(self) -> None:
-        self.open_segments(1)
+        self.open_segments(self.partitions or 1)
 
     def open_segments(self, count: int) -> None:
         """Start over with this many open segments."""
         self.segments = {
             i: Segment(topic=self.name, id=i, slots=slots, epoch=1, state=SegmentState.OPEN, replicas=("b-1",))
-            for i, slots in enumerate(even_ranges(WHOLE_RING, count))
+            for i, slots in enumerate(even_ranges(self.topic.ring, count))
         }
         self.write_documents()
 
@@ -60,6 +61,7 @@ class TopicFiles:
             retention_bytes=None,
             next_segment=len(self.segments),
             created_us=NOON_US,
+            partitions=self.partitions,
         )
 
     def write_documents(self) -> None:
@@ -91,8 +93,8 @@ class TopicFiles:
             first_sequence=base,
             timestamp_min=NOON_US + base * STEP_US,
             timestamp_max=NOON_US + (end - 1) * STEP_US,
-            slot_min=0,
-            slot_max=0,
+            slot_min=self.segments[segment].slots.lo,
+            slot_max=self.segments[segment].slots.lo,
             histogram=(0,) * 16,
         )
         return stamp(encoded[:HEADER_BYTES], base) + encoded[HEADER_BYTES:]

@@ -13,9 +13,15 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.codec.topic_schema import normal_schema
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION, COMPARES_PER_TRANSACTION
-from seaweedmq.core.lineage.topology import Change, check_spec, new_topic
+from seaweedmq.core.lineage.topology import (
+    Change,
+    check_more_partitions,
+    check_spec,
+    new_topic,
+    with_partitions,
+)
 from seaweedmq.errors import AlreadyExists, Conflict, InvalidArgument, SeaweedMQError
-from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, TopicName, TopicSpec
+from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicName, TopicSpec, created_again
 from seaweedmq.ports import Compare, Delete, Environment, Put, SegmentStore
 
 log = logging.getLogger(__name__)
@@ -75,6 +81,34 @@ class Creation:
         for together in _by_transaction(changes):
             revision = await self._write(together)
         await self._metadata.view.wait_revision(revision)  # or the next call of one of the names knows nothing of it
+
+    async def add_partitions(self, name: TopicName, uid: int, partitions: int) -> None:
+        """Have a topic grow to so many partitions; on return the view has them. Should etcd fail in the middle, some of
+        them are there, and the same call adds the others. ``uid``: of the topic that is meant.
+
+        Raises:
+            InvalidArgument: see ``topology.check_more_partitions``, or there is no room.
+            NotFound: the topic is gone.
+        """
+        async with self._creating:
+            async for attempt in self._metadata.on_conflict():
+                with attempt:
+                    while not await self._grow(self._metadata.topic(name), uid, partitions):
+                        pass
+
+    async def _grow(self, topic: Topic, uid: int, partitions: int) -> bool:
+        """As many at a time as one transaction takes; whether that is all."""
+        if topic.uid != uid:
+            raise created_again(topic.name)
+        check_more_partitions(topic, partitions)
+        before = topic.partitions or 0
+        upto = min(partitions, before + CHANGES_PER_TRANSACTION - 1)
+        if upto > before:
+            more = TopicSpec(name=topic.name, segments=upto - before, replicas=topic.replicas)
+            (placement,) = self._placement.of_topics([more])
+            change = with_partitions(topic, upto, now_us=self._env.wall_us(), placement=placement)
+            await self._metadata.view.wait_revision(await self._metadata.write(change))
+        return upto == partitions
 
     async def _write(self, changes: Sequence[Change]) -> int:
         names = [change.topic.name for change in changes]

@@ -155,10 +155,10 @@ class Placement:
                 replace(c, room=c.room - given[c.broker]) for c in self.candidates() if c.broker not in draining
             ]
             room = {c.broker: c.room for c in candidates}
-            if len(room) >= spec.replicas and not fits(room, segments=spec.segments, replicas=spec.replicas):
+            if len(room) >= spec.replicas and not fits(room, segments=spec.first_segments, replicas=spec.replicas):
                 raise InvalidArgument(f"no room for {spec.name} with {_counted(spec)}: {self._why_full()}")
             cost, tie = typical_cost(candidates), self._rng.random
-            of_topic = place(candidates, segments=spec.segments, replicas=spec.replicas, tie=tie, cost=cost)
+            of_topic = place(candidates, segments=spec.first_segments, replicas=spec.replicas, tie=tie, cost=cost)
             self._expect(of_topic, cost)
             given.update(broker for replicas in of_topic for broker in replicas)
             placed.append(of_topic)
@@ -221,5 +221,6 @@ class Placement:
 
 
 def _counted(spec: TopicSpec) -> str:
-    segments = f"{spec.segments} segment{'s' if spec.segments > 1 else ''}"
+    count = spec.first_segments
+    segments = f"{count} segment{'s' if count > 1 else ''}"
     return segments if spec.replicas == 1 else f"{segments} of {spec.replicas} replicas each"

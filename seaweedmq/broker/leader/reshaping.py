@@ -7,7 +7,7 @@ from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.succession import Step, Succession
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.balance.splitting import split_slot
-from seaweedmq.core.lineage.reshaping import check_replicas, check_width, halves, neighbours
+from seaweedmq.core.lineage.reshaping import check_replicas, check_unpartitioned, check_width, halves, neighbours
 from seaweedmq.core.lineage.topology import SEGMENTS_PER_TOPIC_MAX
 from seaweedmq.errors import InvalidArgument, NotFound, StaleMetadata, Unavailable
 from seaweedmq.model.description import TopicDescription
@@ -28,6 +28,7 @@ class Reshaping:
 
     async def split(self, name: TopicName, segment: int, at: int | None) -> TopicDescription:
         """See ``model.calls.SplitSegment``."""
+        check_unpartitioned(self._metadata.topic(name), "split")
         parent = self._open(name, segment)
         if at is None:
             at = self._halving_slot(parent)
@@ -51,6 +52,7 @@ class Reshaping:
 
     async def merge(self, name: TopicName, first: int, second: int) -> TopicDescription:
         """See ``model.calls.MergeSegments``."""
+        check_unpartitioned(self._metadata.topic(name), "merged")
         lower, upper = neighbours(self._open(name, first), self._open(name, second))
         return await self._carry_out("merge", (lower, upper), (KeyRange(lower.slots.lo, upper.slots.hi),))
 

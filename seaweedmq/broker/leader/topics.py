@@ -11,7 +11,7 @@ from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import deletion_to_json
 from seaweedmq.codec.topic_schema import normal_schema
 from seaweedmq.coordination.description import describe
-from seaweedmq.core.lineage.topology import Change, altered
+from seaweedmq.core.lineage.topology import Change, altered, check_more_partitions
 from seaweedmq.errors import Conflict, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
@@ -55,10 +55,16 @@ class Topics:
             with attempt:
                 topic = self._topic(name, topic_uid)
                 new = altered(topic, change)
-                if new == topic:
-                    return describe(self._metadata.view, name)
-                return await self._changed(name, await self._metadata.write(Change(new, ())))
-        raise AssertionError("tenacity ends with a result or an error")
+                if change.partitions is not None:
+                    check_more_partitions(topic, change.partitions)
+                if new != topic:
+                    revision = await self._metadata.write(Change(new, ()))
+                    await self._metadata.view.wait_revision(revision)
+        if change.partitions is not None:
+            await self._creation.add_partitions(name, topic.uid, change.partitions)
+        if self._topic(name, topic.uid) != topic:
+            await self._documents.write([name])
+        return describe(self._metadata.view, name)
 
     async def delete(self, name: TopicName, topic_uid: int) -> None:
         """See ``model.calls.DeleteTopic``."""

@@ -72,6 +72,10 @@ def create(
     context: typer.Context,
     topics: Annotated[list[str], typer.Argument(metavar="NAMESPACE/NAME...", help="The topics.", show_default=False)],
     segments: Annotated[int, typer.Option(min=1, help="Key ranges to begin with.")] = 1,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Partitions as Kafka has them, instead of key ranges.", show_default=False),
+    ] = None,
     replicas: Annotated[int, typer.Option(min=1, help="Brokers that hold each record until it is a file.")] = 1,
     durability: DurabilityOption = None,
     scaling: ScalingOption = None,
@@ -98,9 +102,10 @@ def create(
         made = client.admin.create_topics(
             names,
             segments=segments,
+            partitions=partitions,
             replicas=replicas,
             durability=durability,
-            scaling=scaling or Scaling.AUTO,
+            scaling=scaling,
             schema=arrow_schema,
             retention=limits.retention_s or None,
             retention_bytes=limits.retention_bytes or None,
@@ -108,7 +113,8 @@ def create(
             target_records_per_s=limits.target_records_per_s or None,
         )
     for description in made:
-        done = f"created {description.topic.name} with {segments} segment{'s' if segments > 1 else ''}"
+        count, what = (segments, "segment") if partitions is None else (partitions, "partition")
+        done = f"created {description.topic.name} with {count} {what}{'s' if count > 1 else ''}"
         show_done(description_fields(description), done, common.output)
 
 
@@ -158,16 +164,19 @@ def alter(
     retention_bytes: RetentionBytesOption = None,
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="As many as there are to be.", show_default=False)
+    ] = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
     """Change a topic; what is not named stays as it is."""
     common = Common.of(context, bootstrap, output)
-    named = (durability, scaling, retention, retention_bytes, target_bytes, target_records)
+    named = (durability, scaling, retention, retention_bytes, target_bytes, target_records, partitions)
     if all(each is None for each in named):
         raise typer.BadParameter(
-            "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes or "
-            "--target-records"
+            "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes, "
+            "--target-records or --partitions"
         )
     name = checked_topic(topic)
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
@@ -180,6 +189,7 @@ def alter(
             retention_bytes=limits.retention_bytes,
             target_bytes_per_s=limits.target_bytes_per_s,
             target_records_per_s=limits.target_records_per_s,
+            partitions=partitions,
         )
     show_fields(topic_fields(changed.topic), common.output)
 

@@ -152,7 +152,7 @@ def _legend(
             Text("██", style=colours[segment.id]),
             str(segment.id),
             str(segment.slots),
-            f"{segment.slots.width / found.topic.ring_slots:.1%}",
+            f"{segment.slots.width / found.topic.ring.width:.1%}",
             *figures,
             found.addresses.get(segment.primary, segment.primary),
         )

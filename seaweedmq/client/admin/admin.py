@@ -62,7 +62,9 @@ def _durability(value: "str | Durability | None") -> Durability | None:
         raise InvalidArgument(f"durability {value!r} is unknown: use replicated or stored") from None
 
 
-def _scaling(value: "str | Scaling") -> Scaling:
+def _scaling(value: "str | Scaling | None") -> Scaling | None:
+    if value is None:
+        return None
     try:
         return Scaling(value)
     except ValueError:
@@ -85,18 +87,22 @@ class Admin:
         segments: int = 1,
         replicas: int = 1,
         durability: str | Durability | None = None,
-        scaling: str | Scaling = Scaling.AUTO,
+        scaling: str | Scaling | None = None,
         schema: pa.Schema | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
+        partitions: int | None = None,
     ) -> TopicDescription:
-        """Create a topic of ``segments`` even key ranges.
+        """Create a topic of ``segments`` even key ranges, or of ``partitions``.
 
         Args:
+            partitions: a topic like those of Kafka: the partition of a key is the one that Kafka's Java client picks,
+                each is a segment of its own, and none is ever split or merged.
             durability: "replicated" or "stored"; by default "stored" with one replica, "replicated" with more.
-            scaling: "auto" lets the cluster split and merge segments, "fixed" does not.
+            scaling: "auto" lets the cluster split and merge segments, "fixed" does not; by default "fixed" with
+                partitions, "auto" without.
             schema: real columns in place of ``_value``.
             retention: seconds or timedelta that records are kept; None for ever.
             retention_bytes: size beyond which the oldest records go; None for no bound.
@@ -118,6 +124,7 @@ class Admin:
             retention_bytes=retention_bytes,
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
+            partitions=partitions,
         )
         return made
 
@@ -127,12 +134,13 @@ class Admin:
         segments: int = 1,
         replicas: int = 1,
         durability: str | Durability | None = None,
-        scaling: str | Scaling = Scaling.AUTO,
+        scaling: str | Scaling | None = None,
         schema: pa.Schema | None = None,
         retention: float | timedelta | None = None,
         retention_bytes: int | None = None,
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
+        partitions: int | None = None,
     ) -> list[TopicDescription]:
         """Create topics that are alike, many at a time: see :meth:`create_topic`. In the order of the names.
 
@@ -141,6 +149,7 @@ class Admin:
         alike = TopicSpec(
             name=TopicName("any", "any"),
             segments=segments,
+            partitions=partitions,
             replicas=replicas,
             durability=_durability(durability),
             scaling=_scaling(scaling),
@@ -169,12 +178,23 @@ class Admin:
         retention_bytes: int | None = None,
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
+        partitions: int | None = None,
     ) -> TopicDescription:
-        """Change settings; None leaves one as it is, 0 removes a retention limit or an own target. Raises NotFound."""
+        """Change settings; None leaves one as it is, 0 removes a retention limit or an own target.
+
+        Args:
+            partitions: as many as there are to be. Records stay in theirs, and further records of a key may go to
+                another one, as with Kafka; who publishes and reads hears of them within ``metadata_max_age_s``.
+
+        Raises:
+            NotFound: no such topic.
+            InvalidArgument: a number is not allowed, or the topic can not have partitions, or not so few.
+        """
         topic = topic_name(name)
         change = TopicChange(
+            partitions=partitions,
             durability=_durability(durability),
-            scaling=None if scaling is None else _scaling(scaling),
+            scaling=_scaling(scaling),
             retention_s=_retention_s(retention),
             retention_bytes=retention_bytes,
             target_bytes_per_s=target_bytes_per_s,

@@ -18,7 +18,7 @@ from seaweedmq.core.member.dispatch import GivenUp
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound
 from seaweedmq.model.calls import CreateTopics
 from seaweedmq.model.description import OPEN, TopicDescription
-from seaweedmq.model.topic import NAME_LENGTH_MAX, TopicName, TopicSpec
+from seaweedmq.model.topic import TOPIC_NAME_LENGTH_MAX, TopicName, TopicSpec
 from seaweedmq.runtime.retrying import deadline
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ _HEADERS = PLAIN_SCHEMA.field("_headers")
 def default_topic(topic: TopicName, group: str) -> TopicName:
     """``<topic>.<group>.dead-letter``. Raises InvalidArgument: too long for a name; then the user gives one."""
     name = f"{topic.name}.{group}.dead-letter"
-    if len(name) > NAME_LENGTH_MAX:
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
         raise InvalidArgument(
-            f"{name!r:.150} has more than {NAME_LENGTH_MAX} characters: give a shorter topic as dead_letter="
+            f"{name!r:.150} has more than {TOPIC_NAME_LENGTH_MAX} characters: give a shorter topic as dead_letter="
         )
     return TopicName(topic.namespace, name)
 

@@ -317,7 +317,7 @@ class Dispatcher:
         """Rows of a frame arrived."""
         with self._lock:
             span = self._dispatch.arrive(assigned, arrived.first_offset, len(arrived), arrived.batch.nbytes)
-            origin = GroupOrigin(arrived.origin.topic, assigned, span, self)
+            origin = GroupOrigin(arrived.origin, assigned, span, self)
             span.rows = replace(arrived, origin=origin)
 
     def end_at(self, assigned: AssignedSegment, offset: int) -> None:

@@ -27,8 +27,8 @@ class GroupOrigin(Origin):
 
     __slots__ = ("_first", "_owner", "_states", "assigned", "span")
 
-    def __init__(self, topic: str, assigned: AssignedSegment, span: Span[Arrived], owner: OriginOwner) -> None:
-        super().__init__(topic, assigned.segment)
+    def __init__(self, origin: Origin, assigned: AssignedSegment, span: Span[Arrived], owner: OriginOwner) -> None:
+        super().__init__(origin.topic, assigned.segment, origin.partition)
         self.assigned = assigned
         self.span = span
         self._first = span.first

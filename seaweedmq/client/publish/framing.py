@@ -12,12 +12,13 @@ from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows, Slots
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, RECORDS_MAX, split_frames
+from seaweedmq.codec.murmur2 import partitions_of
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame
 from seaweedmq.codec.slots import histogram_of, slots_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, WHOLE_RING, KeyRange
 from seaweedmq.rpc.frames import pack_frames
 
 FRAME_BYTES_MAX = 120 * MIB
@@ -35,10 +36,12 @@ def by_segment(rows: Rows, routes: Routes, keyless_slot: int) -> list[tuple[int,
     whole = routes.whole()
     if whole is not None:
         return [(whole, rows)]
-    if not rows.flags & FLAG_KEY:
-        return [(routes.segment_of(keyless_slot), rows)]
-    slots = key_slots(rows.columns.column(0), keyless_slot)
-    rows = replace(rows, slots=slots)
+    slots = rows.slots
+    if slots is None:
+        if not rows.flags & FLAG_KEY:
+            return [(routes.segment_of(keyless_slot), rows)]
+        slots = key_slots(rows.columns.column(0), keyless_slot, routes.ring)
+        rows = replace(rows, slots=slots)
     parts = routes.partition(slots)
     if len(parts) == 1:
         return [(parts[0][0], rows)]
@@ -51,9 +54,9 @@ def by_segment(rows: Rows, routes: Routes, keyless_slot: int) -> list[tuple[int,
     return shares
 
 
-def key_slots(keys: pa.Array, keyless_slot: int) -> Slots:
-    """Slots of a ``_key`` column, with ``keyless_slot`` for null."""
-    slots: Slots = slots_of(keys)
+def key_slots(keys: pa.Array, keyless_slot: int, ring: KeyRange) -> Slots:
+    """Slots of a ``_key`` column, with ``keyless_slot`` for null. A ring that is not whole is of partitions."""
+    slots: Slots = slots_of(keys) if ring == WHOLE_RING else partitions_of(keys, ring.width)
     if keys.null_count:
         slots = np.where(keys.is_null().to_numpy(zero_copy_only=False), np.uint16(keyless_slot), slots)
     return slots
@@ -124,6 +127,8 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     if rows.slots is not None:
         return int(rows.slots.min()), int(rows.slots.max()), histogram_of(rows.slots, segment_slots)
     count = len(rows)
+    if segment_slots.width == 1:  # a partition
+        return segment_slots.lo, segment_slots.lo, (count,) + (0,) * (HISTOGRAM_BUCKETS - 1)
     if not rows.flags & FLAG_KEY:
         bucket = (keyless_slot - segment_slots.lo) * HISTOGRAM_BUCKETS // segment_slots.width
         histogram = (0,) * bucket + (count,) + (0,) * (HISTOGRAM_BUCKETS - 1 - bucket)
@@ -133,14 +138,15 @@ def _slot_figures(rows: Rows, segment_slots: KeyRange, keyless_slot: int) -> tup
     stride = max(1, count // SAMPLE_KEYS)
     if stride > 1:
         keys = keys.take(array_of(np.arange(0, count, stride), pa.int64()))
-    sampled = histogram_of(key_slots(keys, keyless_slot), segment_slots)
+    sampled = histogram_of(key_slots(keys, keyless_slot, WHOLE_RING), segment_slots)
     scaled = [c * count // len(keys) for c in sampled]
     scaled[scaled.index(max(scaled))] += count - sum(scaled)  # a frame's histogram counts all of its records
     return segment_slots.lo, segment_slots.hi - 1, tuple(scaled)
 
 
-def rows_of_frame(out: OutFrame, schema: pa.Schema | None) -> Rows:
-    """The rows of a frame that was made here, to be routed again. The topic may have got its schema since.
+def rows_of_frame(out: OutFrame, schema: pa.Schema | None, ring: KeyRange) -> Rows:
+    """The rows of a frame that was made here, to be routed again. The topic may have got its schema since, or more
+    partitions: rows stay in the one they were for, or they would come there behind later ones of their keys.
 
     Raises:
         Corrupt: the frame has another schema.
@@ -148,4 +154,5 @@ def rows_of_frame(out: OutFrame, schema: pa.Schema | None) -> Rows:
     frame = next(split_frames(out.data, verify=False))
     header = frame.header
     columns = decode_frame(frame, schema if header.schema_version else None)
-    return Rows(columns, header.flags, header.timestamp_min, out.positions, out.promise)
+    slots = None if ring == WHOLE_RING else np.full(header.record_count, header.slot_min, np.uint16)
+    return Rows(columns, header.flags, header.timestamp_min, out.positions, out.promise, slots)

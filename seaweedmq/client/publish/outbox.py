@@ -6,7 +6,7 @@ slip in: the order of the calls is the order of the records.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -128,6 +128,13 @@ class Outbox:
         self._heirs = heirs
         return [self._limits()]
 
+    def grow(self, ring: KeyRange, segments: Sequence[Segment]) -> None:
+        """Partitions were added: what is sent from now on goes there, too. Raises Unavailable: not all are known."""
+        routes = self._routes
+        if routes is not None and ring.hi > routes.ring.hi:  # several looks may be under way, and an older one end last
+            self._routes = routes.grow(ring, segments)
+            self._heirs.update({s.id: s for s in segments if s.is_open and s.slots.lo >= routes.ring.hi})
+
     def add(self, rows: Rows) -> list[Action]:
         """Route and encode rows, and queue their frames."""
         if not rows.flags >> SCHEMA_VERSION_SHIFT and (refusal := self.refusal) is not None:
@@ -215,7 +222,7 @@ class Outbox:
 
     def _again(self, frame: OutFrame) -> list[Action]:
         try:
-            rows = rows_of_frame(frame, self.schema)
+            rows = rows_of_frame(frame, self.schema, self._current_routes().ring)
         except SeaweedMQError as error:
             return [Failed(frame.positions, frame.promise, error)]  # it is in no window: nobody else would say so
         return self.add(rows)

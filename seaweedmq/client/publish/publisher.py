@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,10 +22,11 @@ from seaweedmq.client.publish.sent import Sent, SentTable
 from seaweedmq.client.publish.tables import TableJob, as_table, fit, is_plain, schema_to_adopt
 from seaweedmq.client.start import Timestamp
 from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
-from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError
+from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import is_retryable
 
 OVERDUE_LOOK_S = 0.5
 """How often is looked for what is overdue and can not leave its queue yet."""
@@ -86,6 +88,8 @@ class Publisher:
         description = await self._view.description(True)
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
+        if description.topic.partitions is not None:
+            self._spawn(self._look_for_partitions(), "publisher partitions")
 
     # --- what users call -------------------------------------------------------------------------------------------
 
@@ -273,6 +277,18 @@ class Publisher:
         schema = description.topic.schema
         self._outbox.schema = None if schema is None else schema_from_bytes(schema)
         self.buffer.refusal = self._outbox.refusal
+        with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
+            self._outbox.grow(description.topic.ring, description.segments)
+
+    async def _look_for_partitions(self) -> None:
+        """Descriptions that are looked at for other reasons tell of them as well."""
+        while True:
+            await asyncio.sleep(self._config.metadata_max_age_s)
+            try:
+                await self._view.description(True)
+            except SeaweedMQError as error:
+                if not is_retryable(error):
+                    return  # the topic is gone, as whoever sends is told
 
     async def _pump(self) -> None:
         while True:

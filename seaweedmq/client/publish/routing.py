@@ -62,6 +62,15 @@ class Routes:
         ends = np.append(starts[1:], len(ordered))
         return [(int(ordered[lo]), order[lo:hi]) for lo, hi in zip(starts, ends, strict=True)]
 
+    def grow(self, ring: KeyRange, segments: Iterable[Segment]) -> "Routes":
+        """The same with the slots that the ring has got, which go to those of the open segments that lie there.
+
+        Raises:
+            Unavailable: they do not cover them.
+        """
+        more = [(s.slots, s.id) for s in segments if s.is_open and s.slots.lo >= self.ring.hi]
+        return Routes(ring, [*self._stretches, *more])
+
     def replace(self, sealed: int, successors: Iterable[Segment]) -> "Routes":
         """Give the stretches of ``sealed`` to its successors, and what several of them have to the newest: after a
         merge the other side may have gone on, to where slots are that this side knows an older segment for.

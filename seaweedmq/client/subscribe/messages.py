@@ -32,11 +32,12 @@ _LEADING = [
 class Origin:
     """Shared by messages: where they come from, and who is told what became of them. This one tells nobody."""
 
-    __slots__ = ("segment", "topic")
+    __slots__ = ("partition", "segment", "topic")
 
-    def __init__(self, topic: str, segment: int) -> None:
+    def __init__(self, topic: str, segment: int, partition: int | None) -> None:
         self.topic = topic
         self.segment = segment
+        self.partition = partition
 
     def ack(self, offset: int) -> None:
         """A record was dealt with."""
@@ -103,6 +104,12 @@ class Message(_Fields):
     @property
     def segment(self) -> int:
         return int(self.origin.segment)
+
+    @property
+    def partition(self) -> int | None:
+        """None of a topic without partitions."""
+        partition: int | None = self.origin.partition
+        return partition
 
     @property
     def timestamp(self) -> datetime:

@@ -47,6 +47,10 @@ class ReaderOwner(Protocol):
     def share_bytes(self) -> int:
         """A reader's part of the buffer."""
 
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the topic does."""
+
     def on_arrived(self, reader: "SegmentReader") -> None:
         """The reader has something to take, has ended, or has failed."""
 
@@ -66,7 +70,7 @@ class SegmentReader:
         self._owner = owner
         self._cluster = cluster
         self._topic = topic
-        self._origin = Origin(str(topic), segment.id)
+        self._origin = Origin(str(topic), segment.id, segment.slots.lo if owner.has_partitions else None)
         self._cursor = Cursor(segment, start, stop_offset)
         self._credit = Credit(cluster.config.credit_bytes_min)
         self._arrived: deque[tuple[Arrived, int]] = deque()

@@ -57,6 +57,8 @@ class TopicReading:
         self._view = TopicView(cluster, topic, self._on_description, lambda: self._readers)
         self.schema: pa.Schema | None = None
         """The topic's, as known now; None for a plain topic."""
+        self.has_partitions = False
+        """Whether the topic does."""
         self._stops: dict[int, int] | None = None
         self._readers: dict[int, SegmentReader] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -151,6 +153,7 @@ class TopicReading:
     def _on_description(self, description: TopicDescription) -> None:
         schema = description.topic.schema
         self.schema = None if schema is None else schema_from_bytes(schema)
+        self.has_partitions = description.topic.partitions is not None
 
     def _pull(self) -> tuple[SegmentReader, Arrived | None] | None:
         """Rows of the reader whose turn it is; or no rows, and a reader that failed or ended; or None: nothing came."""

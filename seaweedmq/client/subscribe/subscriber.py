@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
-from seaweedmq.errors import Unavailable, fresh
+from seaweedmq.errors import SeaweedMQError, Unavailable, fresh
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import EARLIEST, StartKind
 from seaweedmq.model.topic import TopicName
@@ -53,6 +56,13 @@ class Subscriber(TopicReading):
         self._rows: deque[Arrived] = deque()
         """Fetched and not popped."""
         self._messages: MessageRun | None = None
+        self._ring_at_first = RING_SLOTS_MAX
+        """Slots of the ring when it was opened: partitions that were added since are wanted from their begin."""
+        self._ring_known: KeyRange | None = None
+        """The topic's ring, so far as its segments were learned."""
+        self._added: set[int] = set()
+        """Segments of partitions that were added since, which are still to be learned."""
+        self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
@@ -71,11 +81,18 @@ class Subscriber(TopicReading):
         self._walk = LineageWalk(segments.values(), skipped, description.topic.next_segment)
         await self._learn(())
         self._open_due()
+        if self._stops is None and self.has_partitions:
+            self._ring_known = description.topic.ring
+            self._ring_at_first = self._ring_known.hi
+            self._looking = asyncio.create_task(self._look_for_partitions(), name=f"partitions of {self._topic}")
 
     async def close(self) -> None:
         """End iteration, here and in whoever waits. Idempotent."""
         self._closed = True
         self._end()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
         await self._stop_readers()
         self._on_close(self)
 
@@ -151,6 +168,11 @@ class Subscriber(TopicReading):
             if self._left == 0 or (self._stops is not None and not self._readers and not self._open_due()):
                 self._end()
                 break
+            if self._added:
+                added = set(self._added)
+                await self._learn(added)
+                self._added -= added
+                self._open_due()
             pulled = self._pull()
             if pulled is None:
                 self._news.clear()
@@ -167,6 +189,20 @@ class Subscriber(TopicReading):
                 self.on_arrived(reader)
                 raise
         return None
+
+    def _on_description(self, description: TopicDescription) -> None:
+        super()._on_description(description)
+        known, ring = self._ring_known, description.topic.ring
+        if known is not None and ring.hi > known.hi:
+            self._added |= {s.id for s in description.segments if s.is_open and s.slots.lo >= known.hi}
+            self._ring_known = ring
+            self._news.set()
+
+    async def _look_for_partitions(self) -> None:
+        while not self._ended:
+            await asyncio.sleep(self._config.metadata_max_age_s)
+            with suppress(SeaweedMQError):  # readers tell of what is wrong
+                await self.description(True)
 
     async def _finish(self, reader: SegmentReader) -> None:
         """A segment was delivered to the end: go on to successors that waited for it."""
@@ -200,7 +236,9 @@ class Subscriber(TopicReading):
             start = self._start
             if start.kind is StartKind.LATEST and segment.id not in self._from_start:
                 start = EARLIEST
-            if start.kind is StartKind.OFFSET and start.value <= segment.start_offset:
+            if start.kind is StartKind.OFFSET and (
+                start.value <= segment.start_offset or segment.slots.lo >= self._ring_at_first
+            ):
                 start = EARLIEST
             stop = None if self._stops is None else self._stops[segment.id]
             self._start_reader(segment, start, stop)

@@ -8,6 +8,15 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 
+def check_unpartitioned(topic: Topic, what: str) -> None:
+    """Raise InvalidArgument for a topic whose partitions publishers choose: they stay what they are."""
+    if topic.partitions is not None:
+        raise InvalidArgument(
+            f"{topic.name} has {topic.partitions} partitions, and none of them can be {what}: publishers choose them; "
+            "add partitions, or move a segment"
+        )
+
+
 def check_width(segment: Segment) -> None:
     """Raise InvalidArgument unless it can be split at all."""
     if segment.slots.width == 1:

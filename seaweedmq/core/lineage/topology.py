@@ -8,7 +8,7 @@ from typing import TypeVar
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import Durability, Topic, TopicChange, TopicSpec
+from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, Topic, TopicChange, TopicSpec
 
 _Number = TypeVar("_Number", int, float)
 
@@ -35,10 +35,28 @@ def check_spec(spec: TopicSpec) -> None:
     """Raise InvalidArgument unless the numbers of the spec are within the limits."""
     if not 1 <= spec.segments <= SEGMENTS_PER_TOPIC_MAX:
         raise InvalidArgument(f"{spec.segments} segments asked for: a topic has from 1 to {SEGMENTS_PER_TOPIC_MAX}")
+    if spec.partitions is not None:
+        check_partitions(spec.partitions)
+        if spec.segments != 1:
+            raise InvalidArgument(
+                f"{spec.partitions} partitions and {spec.segments} segments asked for: each partition is a segment, "
+                "name one of the two"
+            )
+        if spec.scaling is Scaling.AUTO:
+            raise InvalidArgument(
+                f"{spec.partitions} partitions with scaling auto asked for: a partition is never split nor merged, "
+                "leave scaling out or say fixed"
+            )
     if not 1 <= spec.replicas <= REPLICAS_MAX:
         raise InvalidArgument(f"{spec.replicas} replicas asked for: a topic has from 1 to {REPLICAS_MAX}")
     check_retention(spec.retention_s, spec.retention_bytes)
     check_target_rates(spec.target_bytes_per_s, spec.target_records_per_s)
+
+
+def check_partitions(partitions: int) -> None:
+    """Raise InvalidArgument unless a topic can have as many."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidArgument(f"{partitions} partitions asked for: a topic has from 1 to {PARTITIONS_MAX}")
 
 
 def check_retention(retention_s: float | None, retention_bytes: int | None) -> None:
@@ -62,40 +80,78 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
     """The topic and its first segments, one for each entry of ``placement``, cutting the ring evenly."""
     check_spec(spec)
     durability = spec.durability or (Durability.STORED if spec.replicas == 1 else Durability.REPLICATED)
+    count = spec.first_segments
     topic = Topic(
         name=spec.name,
         uid=uid,
         replicas=spec.replicas,
         durability=durability,
-        scaling=spec.scaling,
+        scaling=spec.scaling or (Scaling.FIXED if spec.partitions else Scaling.AUTO),
         schema=spec.schema,
         retention_s=spec.retention_s or None,
         retention_bytes=spec.retention_bytes or None,
-        next_segment=spec.segments,
+        next_segment=count,
         created_us=now_us,
         target_bytes_per_s=spec.target_bytes_per_s or None,
         target_records_per_s=spec.target_records_per_s or None,
-        segments_min=spec.segments,
+        segments_min=count,
+        partitions=spec.partitions,
     )
-    segments = tuple(
+    return Change(topic, _first_segments(topic, 0, even_ranges(topic.ring, count), placement, now_us))
+
+
+def with_partitions(topic: Topic, partitions: int, *, now_us: int, placement: Sequence[tuple[str, ...]]) -> Change:
+    """The topic with more partitions, each an open segment that begins at offset 0, one for each of ``placement``.
+
+    Raises:
+        InvalidArgument: it has none, or more already, or they would be too many.
+    """
+    check_more_partitions(topic, partitions)
+    before = topic.partitions or 0
+    first = topic.next_segment
+    grown = replace(topic, partitions=partitions, segments_min=partitions, next_segment=first + partitions - before)
+    slots = [KeyRange(partition, partition + 1) for partition in range(before, partitions)]
+    return Change(grown, _first_segments(grown, first, slots, placement, now_us))
+
+
+def check_more_partitions(topic: Topic, partitions: int) -> None:
+    """Raise InvalidArgument unless the topic can grow to as many."""
+    if topic.partitions is None:
+        raise InvalidArgument(
+            f"{topic.name} has no partitions but key ranges, which split by load: create a topic with partitions"
+        )
+    check_partitions(partitions)
+    if partitions < topic.partitions:
+        raise InvalidArgument(
+            f"{topic.name} has {topic.partitions} partitions, and {partitions} are asked for: they only grow, since "
+            "records stay in theirs"
+        )
+
+
+def _first_segments(
+    topic: Topic, first: int, ranges: Sequence[KeyRange], placement: Sequence[tuple[str, ...]], now_us: int
+) -> tuple[Segment, ...]:
+    """Segments without predecessors, with ids from ``first`` on."""
+    return tuple(
         Segment(
-            topic=spec.name,
+            topic=topic.name,
             id=number,
             slots=slots,
             epoch=1,
             state=SegmentState.OPEN,
-            replicas=tuple(placement[number]),
+            replicas=tuple(replicas),
             opened_us=now_us,
         )
-        for number, slots in enumerate(even_ranges(topic.ring, spec.segments))
+        for number, (slots, replicas) in enumerate(zip(ranges, placement, strict=True), start=first)
     )
-    return Change(topic, segments)
 
 
 def altered(topic: Topic, change: TopicChange) -> Topic:
-    """The topic with the change applied."""
+    """The topic with the change applied, but for its partitions: see :func:`with_partitions`."""
     check_retention(change.retention_s, change.retention_bytes)
     check_target_rates(change.target_bytes_per_s, change.target_records_per_s)
+    if topic.partitions is not None and change.scaling is Scaling.AUTO:
+        raise InvalidArgument(f"{topic.name} has partitions, which are never split nor merged: its scaling stays fixed")
     return replace(
         topic,
         durability=change.durability or topic.durability,

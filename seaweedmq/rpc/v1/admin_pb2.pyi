@@ -111,10 +111,11 @@ class CreateTopicRequest(_message.Message):
     RETENTION_BYTES_FIELD_NUMBER: _builtins.int
     TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     segments: _builtins.int
-    """Number of segments to begin with. Absent: 1."""
+    """Number of segments to begin with. Absent: 1. Means nothing with partitions."""
     replicas: _builtins.int
     """Absent: 1."""
     durability: _types_pb2.Durability.ValueType
@@ -127,6 +128,8 @@ class CreateTopicRequest(_message.Message):
     target_bytes_per_s: _builtins.float
     """What one segment should carry. Absent: as the cluster's settings say."""
     target_records_per_s: _builtins.float
+    partitions: _builtins.int
+    """Absent: a topic without partitions."""
     def __init__(
         self,
         *,
@@ -140,11 +143,14 @@ class CreateTopicRequest(_message.Message):
         retention_bytes: _builtins.int | None = ...,
         target_bytes_per_s: _builtins.float | None = ...,
         target_records_per_s: _builtins.float | None = ...,
+        partitions: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_replicas", b"_replicas", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_segments", b"_segments", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments", b"segments", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
+    _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015
     _WhichOneofReturnType__replicas: _TypeAlias = _typing.Literal["replicas"]  # noqa: Y015
     _WhichOneofArgType__replicas: _TypeAlias = _typing.Literal["_replicas", b"_replicas"]  # noqa: Y015
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
@@ -159,6 +165,8 @@ class CreateTopicRequest(_message.Message):
     _WhichOneofArgType__target_bytes_per_s: _TypeAlias = _typing.Literal["_target_bytes_per_s", b"_target_bytes_per_s"]  # noqa: Y015
     _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
     _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partitions) -> _WhichOneofReturnType__partitions | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__replicas) -> _WhichOneofReturnType__replicas | None: ...
     @_typing.overload
@@ -180,6 +188,7 @@ Global___CreateTopicRequest: _TypeAlias = CreateTopicRequest  # noqa: Y015
 class AlterTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     DURABILITY_FIELD_NUMBER: _builtins.int
     SCALING_FIELD_NUMBER: _builtins.int
@@ -188,6 +197,8 @@ class AlterTopicRequest(_message.Message):
     TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     TOPIC_UID_FIELD_NUMBER: _builtins.int
+    partitions: _builtins.int
+    """Absent: as many as there are. They only grow."""
     name: _builtins.str
     """"namespace/name" """
     durability: _types_pb2.Durability.ValueType
@@ -203,6 +214,7 @@ class AlterTopicRequest(_message.Message):
     def __init__(
         self,
         *,
+        partitions: _builtins.int | None = ...,
         name: _builtins.str = ...,
         durability: _types_pb2.Durability.ValueType = ...,
         scaling: _types_pb2.Scaling.ValueType = ...,
@@ -212,10 +224,12 @@ class AlterTopicRequest(_message.Message):
         target_records_per_s: _builtins.float | None = ...,
         topic_uid: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "topic_uid", b"topic_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "durability", b"durability", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
+    _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
     _WhichOneofReturnType__retention_s: _TypeAlias = _typing.Literal["retention_s"]  # noqa: Y015
@@ -224,6 +238,8 @@ class AlterTopicRequest(_message.Message):
     _WhichOneofArgType__target_bytes_per_s: _TypeAlias = _typing.Literal["_target_bytes_per_s", b"_target_bytes_per_s"]  # noqa: Y015
     _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
     _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partitions) -> _WhichOneofReturnType__partitions | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
     @_typing.overload

@@ -185,7 +185,7 @@ class Topic(_message.Message):
     TARGET_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     SEGMENTS_MIN_FIELD_NUMBER: _builtins.int
-    RING_SLOTS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     uid: _builtins.int
@@ -208,8 +208,10 @@ class Topic(_message.Message):
     target_records_per_s: _builtins.float
     segments_min: _builtins.int
     """Merging by load stops here."""
-    ring_slots: _builtins.int
-    """Slots of the topic's ring. Absent: 65,536. Never more."""
+    partitions: _builtins.int
+    """Publishers choose one of so many partitions, each of which is a slot of the ring. Absent: keys are spread over a
+    ring of 65,536 slots.
+    """
     def __init__(
         self,
         *,
@@ -226,18 +228,18 @@ class Topic(_message.Message):
         target_bytes_per_s: _builtins.float | None = ...,
         target_records_per_s: _builtins.float | None = ...,
         segments_min: _builtins.int = ...,
-        ring_slots: _builtins.int | None = ...,
+        partitions: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_ring_slots", b"_ring_slots", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "ring_slots", b"ring_slots", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_ring_slots", b"_ring_slots", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "ring_slots", b"ring_slots", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
+    _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015
     _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
     _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
     _WhichOneofReturnType__retention_s: _TypeAlias = _typing.Literal["retention_s"]  # noqa: Y015
     _WhichOneofArgType__retention_s: _TypeAlias = _typing.Literal["_retention_s", b"_retention_s"]  # noqa: Y015
-    _WhichOneofReturnType__ring_slots: _TypeAlias = _typing.Literal["ring_slots"]  # noqa: Y015
-    _WhichOneofArgType__ring_slots: _TypeAlias = _typing.Literal["_ring_slots", b"_ring_slots"]  # noqa: Y015
     _WhichOneofReturnType__schema: _TypeAlias = _typing.Literal["schema"]  # noqa: Y015
     _WhichOneofArgType__schema: _TypeAlias = _typing.Literal["_schema", b"_schema"]  # noqa: Y015
     _WhichOneofReturnType__target_bytes_per_s: _TypeAlias = _typing.Literal["target_bytes_per_s"]  # noqa: Y015
@@ -245,11 +247,11 @@ class Topic(_message.Message):
     _WhichOneofReturnType__target_records_per_s: _TypeAlias = _typing.Literal["target_records_per_s"]  # noqa: Y015
     _WhichOneofArgType__target_records_per_s: _TypeAlias = _typing.Literal["_target_records_per_s", b"_target_records_per_s"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partitions) -> _WhichOneofReturnType__partitions | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_s) -> _WhichOneofReturnType__retention_s | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__ring_slots) -> _WhichOneofReturnType__ring_slots | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema) -> _WhichOneofReturnType__schema | None: ...
     @_typing.overload
@@ -261,8 +263,8 @@ Global___Topic: _TypeAlias = Topic  # noqa: Y015
 
 @_typing.final
 class KeyRange(_message.Message):
-    """A contiguous part [lo, hi) of the topic's ring. In a ring of 65,536 slots the slot of a key is the top 16 bits of
-    XXH3-64(key), seed 0. Invariant: 0 <= lo < hi <= Topic.ring_slots.
+    """A contiguous part [lo, hi) of the topic's ring. The slot of a key is the top 16 bits of XXH3-64(key), seed 0; in a
+    topic with partitions it is (murmur2(key) & 0x7fffffff) % partitions. Invariant: 0 <= lo < hi <= slots of the ring.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -1,7 +1,8 @@
 """The Parquet files of a topic: their columns and how they are encoded.
 
 Columns: ``_segment int32, _offset int64, _timestamp timestamp[us, UTC], _key binary, _headers map<string, binary>``,
-then ``_value binary`` or the topic schema's columns. Offsets are contiguous in a file. Pages carry
+then ``_value binary`` or the topic schema's columns. Topics with partitions have ``_partition int32`` behind the
+segment. Offsets are contiguous in a file. Pages carry
 checksums, and so does the footer (``footer``).
 
 Offsets and timestamps are delta-encoded; they and the segment have statistics for pruning. Arrow first tries a
@@ -23,18 +24,22 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.storage.tables.footer import seal_footer
 
 SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
+PARTITION = pa.field("_partition", pa.int32(), nullable=False)
 OFFSET = pa.field("_offset", pa.int64(), nullable=False)
+PLACE = frozenset({SEGMENT.name, PARTITION.name, OFFSET.name})
+"""Columns that say where a record is, and are no part of it."""
 _DELTA = ("_offset", "_timestamp")
-_STATISTICS = ("_segment", "_offset", "_timestamp")
+_STATISTICS = ("_segment", "_partition", "_offset", "_timestamp")
 """All tables of a topic lie in one folder: the footer tells a plain reader which are of the segment it looks for."""
 _NO_DICTIONARY = frozenset({"_offset", "_timestamp", "_key", "_headers", "_value"})
 
 
-def table_schema(topic_schema: pa.Schema | None) -> pa.Schema:
-    """Columns of a table of frames with this schema (None: plain)."""
+def table_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
+    """Columns of a table of the topic's frames with this schema (None: plain)."""
     columns = {f.name: f for f in full_schema(topic_schema)}
     leading = [columns.pop(name) for name in ("_timestamp", "_key", "_headers")]
-    return pa.schema([SEGMENT, OFFSET, *leading, *columns.values()])
+    place = [SEGMENT, OFFSET] if topic.partitions is None else [SEGMENT, PARTITION, OFFSET]
+    return pa.schema([*place, *leading, *columns.values()])
 
 
 class TableWriter:
@@ -48,7 +53,7 @@ class TableWriter:
         self._topic_schema = topic_schema
         self._segment = segment
         self._row_group_bytes = row_group_bytes
-        self._schema = table_schema(topic_schema).with_metadata(
+        self._schema = table_schema(topic, topic_schema).with_metadata(
             {
                 "seaweedmq.topic": str(topic.name),
                 "seaweedmq.topic_uid": str(topic.uid),
@@ -56,6 +61,8 @@ class TableWriter:
             }
         )
         self._batches: list[pa.RecordBatch] = []
+        self._partitions: list[int] = []
+        """Of each batch: a frame of a topic with partitions is of one."""
         self._waiting_bytes = 0
         self._offset: int | None = None
         self._writer = pq.ParquetWriter(
@@ -65,7 +72,7 @@ class TableWriter:
             compression_level=1,
             use_dictionary=[f.name for f in self._schema if _repeats(f)] or False,
             column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-            write_statistics=list(_STATISTICS),
+            write_statistics=[name for name in _STATISTICS if name in self._schema.names],
             write_page_checksum=True,
         )
 
@@ -75,6 +82,7 @@ class TableWriter:
             self._offset = header.base_offset + first
         whole = full_batch(batch, header, self._topic_schema)
         self._batches.append(whole if count == batch.num_rows else whole.slice(first, count))
+        self._partitions.append(header.slot_min)
         self._waiting_bytes += header.payload_length * count // header.record_count
         if self._waiting_bytes >= self._row_group_bytes:
             self._flush()
@@ -96,14 +104,16 @@ class TableWriter:
             return
         table = pa.Table.from_batches(self._batches)
         count = table.num_rows
-        columns = [table.column(f.name) for f in list(self._schema)[2:]]
-        segment = array_of(np.full(count, self._segment, np.int32), SEGMENT.type)
-        offset = array_of(np.arange(self._offset, self._offset + count, dtype=np.int64), OFFSET.type)
-        self._writer.write_table(
-            pa.Table.from_arrays([segment, offset, *columns], schema=self._schema), row_group_size=count
-        )
+        place = {
+            SEGMENT: np.full(count, self._segment, np.int32),
+            PARTITION: np.repeat(np.array(self._partitions, np.int32), [batch.num_rows for batch in self._batches]),
+            OFFSET: np.arange(self._offset, self._offset + count, dtype=np.int64),
+        }
+        columns = [array_of(place[f], f.type) if f in place else table.column(f.name) for f in self._schema]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), row_group_size=count)
         self._offset += count
         self._batches.clear()
+        self._partitions.clear()
         self._waiting_bytes = 0
 
 

@@ -37,7 +37,7 @@ def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.Par
             f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}: it was renamed, or is not "
             "ours; restore it from a copy"
         )
-    if not table.schema_arrow.equals(table_schema(schema_of(table, topic))):
+    if not table.schema_arrow.equals(table_schema(topic, schema_of(table, topic))):
         raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
     return table
 

@@ -21,11 +21,11 @@ from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.frames import Frames
-from seaweedmq.model.ring import HISTOGRAM_BUCKETS
+from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.chunk import CHUNKS_AT_ONCE, Chunk
-from seaweedmq.storage.tables.format import OFFSET, SEGMENT
+from seaweedmq.storage.tables.format import PLACE
 from seaweedmq.storage.tables.opener import open_table, schema_of, table_error
 
 ROWS_AT_ONCE_MAX = 65_536
@@ -84,7 +84,7 @@ class TableReader:
         row_bytes = max(
             1, *(g.total_byte_size // max(1, g.num_rows) for g in (table.metadata.row_group(i) for i in groups))
         )
-        columns = [name for name in table.schema_arrow.names if name not in (SEGMENT.name, OFFSET.name)]
+        columns = [name for name in table.schema_arrow.names if name not in PLACE]
         batches = table.iter_batches(
             batch_size=min(max(1, self._chunk_bytes // row_bytes), ROWS_AT_ONCE_MAX),
             row_groups=groups,
@@ -104,7 +104,7 @@ class TableReader:
                 for part in _halves(batch.slice(first, count), 2 * self._chunk_bytes):
                     base = position + first
                     first += part.num_rows
-                    yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring_slots))
+                    yield Chunk(base + part.num_rows, _encode(part, schema, base, self._topic.ring))
             position += batch.num_rows
 
     def _row_groups(self, metadata: pq.FileMetaData) -> tuple[list[int], int]:
@@ -131,7 +131,7 @@ def _halves(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
         yield from _halves(batch.slice(middle), bytes_max)
 
 
-def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring_slots: int) -> Frames:
+def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: int, ring: KeyRange) -> Frames:
     """One frame; leaves out keys and headers that are all null, and timestamps that are all the same."""
     timestamp, key, headers, *values = batch.columns
     bounds = pc.min_max(timestamp)
@@ -157,7 +157,7 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
         timestamp_min=lowest,
         timestamp_max=highest,
         slot_min=0,
-        slot_max=ring_slots - 1,
+        slot_max=ring.hi - 1,
         histogram=_NOT_COUNTED,
         base_offset=base_offset,
     )

@@ -13,6 +13,7 @@ from seaweedmq.client.publish.outgoing import Acked, Failed
 from seaweedmq.client.publish.promise import Positions
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.codec.frame import FLAG_KEY, decode_header, split_frames
+from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.publish import FrameAck, PublishReady, PublishSealed
@@ -244,3 +245,36 @@ def test_rows_wait_while_a_stream_is_behind_or_too_much_is_not_acknowledged() ->
     story.box.window(0).acked(FrameAck(0, 1, 0))
     story.box.window(0).acked(FrameAck(1, 1, 1))
     assert not story.box.is_crowded
+
+
+def test_what_waits_for_a_partition_stays_in_it_when_there_are_more() -> None:
+    story = Story()
+    story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
+    story.send(10)  # a key each
+    story.box.grow(KeyRange(0, 4), [segment(0, 0, 1), *(segment(number, number, number + 1) for number in (1, 2, 3))])
+    story.send(10)
+    segments = story.box.segments
+    assert len(segments) > 1
+    moved = segment(4, 0, 1)
+    story.box.sealed(0, sealed(0, 4), [moved])
+    assert story.box.segments == segments - {0} | {4}
+    by_segment = {}
+    for number in story.box.segments:
+        story.open(number)
+        by_segment[number] = story.values(number)
+    assert by_segment[4][:10] == list(range(10))
+    assert sorted(value for values in by_segment.values() for value in values) == list(range(20))
+    for number, values in by_segment.items():
+        partition = 0 if number == 4 else number
+        assert all(partition_of(b"key-%d" % (value % 10), 4) == partition for value in values if value >= 10)
+
+
+def test_partitions_that_are_not_all_known_are_no_partitions_yet() -> None:
+    story = Story()
+    with pytest.raises(Unavailable, match="do not cover"):
+        story.box.begin(KeyRange(0, 3), [segment(0, 0, 1)])
+    story.box.begin(KeyRange(0, 1), [segment(0, 0, 1)])
+    with pytest.raises(Unavailable, match="do not cover"):
+        story.box.grow(KeyRange(0, 3), [segment(0, 0, 1), segment(2, 2, 3)])
+    story.send(10)
+    assert story.box.segments == {0}

@@ -285,7 +285,7 @@ async def test_what_fits_is_not_cut_again_when_a_broker_says_its_limit(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.admin.create_topic(TOPIC, segments=2)
-    monkeypatch.setattr(outbox, "rows_of_frame", lambda frame, schema: pytest.fail(f"{frame} is cut again"))
+    monkeypatch.setattr(outbox, "rows_of_frame", lambda frame, *_: pytest.fail(f"{frame} is cut again"))
     async with client.publisher(TOPIC) as publisher:
         sent = await send_all(publisher, 0, 200)
     check_story(cluster, await receipts(sent))

@@ -74,6 +74,14 @@ def test_a_topic_with_a_smaller_ring_is_covered_by_less() -> None:
         Routes.to_open(twelve, [segment(0, 0, 11)])
 
 
+def test_what_the_ring_gets_goes_to_the_segments_that_are_there() -> None:
+    routes = Routes.to_open(KeyRange(0, 2), [segment(0, 0, 1), segment(1, 1, 2)])
+    grown = routes.grow(KeyRange(0, 4), [segment(0, 0, 1), segment(5, 1, 2), segment(2, 2, 3), segment(3, 3, 4)])
+    assert [grown.segment_of(slot) for slot in range(4)] == [0, 1, 2, 3]  # 1 was not handed over yet
+    with pytest.raises(Unavailable, match="do not cover"):
+        routes.grow(KeyRange(0, 4), [segment(2, 2, 3)])
+
+
 def split_and_merged(trail: Trail, times: int, *, also: int | None = None) -> int:
     """The upper side is split and merged, as publishers leave the segments; the one that is open in the end."""
     upper = 1

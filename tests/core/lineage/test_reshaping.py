@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from seaweedmq.core.lineage.reshaping import check_replicas, halves, neighbours
+from seaweedmq.core.lineage.reshaping import check_replicas, check_unpartitioned, halves, neighbours
 from seaweedmq.core.lineage.topology import new_topic
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import KeyRange
@@ -27,6 +27,12 @@ def test_a_segment_is_cut_at_any_slot_inside_of_it() -> None:
             halves(with_slots(10, 13), at)
     with pytest.raises(InvalidArgument, match="has slot 10 only"):
         halves(with_slots(10, 11), 10)
+
+
+def test_what_publishers_choose_is_not_cut() -> None:
+    check_unpartitioned(TOPIC, "split")
+    with pytest.raises(InvalidArgument, match="shop/orders has 4 partitions, and none of them can be split"):
+        check_unpartitioned(replace(TOPIC, partitions=4), "split")
 
 
 def test_neighbours_are_merged_in_the_order_of_the_ring() -> None:

@@ -20,11 +20,12 @@ from seaweedmq.core.lineage.topology import (
     check_spec,
     new_topic,
     succeed,
+    with_partitions,
 )
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, is_partition
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import Durability, Scaling, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, TopicChange, TopicName, TopicSpec
 
 NAME = TopicName("shop", "orders")
 
@@ -45,6 +46,33 @@ def test_the_segments_of_a_new_topic_cut_the_ring_evenly(segments: int) -> None:
     assert all(s.is_open and s.epoch == 1 and s.start_offset == 0 for s in change.segments)
 
 
+@given(partitions=st.integers(1, PARTITIONS_MAX), more=st.integers(0, 50))
+def test_each_partition_is_a_segment_and_those_that_are_added_begin_at_the_start(partitions: int, more: int) -> None:
+    spec = TopicSpec(name=NAME, partitions=partitions, replicas=2)
+    change = new_topic(spec, uid=1, now_us=5, placement=[("b-1", "b-2")] * partitions)
+    assert change.topic.scaling is Scaling.FIXED
+    assert [s.slots for s in change.segments] == [KeyRange(p, p + 1) for p in range(partitions)]
+    total = min(PARTITIONS_MAX, partitions + more)
+    ahead = replace(change.topic, next_segment=partitions + 7)  # some were moved since
+    grown = with_partitions(ahead, total, now_us=9, placement=[("b-3", "b-4")] * (total - partitions))
+    assert (grown.topic.partitions, grown.topic.next_segment) == (total, total + 7)
+    assert is_partition((s.slots for s in (*change.segments, *grown.segments)), grown.topic.ring)
+    assert [s.id for s in grown.segments] == list(range(partitions + 7, total + 7))
+    assert all(s.is_open and s.start_offset == 0 and not s.predecessors for s in grown.segments)
+
+
+def test_what_partitions_can_not_be_is_refused() -> None:
+    (change,) = (new_topic(TopicSpec(name=NAME, partitions=3), uid=1, now_us=5, placement=[("b-1",)] * 3),)
+    with pytest.raises(InvalidArgument, match="has 3 partitions, and 2 are asked for: they only grow"):
+        with_partitions(change.topic, 2, now_us=9, placement=[])
+    with pytest.raises(InvalidArgument, match=f"from 1 to {PARTITIONS_MAX}"):
+        with_partitions(change.topic, PARTITIONS_MAX + 1, now_us=9, placement=[])
+    with pytest.raises(InvalidArgument, match="has no partitions but key ranges"):
+        with_partitions(created(3).topic, 4, now_us=9, placement=[("b-1",)])
+    with pytest.raises(InvalidArgument, match="its scaling stays fixed"):
+        altered(change.topic, TopicChange(scaling=Scaling.AUTO))
+
+
 def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
     assert created().topic.durability is Durability.STORED
     assert created(replicas=2).topic.durability is Durability.REPLICATED
@@ -56,6 +84,10 @@ def test_durability_follows_from_the_replicas_unless_it_is_chosen() -> None:
     [
         ({"segments": 0}, "0 segments"),
         ({"segments": SEGMENTS_PER_TOPIC_MAX + 1}, f"from 1 to {SEGMENTS_PER_TOPIC_MAX}"),
+        ({"partitions": 0}, "0 partitions asked for: a topic has from 1"),
+        ({"partitions": PARTITIONS_MAX + 1}, f"from 1 to {PARTITIONS_MAX}"),
+        ({"partitions": 2, "segments": 2}, "2 partitions and 2 segments asked for: .* name one of the two"),
+        ({"partitions": 2, "scaling": Scaling.AUTO}, "leave scaling out or say fixed"),
         ({"replicas": 0}, "0 replicas"),
         ({"replicas": REPLICAS_MAX + 1}, f"from 1 to {REPLICAS_MAX}"),
         ({"retention_s": -1.0}, "retention of -1.0 s"),

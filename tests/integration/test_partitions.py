@@ -1,0 +1,166 @@
+"""Topics with partitions on real brokers: a key's partition is Kafka's, and more can be added while all goes on."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+import pytest_asyncio
+
+from seaweedmq import aio
+from seaweedmq.client.config import ClientConfig
+from seaweedmq.codec.murmur2 import partition_of
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import Scaling
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Loopback
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+KEYS = [b"key-%d" % number for number in range(60)]
+CONFIG = replace(ClientConfig(), metadata_max_age_s=0.2)
+PATIENCE_S = 60.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    network = Loopback()
+    await network.start(3)
+    try:
+        async with Cluster(tmp_path_factory.mktemp("cluster"), network, brokers=3, lease_ttl_s=2.0) as cluster:
+            await cluster.until_ready()
+            yield cluster
+    finally:
+        await network.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
+    async with aio.connect(cluster.bootstrap, config=CONFIG) as client:
+        yield client
+
+
+def in_tables(folder: Path) -> pa.Table | None:
+    """What any reader of Parquet sees; None: nothing yet."""
+    files = sorted(folder.glob("*.parquet"))
+    return pyarrow.dataset.dataset(files).to_table() if files else None
+
+
+async def until_in_tables(folder: Path, count: int) -> pa.Table:
+    """All of it, once it is there."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (table := in_tables(folder)) is None or table.num_rows < count:  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.2)
+    return table
+
+
+async def test_keys_are_where_kafkas_clients_put_them_and_stay_in_order(cluster: Cluster, client: aio.Client) -> None:
+    made = await client.admin.create_topic("it/parts", partitions=5, replicas=2)
+    assert (made.topic.partitions, made.topic.scaling, len(made.segments)) == (5, Scaling.FIXED, 5)
+    async with await client.publisher("it/parts") as publisher:
+        for number in range(20):
+            for key in KEYS:
+                await publisher.send(b"%d" % number, key=key)
+        table = pa.table({"_key": KEYS, "_value": [b"20"] * len(KEYS)})
+        await publisher.send_table(table)
+    values = defaultdict(list)
+    async with client.subscriber("it/parts", start="earliest", stop_at="latest") as subscriber:
+        async for message in subscriber:
+            assert message.partition == partition_of(message.key, 5)
+            values[message.key].append(int(message.value))
+    assert values == {key: list(range(21)) for key in KEYS}
+    table = await until_in_tables(cluster.directory / "storage/topics/it/parts/table", 21 * len(KEYS))
+    assert table.schema.names[:3] == ["_segment", "_partition", "_offset"]
+    keys, partitions = table.column("_key").to_pylist(), table.column("_partition").to_pylist()
+    assert partitions == [partition_of(key, 5) for key in keys]
+
+
+async def test_records_without_a_key_are_spread_over_all_partitions(client: aio.Client) -> None:
+    await client.admin.create_topic("it/spread", partitions=3)
+    async with await client.publisher("it/spread", linger_s=0.0) as publisher:
+        receipts = [await (await publisher.send(b"x")) for _ in range(100)]
+    assert {receipt.segment for receipt in receipts} == {0, 1, 2}
+
+
+async def test_partitions_can_not_be_split_merged_or_taken_away(client: aio.Client) -> None:
+    admin = client.admin
+    await admin.create_topic("it/fixed", partitions=2)
+    with pytest.raises(InvalidArgument, match=r"it/fixed has 2 partitions, and none of them can be split"):
+        await admin.split_segment("it/fixed", 0)
+    with pytest.raises(InvalidArgument, match="none of them can be merged"):
+        await admin.merge_segments("it/fixed", 0, 1)
+    with pytest.raises(InvalidArgument, match="its scaling stays fixed"):
+        await admin.alter_topic("it/fixed", scaling="auto")
+    with pytest.raises(InvalidArgument, match="they only grow"):
+        await admin.alter_topic("it/fixed", partitions=1)
+    with pytest.raises(InvalidArgument, match="a topic has from 1 to 4096"):
+        await admin.alter_topic("it/fixed", partitions=4_097)
+    with pytest.raises(InvalidArgument, match="with scaling auto asked for"):
+        await admin.create_topic("it/auto", partitions=2, scaling="auto")
+    with pytest.raises(InvalidArgument, match="name one of the two"):
+        await admin.create_topic("it/both", partitions=2, segments=2)
+    await admin.create_topic("it/ring", segments=2)
+    with pytest.raises(InvalidArgument, match="has no partitions but key ranges"):
+        await admin.alter_topic("it/ring", partitions=4)
+
+
+async def test_partitions_are_added_while_records_are_sent_and_read(client: aio.Client) -> None:
+    await client.admin.create_topic("it/growing", partitions=2, replicas=2)
+    seen: set[int] = set()
+    sent = received = grouped = 0
+    async with (
+        await client.publisher("it/growing") as publisher,
+        client.subscriber("it/growing", start=0) as reading,
+        client.subscriber("it/growing", group="workers", start="earliest") as member,
+        asyncio.TaskGroup() as tasks,
+    ):
+
+        async def read() -> None:
+            nonlocal received
+            async for message in reading:
+                received += 1
+                assert message.partition is not None
+                seen.add(message.partition)
+
+        async def work() -> None:
+            nonlocal grouped
+            async for message in member:
+                grouped += 1
+                message.ack()
+
+        readers = [tasks.create_task(read()), tasks.create_task(work())]
+
+        async def publish_until(partitions: int) -> None:
+            nonlocal sent
+            async with asyncio.timeout(PATIENCE_S):
+                while len(seen) < partitions:
+                    for key in KEYS:
+                        await publisher.send(b"x", key=key)
+                        sent += 1
+                    await publisher.flush()
+                    await asyncio.sleep(0.02)
+
+        await publish_until(2)
+        grown = await client.admin.alter_topic("it/growing", partitions=7)
+        assert (grown.topic.partitions, len(grown.segments)) == (7, 7)
+        assert (await client.admin.alter_topic("it/growing", partitions=7)).topic == grown.topic
+        await publish_until(7)
+        async with asyncio.timeout(PATIENCE_S):
+            while received < sent or grouped < sent:  # noqa: ASYNC110 - two may be behind
+                await asyncio.sleep(0.02)
+        for reader in readers:
+            reader.cancel()
+    assert (received, grouped) == (sent, sent)
+
+
+async def test_more_partitions_than_one_transaction_takes(client: aio.Client) -> None:
+    await client.admin.create_topic("it/many", partitions=3)
+    grown = await client.admin.alter_topic("it/many", partitions=250)
+    assert [(s.slots.lo, s.slots.hi) for s in grown.segments] == [(p, p + 1) for p in range(250)]
+    async with await client.publisher("it/many") as publisher:
+        receipt = await (await publisher.send(b"x", key=b"foobar"))
+    assert receipt.segment == partition_of(b"foobar", 250)
