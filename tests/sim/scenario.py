@@ -34,6 +34,8 @@ class TopicPlan:
     replicas: int
     retention_s: float | None = None
     retention_bytes: int | None = None
+    partitions: int | None = None
+    """To begin with; then ``segments`` means nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

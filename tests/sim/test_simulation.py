@@ -49,7 +49,7 @@ CAUGHT_BY = {
     "seal_from_files_without_fsync": 8,
     "do_not_look_for_the_fence": 7,
     "lead_at_once": 22,
-    "forget_what_is_not_fsynced": 13,
+    "forget_what_is_not_fsynced": 19,
     "forget_a_slot_at_a_split": 5,
     "merge_where_the_shorter_one_ends": 17,
     "drop_the_last_frame_of_a_table": 0,
@@ -103,11 +103,15 @@ CAUGHT_BY = {
     "deliver_after_standing_still": 27,
     "let_a_torso_stand_for_the_last_log": 18,
     "delete_whoever_has_the_name": 87,
-    "free_the_name_before_primaries_have_heard": 11,
+    "free_the_name_before_primaries_have_heard": 87,
     "hold_back_what_comes_first": 956,
     "give_members_up_before_they_know": 7712,
     "leave_passed_on_calls_to_the_collector": 7339,
     "take_a_log_to_end_where_the_next_begins": 710,
+    "read_only_the_partitions_of_the_beginning": 16,
+    "choose_partitions_by_the_ring": 4,
+    "choose_again_among_more_partitions": 1390,
+    "give_added_partitions_ids_twice": 4,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

@@ -204,7 +204,8 @@ class World:
                 try:
                     await client.admin.create_topic(
                         topic.name,
-                        segments=topic.segments,
+                        segments=topic.segments if topic.partitions is None else 1,
+                        partitions=topic.partitions,
                         replicas=topic.replicas,
                         durability=topic.durability,
                         retention=topic.retention_s,

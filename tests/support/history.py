@@ -43,6 +43,9 @@ class Polled:
     offset: int
     key: bytes
     value: bytes
+    partition: int | None = None
+    """Of a topic with partitions: a key may be in another one than before when there are more, and is in order in each.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +148,12 @@ def one_value_per_offset(polled: Sequence[Polled]) -> Iterator[Violation]:
 def reordered(history: History) -> Iterator[Violation]:
     """A reader gets the records of a key in the order they were sent, at rising offsets."""
     sequence_of = {s.value: s.sequence for s in history.sent}
-    last: dict[tuple[str, bytes], tuple[int, Polled]] = {}
+    last: dict[tuple[str, bytes, int | None], tuple[int, Polled]] = {}
     for p in history.polled:
         sequence = sequence_of.get(p.value)
         if sequence is None:
             continue
-        before = last.get((p.reader, p.key))
+        before = last.get((p.reader, p.key, p.partition))
         if before is not None and before[0] >= sequence:
             yield Violation("reordered", f"{p.reader} got {short(p.value)} after {short(before[1].value)}")
         if before is not None and before[1].offset >= p.offset:
@@ -158,7 +161,7 @@ def reordered(history: History) -> Iterator[Violation]:
                 "offsets fall",
                 f"key {p.key!r} came at {before[1].segment}:{before[1].offset} and then at {p.segment}:{p.offset}",
             )
-        last[p.reader, p.key] = (sequence, p)
+        last[p.reader, p.key, p.partition] = (sequence, p)
 
 
 def not_contiguous(polled: Sequence[Polled]) -> Iterator[Violation]:

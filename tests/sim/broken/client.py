@@ -5,20 +5,26 @@ from bisect import insort
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seaweedmq import errors
+from seaweedmq.broker.leader import creation
 from seaweedmq.broker.leader.adoption import Adoption
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.client.group.contact import Contact
-from seaweedmq.client.publish import outbox
+from seaweedmq.client.publish import framing, outbox
 from seaweedmq.client.publish.outgoing import Left
 from seaweedmq.client.publish.rows import Rows
 from seaweedmq.client.publish.window import Window
+from seaweedmq.client.subscribe.reading import TopicReading
+from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.slots import slots_of
 from seaweedmq.core.member.redelivery import KeyOrder
 from seaweedmq.model.publish import PublishSealed
+from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.topic import TopicName
 from tests.sim.broken.mutants import Break
 
@@ -95,7 +101,38 @@ def hold_back_what_comes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeyOrder, "offer", offer_behind_all)
 
 
+def read_only_the_partitions_of_the_beginning(patch: pytest.MonkeyPatch) -> None:
+    """A subscriber never looks whether there are more."""
+    patch.setattr(Subscriber, "_on_description", TopicReading._on_description)
+
+
+def choose_partitions_by_the_ring(patch: pytest.MonkeyPatch) -> None:
+    """A key goes to the partition where the ring's slots would have it, and not to Kafka's."""
+    patch.setattr(framing, "partitions_of", lambda keys, partitions: slots_of(keys) % np.uint16(partitions))
+
+
+def choose_again_among_more_partitions(patch: pytest.MonkeyPatch) -> None:
+    """What waited for a partition that was moved goes where its key belongs by now."""
+    rows_of_frame = framing.rows_of_frame
+    patch.setattr(outbox, "rows_of_frame", lambda frame, schema, ring: rows_of_frame(frame, schema, WHOLE_RING))
+
+
+def give_added_partitions_ids_twice(patch: pytest.MonkeyPatch) -> None:
+    """What comes after partitions that were added gets the ids of theirs."""
+    with_partitions = creation.with_partitions
+
+    def again(topic: Any, partitions: int, **more: Any) -> Any:
+        change = with_partitions(topic, partitions, **more)
+        return replace(change, topic=replace(change.topic, next_segment=topic.next_segment))
+
+    patch.setattr(creation, "with_partitions", again)
+
+
 BROKEN: tuple[Break, ...] = (
+    read_only_the_partitions_of_the_beginning,
+    choose_partitions_by_the_ring,
+    choose_again_among_more_partitions,
+    give_added_partitions_ids_twice,
     raise_kept_errors_again,
     adopt_by_what_is_committed,
     take_plain_frames_while_a_schema_is_adopted,

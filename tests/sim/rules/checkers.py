@@ -13,7 +13,7 @@ from seaweedmq.codec.group_metadata import committed_from_json, group_from_json
 from seaweedmq.codec.metadata import broker_from_json, segment_from_json, topic_from_json
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.group_record import Owner as GroupOwner
-from seaweedmq.model.ring import WHOLE_RING, is_partition
+from seaweedmq.model.ring import is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import Changes, Entry
@@ -96,9 +96,9 @@ class RingIsPartitioned:
     """Open segments of a topic partition the ring exactly, at every revision (invariant 5)."""
 
     def check(self, before: ClusterState, now: ClusterState, changes: Changes) -> Iterable[str]:
-        for name in now.topics:
+        for name, topic in now.topics.items():
             ranges = [s.slots for s in now.segments.get(name, {}).values() if s.is_open]
-            if not is_partition(ranges, WHOLE_RING):
+            if not is_partition(ranges, topic.ring):
                 yield f"{name}: open segments cover {sorted(ranges)}"
 
 
@@ -265,18 +265,21 @@ def skipped(history: History) -> Iterator[Violation]:
 
     Unlike what complete readers are judged by, this holds at any time, so that who stopped in the middle tells, too.
     """
-    acked: dict[bytes, list[Sent]] = {}
+    partition_of: dict[int | None, int | None] = {
+        p.segment: p.partition for p in history.polled
+    }  # a key is in order in each partition that it is in
+    acked: dict[tuple[bytes, int | None], list[Sent]] = {}
     sequence_of = {s.value: s.sequence for s in history.sent}
     for s in history.sent:
         if s.outcome is Outcome.ACKED:
-            acked.setdefault(s.key, []).append(s)
-    got: dict[tuple[str, bytes], set[int]] = {}
+            acked.setdefault((s.key, partition_of.get(s.segment)), []).append(s)
+    got: dict[tuple[str, bytes, int | None], set[int]] = {}
     for p in history.polled:
         if p.value in sequence_of:
-            got.setdefault((p.reader, p.key), set()).add(sequence_of[p.value])
-    for (reader, key), sequences in got.items():
+            got.setdefault((p.reader, p.key, p.partition), set()).add(sequence_of[p.value])
+    for (reader, key, partition), sequences in got.items():
         last = max(sequences)
-        for s in acked.get(key, ()):
+        for s in acked.get((key, partition), ()):
             if s.sequence < last and s.sequence not in sequences:
                 place = f"acknowledged at {s.segment}:{s.offset}"
                 yield Violation("skipped", f"{reader} went past {short(s.value)} of {key!r}, {place}")

@@ -41,6 +41,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_files.written_again,
     themes_replicas.members_are_cut_off,
     themes_replicas.deletions_come_late,
+    themes_metadata.partitions_are_added,
 )
 
 

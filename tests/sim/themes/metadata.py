@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB
 from tests.sim.scenario import PublisherPlan, Scenario
 
@@ -49,6 +50,30 @@ def some_know_less(rng: random.Random, scenario: Scenario) -> Scenario:
         latecomers_max=rng.choice((4, 10)),
         favoured={"leave_behind": 60, "lead_without_knowing": 30, "reshape": 30},
     )
+
+
+def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Topics have partitions, which move, and get more while records come in and are read."""
+    topics = tuple(
+        replace(t, partitions=rng.choice((1, 2, 3)), retention_s=None, retention_bytes=None) for t in scenario.topics
+    )
+    members = rng.choice((0, 0, 1, 2))
+    return replace(
+        scenario,
+        topics=topics,
+        publishers=tuple(
+            replace(_slow(rng, plan, scenario.chaos_s), config=_that_looks_soon(plan.config))
+            for plan in scenario.publishers
+        ),
+        subscriber=_that_looks_soon(scenario.subscriber),
+        group_members=members,
+        members_refuse=members > 0,  # the order along a key is not judged then, as it is not kept
+        favoured={"reshape": 100},
+    )
+
+
+def _that_looks_soon(config: ClientConfig) -> ClientConfig:
+    return replace(config, metadata_max_age_s=0.3)
 
 
 def nobody_has_been_there(rng: random.Random, scenario: Scenario) -> Scenario:

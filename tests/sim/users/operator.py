@@ -1,12 +1,13 @@
-"""Somebody who splits, merges, moves and seals segments by hand, at any time and through any broker."""
+"""Somebody who splits, merges, moves and seals segments and adds partitions, at any time and through any broker."""
 
 import random
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import DrainBroker, MergeSegments, MoveSegment, SealSegment, SplitSegment
+from seaweedmq.model.calls import AlterTopic, DrainBroker, MergeSegments, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicChange
 from tests.sim.machines.loop import Owner
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Operator:
         if not segments:
             return
         api = self._dialer.dial(self._rng.choice(world.processes).address)
-        what, call = self._chosen(api, segments)
+        partitions = world.cluster.state.topics[name].partitions
+        what, call = self._chosen(api, segments) if partitions is None else self._of_partitions(api, segments)
         try:
             await call
         except SeaweedMQError as error:
@@ -75,7 +77,25 @@ class Operator:
             first = rng.randrange(len(segments) - 1)
             one, other = segments[first : first + 2]
             return f"merge {one} and {other}", api.call(MergeSegments(one.topic, one.id, other.id))
-        if kind == "move":
-            brokers = tuple(p.address for p in rng.sample(self._world.processes, len(segment.replicas)))
-            return f"move {segment} to {brokers}", api.call(MoveSegment(segment.topic, segment.id, brokers))
+        return self._move(api, segment) if kind == "move" else self._seal(api, segment)
+
+    def _of_partitions(self, api: Any, segments: list[Segment]) -> tuple[str, Awaitable[object]]:
+        rng = self._rng
+        segment = rng.choice(segments)
+        kinds = ["move", "seal"]
+        if len(segments) < OPEN_SEGMENTS_MAX:
+            kinds += ["add"] * 2
+        kind = rng.choice(kinds)
+        if kind == "add":
+            partitions = len(segments) + rng.choice((1, 1, 2))
+            change = TopicChange(partitions=partitions)
+            return f"have {segment.topic} grow to {partitions}", api.call(AlterTopic(segment.topic, change))
+        return self._move(api, segment) if kind == "move" else self._seal(api, segment)
+
+    def _move(self, api: Any, segment: Segment) -> tuple[str, Awaitable[object]]:
+        some = self._rng.sample(self._world.processes, len(segment.replicas))
+        brokers = tuple(process.address for process in some)
+        return f"move {segment} to {brokers}", api.call(MoveSegment(segment.topic, segment.id, brokers))
+
+    def _seal(self, api: Any, segment: Segment) -> tuple[str, Awaitable[object]]:
         return f"seal {segment}", api.call(SealSegment(segment.topic, segment.id))

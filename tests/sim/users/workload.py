@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
+from seaweedmq.client.subscribe.messages import Message
+from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import DeadlineExceeded, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
@@ -157,6 +159,17 @@ class Subscriber:
         topic = self.world.cluster.state.topics[self._topic]
         return topic.has_retention and bool(topic.pruned)
 
+    def _partition_of(self, message: Message) -> int | None:
+        """Where it is, which has to be where it belongs with some number of partitions that there was."""
+        if message.partition is None:
+            return None
+        topic = self.world.cluster.state.topics.get(TopicName.parse(self.topic))
+        most = message.partition + 1 if topic is None else topic.partitions or 0
+        if not any(partition_of(message.key or b"", count) == message.partition for count in range(1, most + 1)):
+            place = f"{self.topic}#{message.segment} offset {message.offset}, partition {message.partition}"
+            self.world.violations.append(Violation("elsewhere", f"{message.key!r} is in {place}"))
+        return message.partition
+
     async def read(self, stop_at: str | None) -> None:
         """As ``run``, once. Raises what the subscriber raises."""
         client = await connect(self.world, self.owner, self.world.scenario.subscriber)
@@ -175,6 +188,7 @@ class Subscriber:
                         offset=message.offset,
                         key=message.key,
                         value=message.value,
+                        partition=self._partition_of(message),
                     )
                 )
                 await self._dawdle()
