@@ -97,6 +97,8 @@ class ProcessTableConverter:
         answered = False
         try:
             async with asyncio.timeout(self.timeout_s):
+                if child.stdin.is_closing():  # uvloop takes a write to it for a bug of ours
+                    raise BrokenPipeError("it has closed its side, and its exit is not known yet")
                 child.stdin.write(request)
                 await child.stdin.drain()
                 line = await child.stdout.readline()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
 
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.errors import Corrupt, DeadlineExceeded
@@ -113,6 +114,30 @@ async def test_a_child_that_died_is_started_again(store: FileSegmentStore, log: 
     assert len(await converter.convert(make_topic(), [log], None)) == 1
     assert converter.pid != first
     await converter.close()
+
+
+def test_a_child_whose_end_of_the_pipe_is_gone_before_its_exit_is_known_is_started_again(tmp_path: Path) -> None:
+    """On the loop that brokers have, which tells of the two in any order, and of a write to the one as a bug."""
+
+    async def story() -> None:
+        store = FileSegmentStore(tmp_path)
+        log = await write_log(store, 0, [make_frame(0, 10)])
+        converter = ProcessTableConverter(store.root, rng=random.Random(1))
+        made = await converter.convert(make_topic(), [log], None)
+        child = converter._child  # noqa: SLF001 - nobody but the system brings it into this state
+        assert child is not None
+        assert child.stdin is not None
+        child.stdin.close()
+        for _ in range(3):
+            await asyncio.sleep(0)  # the loop closes it
+        assert child.returncode is None
+        assert await converter.convert(make_topic(), [log], None) == made
+        assert converter.pid not in (None, child.pid)
+        await converter.close()
+        await store.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
 
 
 async def test_an_idle_child_is_ended(store: FileSegmentStore, log: SegmentFile) -> None:
