@@ -116,6 +116,8 @@ class FollowerService:
             found = self._view.find(ref.topic, ref.topic_uid, ref.segment)
             if self._closed or found is None or self._broker_id not in found[1].replicas[1:]:
                 raise NotFound(f"{ref}: broker {self._broker_id} is none of its followers")
+            if not found[1].is_open:  # what was held is forgotten; whoever asks does not lead any more
+                raise FencedError(f"{ref}: it is sealed: look again")
             self._new_replica(*found, epoch=ref.epoch - 1).fence(ref.epoch)
             return FenceReply(end_offset=None)
         return FenceReply(end_offset=replica.fence(ref.epoch))

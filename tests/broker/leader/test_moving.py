@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.leader.sealer import Sealer
-from seaweedmq.errors import NotFound
+from seaweedmq.errors import Fenced, NotFound
 from seaweedmq.model.broker import BrokerLoad
-from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicions, Seal
+from seaweedmq.model.calls import DrainBroker, Fence, ReportSuspicions, Seal, SealSegment
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
@@ -142,3 +142,19 @@ async def test_who_is_no_follower_does_not_say_that_the_segment_is_empty(bed: Be
     stranger = next(h for h in hosts if h.broker.id not in segment.replicas)
     with pytest.raises(NotFound, match="none of its followers"):
         await stranger.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
+
+
+@story
+async def test_a_follower_that_has_forgotten_a_sealed_segment_does_not_say_that_nothing_ever_reached_it(
+    bed: Bed,
+) -> None:
+    hosts = await replicated(bed, brokers=3, segments=1)
+    (segment,) = open_segments(hosts[0]).values()
+    follower = next(h for h in hosts if h.broker.id == segment.replicas[1])
+    await store(bed, hosts[0], 0)
+    await hosts[0].api.call(SealSegment(segment.topic, segment.id))
+    await bed.until(lambda: not follower.inspect.view.segments[NAME][0].is_open)
+    await bed.until(lambda: all(key.segment != 0 for key in follower.inspect.followers.replicas))
+    with pytest.raises(Fenced, match="it is sealed: look again"):
+        await follower.api.call(Fence(bed.ref(segment, segment.epoch + 1)))
+    assert all(key.segment != 0 for key in follower.inspect.followers.replicas)
