@@ -95,8 +95,8 @@ def split_slot(lo: int, hi: int, histogram: Sequence[float]) -> int | None:
     below = sum(histogram[:hot]) / total
     above = 1 - below - histogram[hot] / total
     if max(below, above) >= EVEN_SHARE:
-        return first if below >= above else last
-    return first if first - lo >= hi - last else last
+        return _inside(lo, hi, first if below >= above else last)
+    return _inside(lo, hi, first if first - lo >= hi - last else last)
 
 
 def share_below(lo: int, hi: int, histogram: Sequence[float], at: int) -> float:
@@ -118,7 +118,13 @@ def _halving(lo: int, hi: int, histogram: Sequence[float], total: float) -> int:
     bucket = next(b for b, through in enumerate(sums) if through >= half)
     first, last = _edge(lo, hi, bucket), _edge(lo, hi, bucket + 1)
     inside = (half - (sums[bucket] - histogram[bucket])) / histogram[bucket]
-    return min(max(round(first + inside * (last - first)), lo + 1), hi - 1)
+    return _inside(lo, hi, round(first + inside * (last - first)))
+
+
+def _inside(lo: int, hi: int, at: int) -> int:
+    """The cut, or the nearest one that leaves a slot on each side. With fewer slots than buckets some buckets have none,
+    and what clients count there all the same is nobody's."""
+    return min(max(at, lo + 1), hi - 1)
 
 
 def _edge(lo: int, hi: int, bucket: int) -> int:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.balancer_world import Traffic, World, even_profile, profile_of, zipf_profile
@@ -62,6 +62,8 @@ def worlds(draw: st.DrawFn, *, scaling: Scaling | None = None) -> World:
 
 @MANY
 @given(slots=ranges, histogram=st.one_of(st.just([]), histograms))
+@example(slots=KeyRange(0, 2), histogram=[0.0] * 15 + [1.0])
+@example(slots=KeyRange(5, 8), histogram=[0.0, 1.0] + [0.0] * 14)
 def test_a_cut_is_always_inside_and_none_where_there_is_no_inside(slots: KeyRange, histogram: list[float]) -> None:
     at = split_slot(slots.lo, slots.hi, histogram)
     if at is None:
