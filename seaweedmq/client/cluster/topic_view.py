@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from seaweedmq.client.cluster.cluster import Cluster
-from seaweedmq.errors import Unavailable
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AwaitedTopic
 from seaweedmq.model.description import ALL, OPEN, TopicDescription, Which
 from seaweedmq.model.topic import TopicName, created_again
+from seaweedmq.runtime.retrying import is_retryable
 from seaweedmq.runtime.signal import Signal
 
 WANTED_S = 1.0
@@ -38,6 +39,7 @@ class TopicView:
         """Of the segments in the description."""
         self._looks: dict[asyncio.Task[TopicDescription], frozenset[int]] = {}
         """Under way -> segments that are asked for by their ids."""
+        self._looking: asyncio.Task[None] | None = None
         self._told = Signal()
         """Fires with every description that is taken in."""
         self.current_s = -math.inf
@@ -74,6 +76,20 @@ class TopicView:
                 while self._is_open(segment) == is_open:
                     await self._told.wait()
         return is_open and not self._is_open(segment)
+
+    def keep_looking(self, pause_s: float) -> None:
+        """Look anew from time to time, until closed or the topic is gone: ``on_change`` hears what nobody asked for."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_again(pause_s), name=f"looks at {self._name}")
+
+    async def _look_again(self, pause_s: float) -> None:
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self.description(True)
+            except SeaweedMQError as error:
+                if not is_retryable(error):
+                    return  # whoever sends or reads is told
 
     def _is_open(self, number: int) -> bool:
         assert self._description is not None, "somebody knows a segment, so there is a description"
@@ -127,6 +143,8 @@ class TopicView:
     def close(self) -> None:
         """Ask no more."""
         self._cluster.news.forget(self)
+        if self._looking is not None:
+            self._looking.cancel()
         for look in self._looks:
             look.cancel()
 

@@ -26,7 +26,6 @@ from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailab
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TopicName
-from seaweedmq.runtime.retrying import is_retryable
 
 OVERDUE_LOOK_S = 0.5
 """How often is looked for what is overdue and can not leave its queue yet."""
@@ -89,7 +88,7 @@ class Publisher:
         self._report(self._outbox.begin(description.topic.ring, description.segments))
         self._spawn(self._pump(), "publisher pump")
         if description.topic.partitions is not None:
-            self._spawn(self._look_for_partitions(), "publisher partitions")
+            self._view.keep_looking(self._config.metadata_max_age_s)
 
     # --- what users call -------------------------------------------------------------------------------------------
 
@@ -279,16 +278,6 @@ class Publisher:
         self.buffer.refusal = self._outbox.refusal
         with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
             self._outbox.grow(description.topic.ring, description.segments)
-
-    async def _look_for_partitions(self) -> None:
-        """Descriptions that are looked at for other reasons tell of them as well."""
-        while True:
-            await asyncio.sleep(self._config.metadata_max_age_s)
-            try:
-                await self._view.description(True)
-            except SeaweedMQError as error:
-                if not is_retryable(error):
-                    return  # the topic is gone, as whoever sends is told
 
     async def _pump(self) -> None:
         while True:

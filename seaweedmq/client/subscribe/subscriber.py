@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from seaweedmq.client.subscribe.options import ReadOptions
 from seaweedmq.client.subscribe.reader import SegmentReader
 from seaweedmq.client.subscribe.reading import MESSAGES_AT_ONCE, TopicReading
 from seaweedmq.core.lineage.lineage import LineageWalk, before_open, below_offset
-from seaweedmq.errors import SeaweedMQError, Unavailable, fresh
+from seaweedmq.errors import Unavailable, fresh
 from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import Segment
@@ -62,7 +61,6 @@ class Subscriber(TopicReading):
         """The topic's ring, so far as its segments were learned."""
         self._added: set[int] = set()
         """Segments of partitions that were added since, which are still to be learned."""
-        self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
@@ -84,15 +82,12 @@ class Subscriber(TopicReading):
         if self._stops is None and self.has_partitions:
             self._ring_known = description.topic.ring
             self._ring_at_first = self._ring_known.hi
-            self._looking = asyncio.create_task(self._look_for_partitions(), name=f"partitions of {self._topic}")
+            self._view.keep_looking(self._config.metadata_max_age_s)
 
     async def close(self) -> None:
         """End iteration, here and in whoever waits. Idempotent."""
         self._closed = True
         self._end()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
         await self._stop_readers()
         self._on_close(self)
 
@@ -197,12 +192,6 @@ class Subscriber(TopicReading):
             self._added |= {s.id for s in description.segments if s.is_open and s.slots.lo >= known.hi}
             self._ring_known = ring
             self._news.set()
-
-    async def _look_for_partitions(self) -> None:
-        while not self._ended:
-            await asyncio.sleep(self._config.metadata_max_age_s)
-            with suppress(SeaweedMQError):  # readers tell of what is wrong
-                await self.description(True)
 
     async def _finish(self, reader: SegmentReader) -> None:
         """A segment was delivered to the end: go on to successors that waited for it."""

@@ -122,8 +122,8 @@ def _halving(lo: int, hi: int, histogram: Sequence[float], total: float) -> int:
 
 
 def _inside(lo: int, hi: int, at: int) -> int:
-    """The cut, or the nearest one that leaves a slot on each side. With fewer slots than buckets some buckets have none,
-    and what clients count there all the same is nobody's."""
+    """The cut, or the nearest one that leaves a slot on each side. With fewer slots than buckets some buckets have
+    none, and what clients count there all the same is nobody's."""
     return min(max(at, lo + 1), hi - 1)
 
 
