@@ -7,6 +7,7 @@ from seaweedmq.broker.api import Api, Local
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.inspect import Inspection
+from seaweedmq.broker.local import LocalBroker
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
 from seaweedmq.broker.segment.context import SegmentContext
@@ -18,6 +19,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
+from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
@@ -70,11 +72,12 @@ class Broker:
         self._suspicions = Suspicions(self._report_suspicions, self._supervisor.brief)
         self.stream_memory = StreamMemory(self._memory.logs, self._memory.intake, COPIES * config.frame_bytes_max)
         self._owned = OwnedSegments(self._view, term=lambda: self._membership.term, context=self._segment_context)
+        starts = StartOffsets(self._view, store, self._supervisor.brief)
         descriptions = Descriptions(
             view=self._view,
             meta=meta,
             owned=self._owned,
-            starts=StartOffsets(self._view, store, self._supervisor.brief),
+            starts=starts,
             dial=self._dial,
             address=address,
             timeout_s=config.rpc_timeout_s,
@@ -110,7 +113,8 @@ class Broker:
         )
         lookup = Lookup(self._view, self._owned.segments)
         publish = PublishService(config, lookup, store, self._memory.intake)
-        subscribe = SubscribeService(config, lookup, store, self._memory)
+        tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
+        subscribe = SubscribeService(lookup, store, tails, self._memory)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
@@ -119,6 +123,19 @@ class Broker:
             leader=lambda: self._member().leader,
             forward=Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s),
             draining=self._draining,
+        )
+        self.local = LocalBroker(
+            config=config,
+            env=env,
+            view=self._view,
+            meta=meta,
+            store=store,
+            lookup=lookup,
+            tails=tails,
+            starts=starts,
+            api=self.api,
+            broker_id=lambda: self.id,
+            spawn=self._supervisor.brief,
         )
         self.inspect = Inspection(
             view=self._view,

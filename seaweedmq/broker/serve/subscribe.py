@@ -7,7 +7,7 @@ from contextlib import aclosing, contextmanager
 from seaweedmq.broker.memory.sending import STALL_S, Sending
 from seaweedmq.broker.memory.shares import BrokerMemory
 from seaweedmq.broker.serve.lookup import Found, Lookup
-from seaweedmq.broker.serve.tail import Standing, Tail, Taken
+from seaweedmq.broker.serve.tail import Standing, Tail, Tails, Taken
 from seaweedmq.errors import (
     Closed,
     OutOfRange,
@@ -15,7 +15,6 @@ from seaweedmq.errors import (
     SeaweedMQError,
     fresh,
 )
-from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.frames import SMALL_MESSAGE_BYTES
 from seaweedmq.model.subscribe import (
     Start,
@@ -31,7 +30,6 @@ from seaweedmq.model.subscribe import (
 from seaweedmq.ports import SegmentStore
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.signal import Signal
-from seaweedmq.storage.logs.log_index import LogIndex
 from seaweedmq.storage.read.recovery import earliest_offset
 from seaweedmq.storage.read.time_search import find_offset_by_time
 
@@ -41,12 +39,10 @@ CREDIT_BYTES_MAX = 256 * 1024 * 1024
 class SubscribeService:
     """Serves subscribe streams."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore, memory: BrokerMemory) -> None:
-        self._config = config
+    def __init__(self, lookup: Lookup, store: SegmentStore, tails: Tails, memory: BrokerMemory) -> None:
         self._lookup = lookup
         self._store = store
-        self._reading = memory.reading
-        self._index = LogIndex()
+        self._tails = tails
         self.sending = Sending(memory.sending, memory.logs)
         """Memory of what is on its way to subscribers."""
 
@@ -58,7 +54,7 @@ class SubscribeService:
         found = await self._lookup.segment(opening.topic, opening.segment, opening.topic_uid)
         start = await self._resolve(found, opening.start)
         yield SubscribeReady(start_offset=start, high_watermark=found.high_watermark)
-        tail = self._tail(found, start)
+        tail = self._tails.at(found, start)
         credit = _Credit(opening.credit_bytes)
         reading = asyncio.create_task(credit.read(requests), name=f"credit for {found.segment}")
         try:
@@ -69,10 +65,6 @@ class SubscribeService:
         finally:
             reading.cancel()
             await asyncio.wait({reading})
-
-    def _tail(self, found: Found, start: int) -> Tail:
-        chunk_bytes = self._config.read_chunk_bytes
-        return Tail(self._lookup, self._store, self._index, self._reading, found, start, chunk_bytes)
 
     async def _deliver(self, tail: Tail, credit: "_Credit") -> AsyncGenerator[SubscribeReply, None]:
         try:

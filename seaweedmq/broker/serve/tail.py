@@ -221,3 +221,18 @@ class Tail:
         topic = self._lookup.view.topics.get(mine.name)
         if topic is None or topic.uid != mine.uid:
             raise NotFound(f"topic {mine.name} was deleted")
+
+
+class Tails:
+    """Makes positions in segments, all of a broker, with one index of the log files that were read."""
+
+    def __init__(self, lookup: Lookup, store: SegmentStore, reading: MemoryBudget, chunk_bytes: int) -> None:
+        self._lookup = lookup
+        self._store = store
+        self._reading = reading
+        self._chunk_bytes = chunk_bytes
+        self._index = LogIndex()
+
+    def at(self, found: Found, offset: int) -> Tail:
+        """The position of that offset in a segment. Close it after use."""
+        return Tail(self._lookup, self._store, self._index, self._reading, found, offset, self._chunk_bytes)
