@@ -13,15 +13,13 @@ from seaweedmq.core.kafka.fetch_session import (
     PartitionKey,
     SessionProblem,
     SessionRefused,
-    Told,
     Wanted,
 )
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
-from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
+from seaweedmq.kafka.fetch_memory import FetchMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 
@@ -60,7 +58,9 @@ class Fetched:
 class FetchRoom:
     """Answers Fetch."""
 
-    def __init__(self, local: LocalBroker, partitions: Partitions, reader: PartitionReader, memory: FetchMemory) -> None:
+    def __init__(
+        self, local: LocalBroker, partitions: Partitions, reader: PartitionReader, memory: FetchMemory
+    ) -> None:
         self._partitions = partitions
         self._reader = reader
         self._memory = memory
@@ -135,7 +135,7 @@ class FetchRoom:
             said.error, said.source = error, None
             said.hint = None if topic is None else self._partitions.hint(topic, index, error)
         except TimeoutError:
-            said.error = Unavailable(f"{name}: its files could not be read within {READ_S_MAX:g} s: ask again")
+            said.error = Unavailable(f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again")
         return said
 
 

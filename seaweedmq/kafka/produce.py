@@ -1,4 +1,4 @@
-"""Produce: batches of a request go to the partitions that are led here, in order, and their replies wait for commits."""
+"""Produce: batches go to the partitions that are led here, in order, and the reply waits until they are committed."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -32,14 +32,15 @@ NO_TIME = -1
 
 
 class _Appended(NamedTuple):
-    index: int
+    number: int
+    topic: PartitionedTopic
     partition: LocalPartition
     ack: FrameAck
     append_time_ms: int
 
 
 class _Failed(NamedTuple):
-    index: int
+    number: int
     error: Exception
     hint: LeaderHint | None = None
 
@@ -82,7 +83,9 @@ class ProduceRoom:
         except TimeoutError:
             return _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
 
-    async def _append_to(self, topic: PartitionedTopic, index: int, records: Frames | None, *, needs_all: bool) -> _Appended:
+    async def _append_to(
+        self, topic: PartitionedTopic, index: int, records: Frames | None, *, needs_all: bool
+    ) -> _Appended:
         if not topic.is_writable:
             raise KafkaRefusal(
                 Code.INVALID_TOPIC_EXCEPTION,
@@ -104,7 +107,7 @@ class ProduceRoom:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked))
-        return _Appended(index, partition, ack, append_time_ms)
+        return _Appended(index, topic, partition, ack, append_time_ms)
 
     async def _checked(self, data: Frames, settings: TopicSettings) -> CheckedBatch:
         bytes_max = settings.message_bytes_max
@@ -143,9 +146,9 @@ class ProduceRoom:
             async with asyncio.timeout_at(deadline):
                 await outcome.partition.committed(outcome.ack.end_offset)
         except SeaweedMQError as error:
-            return _Failed(outcome.index, error)
+            return _Failed(outcome.number, error, self._partitions.hint(outcome.topic, outcome.number, error))
         except TimeoutError:
-            return _Failed(outcome.index, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
+            return _Failed(outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
         return outcome
 
 
@@ -153,7 +156,7 @@ def _said(outcome: _Appended | _Failed) -> Any:
     make = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
     if isinstance(outcome, _Appended):
         return make(
-            index=outcome.index,
+            index=outcome.number,
             error_code=Code.NONE,
             base_offset=outcome.ack.base_offset,
             log_append_time_ms=outcome.append_time_ms,
@@ -161,16 +164,21 @@ def _said(outcome: _Appended | _Failed) -> Any:
             record_errors=[],
             error_message=None,
         )
-    said = make(
-        index=outcome.index,
+    leader = {} if outcome.hint is None else {"current_leader": _leader(make, outcome.hint)}
+    return make(
+        index=outcome.number,
         error_code=_code(outcome.error),
         base_offset=NO_OFFSET,
         log_append_time_ms=NO_TIME,
         log_start_offset=NO_OFFSET,
         record_errors=[],
         error_message=str(outcome.error),
+        **leader,
     )
-    return said
+
+
+def _leader(make: Any, hint: LeaderHint) -> Any:
+    return make.LeaderIdAndEpoch(leader_id=hint.node.id, leader_epoch=hint.epoch)
 
 
 def _code(error: Exception) -> int:

@@ -126,7 +126,7 @@ class FetchSessions:
             raise SessionRefused(SessionProblem.UNKNOWN)
         if epoch != session.next_epoch:
             raise SessionRefused(SessionProblem.EPOCH)
-        session.next_epoch = _after(epoch)
+        session.next_epoch = epoch_after(epoch)
         session.used_at = now
         self._sessions.move_to_end(session_id)
         for key in forgotten:
