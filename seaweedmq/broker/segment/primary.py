@@ -189,7 +189,7 @@ class OpenSegment:
         """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
         ``ProducerTable.find_repeat``."""
         return self.log.producers.find_repeat(
-            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
 
     async def admit(self, size_bytes: int) -> None:
@@ -215,7 +215,9 @@ class OpenSegment:
         header = frame.header
         base = self.log.end
         entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
-        ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
+        ack = self.log.append(
+            header.producer_id, header.producer_epoch, header.first_sequence, entry, self._loop.time()
+        )
         self.meter.add(entry.size_bytes, header.record_count, header.histogram)
         if self._writer_task is None:
             self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
