@@ -15,6 +15,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -156,6 +157,26 @@ class LocalPartition:
             if segment.end_offset is None or offset < segment.end_offset:
                 return min(offset, self.high_watermark)
         return self.high_watermark
+
+    async def earliest_in_log(self) -> int:
+        """Lowest offset that is kept in a log, as it was sent; the high watermark if none is."""
+        kept = await self.earliest()
+        for segment in self._lineage:
+            logs = [f.base_offset for f in await self._files(segment) if f.kind is FileKind.LOG]
+            if logs:
+                return min(max(kept, segment.start_offset, min(logs)), self.high_watermark)
+        return self.high_watermark
+
+    async def tables_end(self) -> int:
+        """Offset after the last record that is in a table; 0 if none is."""
+        for segment in reversed(self._lineage):
+            ends = [f.end_offset for f in await self._files(segment) if f.end_offset is not None]
+            if ends:
+                return min(max(ends), self.high_watermark)
+        return 0
+
+    async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
+        return await self._broker.store.list_files(self.topic.name, segment.id)
 
 
 class LocalBroker:

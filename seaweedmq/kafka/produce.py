@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
-from seaweedmq.codec.kafka.header import is_compressed
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
-from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, SeaweedMQError
+from seaweedmq.codec.kafka.compression import NONE
+from seaweedmq.codec.kafka.header import read_header
+from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.wire.codes import Code
@@ -79,7 +80,8 @@ class ProduceRoom:
             async with asyncio.timeout_at(deadline):
                 return await self._append_to(topic, part.index, part.records, needs_all=acks == ACKS_ALL)
         except SeaweedMQError as error:
-            return _Failed(part.index, error, topic and self._partitions.hint(topic, part.index, error))
+            hint = None if topic is None else self._partitions.hint(topic, part.index, error)
+            return _Failed(part.index, error, hint)
         except TimeoutError:
             return _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
 
@@ -118,7 +120,7 @@ class ProduceRoom:
             compacted=settings.compacts,
             bytes_max=MESSAGE_BYTES_MAX if bytes_max is None else bytes_max,
         )
-        is_work = len(data) >= THREAD_FROM_BYTES or is_compressed(data)
+        is_work = len(data) >= THREAD_FROM_BYTES or read_header(data).compression != NONE
         return await asyncio.to_thread(check) if is_work else check()
 
     async def _reply(
@@ -182,11 +184,13 @@ def _leader(make: Any, hint: LeaderHint) -> Any:
 
 
 def _code(error: Exception) -> int:
-    if isinstance(error, BatchRefused):
-        return _OF_REFUSAL[error.refusal]
-    if isinstance(error, DuplicateSequence):
-        return Code.DUPLICATE_SEQUENCE_NUMBER
+    match error:
+        case BatchRefused():
+            return Code[error.refusal.name]
+        case OutOfOrderSequence():
+            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        case DuplicateSequence():
+            return Code.DUPLICATE_SEQUENCE_NUMBER
+        case Fenced():
+            return Code.INVALID_PRODUCER_EPOCH
     return code_of(error)
-
-
-_OF_REFUSAL = {refusal: Code[refusal.name] for refusal in Refusal}

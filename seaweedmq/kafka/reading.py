@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition, Standing, Tail
 from seaweedmq.codec.frame import Frame, decode_header, split_frames
-from seaweedmq.codec.kafka.header import END_OFFSET, patched_head, size_of
+from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
 from seaweedmq.codec.payload.batch import ENCODING_KAFKA
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
 from seaweedmq.kafka.cursors import CursorKey, Cursors
@@ -88,13 +88,13 @@ class PartitionReader:
 
     async def _add(self, partition: LocalPartition, segment: int, frame: Frame, found: "_Filling") -> None:
         if frame.header.encoding == ENCODING_KAFKA:
-            size = size_of(frame.payload)
-            if found.takes(size):
-                head = patched_head(frame.payload, frame.header.base_offset, segment)
-                found.add((head, frame.payload[len(head) : size]), size, frame.header.end_offset)
+            stored = batch_bytes(frame.payload)
+            if found.takes(len(stored)):
+                head = patched_head(stored, frame.header.base_offset, segment)
+                found.add((head, stored[len(head) :]), len(stored), frame.header.end_offset)
             return
         for batch in await self._reencoder.batches(partition.topic.uid, segment, frame):
-            end = END_OFFSET(batch)
+            end = read_header(batch).end_offset
             if end > found.batches.next_offset and found.takes(len(batch)):
                 found.add((batch,), len(batch), end)
 

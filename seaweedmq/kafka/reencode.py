@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.kafka.build import batches_of
-from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.payload.batch import decode_frame, full_batch
 
 BATCH_BYTES_MAX = 256 * 1024
 
@@ -48,6 +48,6 @@ class Reencoder:
 
 
 def _made(frame: Frame, segment: int) -> tuple[bytes, ...]:
-    columns = decode_frame(frame, None)
     header = frame.header
-    return tuple(batches_of(columns, header, leader_epoch=segment, bytes_max=BATCH_BYTES_MAX))
+    rows = full_batch(decode_frame(frame, None), header, None)
+    return tuple(batches_of(rows, header.base_offset, segment, BATCH_BYTES_MAX))

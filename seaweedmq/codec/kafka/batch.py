@@ -96,14 +96,13 @@ def with_append_time(data: Frames, checked: CheckedBatch, timestamp_ms: int) -> 
     return stamped, CheckedBatch(read_header(stamped), timestamp_ms * US_PER_MS, timestamp_ms * US_PER_MS)
 
 
-def pad(batch: Frames) -> Frames:
-    """The payload of a batch."""
-    missing = -len(batch) % ALIGNMENT
-    return b"".join((batch, bytes(missing))) if missing else batch
+def pad(batch: Frames) -> bytes:
+    """The payload of a batch: a copy, which keeps nothing else alive of what the batch came in."""
+    return b"".join((batch, bytes(-len(batch) % ALIGNMENT)))
 
 
 def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
-    """The frame of a batch that was checked. ``slot``: its partition. Without padding its payload is ``data``."""
+    """The frame of a batch that was checked. ``slot``: its partition."""
     batch = checked.header
     payload = memoryview(pad(data))
     is_anonymous = batch.producer_id < 0

@@ -60,6 +60,11 @@ class BatchHeader(NamedTuple):
         return _LENGTH_END + self.batch_length
 
     @property
+    def end_offset(self) -> int:
+        """Offset after the last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
     def compression(self) -> int:
         """0 to 7."""
         return self.attributes & _CODEC_MASK
