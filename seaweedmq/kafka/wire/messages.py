@@ -1,0 +1,326 @@
+"""Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
+
+The classes are kafka-python's, made from Apache Kafka's own schemas; attributes are the schemas' fields in snake_case.
+Handlers take them from here.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+__all__ = [
+    "API",
+    "REPLIES",
+    "REQUESTS",
+    "AlterConfigsRequest",
+    "AlterConfigsResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreateAclsRequest",
+    "CreateAclsResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteAclsRequest",
+    "DeleteAclsResponse",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DescribeAclsRequest",
+    "DescribeAclsResponse",
+    "DescribeClientQuotasRequest",
+    "DescribeClientQuotasResponse",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeProducersRequest",
+    "DescribeProducersResponse",
+    "DescribeTopicPartitionsRequest",
+    "DescribeTopicPartitionsResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
+    "EncodedReply",
+    "FetchRequest",
+    "FetchResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "Handler",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "JoinGroupRequest",
+    "JoinGroupResponse",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "ListConfigResourcesRequest",
+    "ListConfigResourcesResponse",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetDeleteRequest",
+    "OffsetDeleteResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "Reply",
+    "Request",
+    "SyncGroupRequest",
+    "SyncGroupResponse",
+]
+
+
+class API(IntEnum):
+    """The APIs that are answered, by their keys."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came on a connection."""
+
+    api: int
+    """Its key."""
+    version: int
+    correlation_id: int
+    client_id: str
+    """"" for none."""
+    body: Any
+    """The message, one of ``REQUESTS``."""
+    peer: str
+    """``host:port`` it came from."""
+    client_host: str
+    """As Kafka's coordinators show it: ``/127.0.0.1``."""
+    size_bytes: int
+    connection: int
+    """Id of its connection, unique in the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedReply:
+    """The body of a reply that is bytes already, in buffers that are sent one after another."""
+
+    buffers: Sequence[bytes | bytearray | memoryview]
+
+
+Reply: TypeAlias = Any
+"""One of ``REPLIES`` in any version (the wire sets it), an ``EncodedReply``, or None: nothing is said."""
+Handler: TypeAlias = Callable[[Request], Awaitable[Reply]]
+"""Answers the requests of one API. That of ``API.PRODUCE`` returns once everything is appended, with an awaitable of
+the reply: see ``kafka.dispatch``."""
+
+REQUESTS: Mapping[int, Any] = {
+    API.PRODUCE: ProduceRequest,
+    API.FETCH: FetchRequest,
+    API.LIST_OFFSETS: ListOffsetsRequest,
+    API.METADATA: MetadataRequest,
+    API.OFFSET_COMMIT: OffsetCommitRequest,
+    API.OFFSET_FETCH: OffsetFetchRequest,
+    API.FIND_COORDINATOR: FindCoordinatorRequest,
+    API.JOIN_GROUP: JoinGroupRequest,
+    API.HEARTBEAT: HeartbeatRequest,
+    API.LEAVE_GROUP: LeaveGroupRequest,
+    API.SYNC_GROUP: SyncGroupRequest,
+    API.DESCRIBE_GROUPS: DescribeGroupsRequest,
+    API.LIST_GROUPS: ListGroupsRequest,
+    API.API_VERSIONS: ApiVersionsRequest,
+    API.CREATE_TOPICS: CreateTopicsRequest,
+    API.DELETE_TOPICS: DeleteTopicsRequest,
+    API.DELETE_RECORDS: DeleteRecordsRequest,
+    API.INIT_PRODUCER_ID: InitProducerIdRequest,
+    API.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    API.DESCRIBE_ACLS: DescribeAclsRequest,
+    API.CREATE_ACLS: CreateAclsRequest,
+    API.DELETE_ACLS: DeleteAclsRequest,
+    API.DESCRIBE_CONFIGS: DescribeConfigsRequest,
+    API.ALTER_CONFIGS: AlterConfigsRequest,
+    API.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
+    API.CREATE_PARTITIONS: CreatePartitionsRequest,
+    API.DELETE_GROUPS: DeleteGroupsRequest,
+    API.ELECT_LEADERS: ElectLeadersRequest,
+    API.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
+    API.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsRequest,
+    API.OFFSET_DELETE: OffsetDeleteRequest,
+    API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest,
+    API.DESCRIBE_CLUSTER: DescribeClusterRequest,
+    API.DESCRIBE_PRODUCERS: DescribeProducersRequest,
+    API.LIST_CONFIG_RESOURCES: ListConfigResourcesRequest,
+    API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsRequest,
+}
+REPLIES: Mapping[int, Any] = {
+    API.PRODUCE: ProduceResponse,
+    API.FETCH: FetchResponse,
+    API.LIST_OFFSETS: ListOffsetsResponse,
+    API.METADATA: MetadataResponse,
+    API.OFFSET_COMMIT: OffsetCommitResponse,
+    API.OFFSET_FETCH: OffsetFetchResponse,
+    API.FIND_COORDINATOR: FindCoordinatorResponse,
+    API.JOIN_GROUP: JoinGroupResponse,
+    API.HEARTBEAT: HeartbeatResponse,
+    API.LEAVE_GROUP: LeaveGroupResponse,
+    API.SYNC_GROUP: SyncGroupResponse,
+    API.DESCRIBE_GROUPS: DescribeGroupsResponse,
+    API.LIST_GROUPS: ListGroupsResponse,
+    API.API_VERSIONS: ApiVersionsResponse,
+    API.CREATE_TOPICS: CreateTopicsResponse,
+    API.DELETE_TOPICS: DeleteTopicsResponse,
+    API.DELETE_RECORDS: DeleteRecordsResponse,
+    API.INIT_PRODUCER_ID: InitProducerIdResponse,
+    API.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
+    API.DESCRIBE_ACLS: DescribeAclsResponse,
+    API.CREATE_ACLS: CreateAclsResponse,
+    API.DELETE_ACLS: DeleteAclsResponse,
+    API.DESCRIBE_CONFIGS: DescribeConfigsResponse,
+    API.ALTER_CONFIGS: AlterConfigsResponse,
+    API.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,
+    API.CREATE_PARTITIONS: CreatePartitionsResponse,
+    API.DELETE_GROUPS: DeleteGroupsResponse,
+    API.ELECT_LEADERS: ElectLeadersResponse,
+    API.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
+    API.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsResponse,
+    API.OFFSET_DELETE: OffsetDeleteResponse,
+    API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasResponse,
+    API.DESCRIBE_CLUSTER: DescribeClusterResponse,
+    API.DESCRIBE_PRODUCERS: DescribeProducersResponse,
+    API.LIST_CONFIG_RESOURCES: ListConfigResourcesResponse,
+    API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsResponse,
+}
