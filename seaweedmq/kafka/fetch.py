@@ -14,13 +14,15 @@ from seaweedmq.core.kafka.fetch_session import (
     PartitionKey,
     SessionProblem,
     SessionRefused,
+    Told,
     Wanted,
 )
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
-from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.messages import API, FetchResponse, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 
