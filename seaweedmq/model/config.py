@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import check_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -140,3 +141,6 @@ class BrokerConfig:
         ):
             if not 1 <= value <= limit:
                 raise InvalidArgument(f"{name} is {value:,}: give from 1 to {limit:,}")
+        check_name("kafka_namespace", self.kafka_namespace)
+        if self.kafka_advertise and not self.kafka_listen:
+            raise InvalidArgument("kafka_advertise is given without kafka_listen: Kafka clients would dial in vain")
