@@ -74,6 +74,7 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
         "pid": info.pid,
         "version": info.version,
         "draining": info.draining,
+        **({"kafka_address": info.kafka_address} if info.kafka_address else {}),
     }
 
 
@@ -178,4 +179,5 @@ def broker_from_json(data: bytes) -> BrokerInfo:
         pid=fields.uint("pid"),
         version=fields.text("version"),
         draining=fields.flag("draining"),
+        kafka_address=fields.optional_text("kafka_address"),
     )

@@ -101,6 +101,18 @@ class BrokerConfig:
     """And no more than there is memory for, 180 KiB each."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
+    kafka_request_bytes_max: int = 64 * MIB
+    kafka_fetch_bytes_max: int = 64 * MIB
+    """Of all replies to Fetch that are under way."""
+    kafka_connections_max: int = 10_000
+    kafka_connection_idle_s: float = 600.0
+    """A connection on which nothing is said for so long is closed."""
+    kafka_partitions_default: int = 4
+    """Of a topic for which a client of Kafka does not say how many."""
+    kafka_auto_create: bool = True
+    """Whether a topic is created when a client of Kafka asks for metadata of one that is not there."""
+    kafka_internal_partitions: int = 8
+    """Of __consumer_offsets, when it is created."""
 
     def __post_init__(self) -> None:
         for name, value, limit in (
