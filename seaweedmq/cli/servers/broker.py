@@ -10,7 +10,7 @@ import psutil
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.output import note
-from seaweedmq.cli.servers.kafka import open_gateway
+from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.codec.keys import LEADER
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Unavailable
@@ -74,8 +74,7 @@ async def run_broker(
         stack.push_async_callback(one.stop)
         await one.start()
         if gateway is not None:
-            await gateway.start(())
-            stack.push_async_callback(gateway.stop)  # before the broker: it answers what was read
+            await start_gateway(gateway, one.local, stack)
         await one.failed
 
 

@@ -1,5 +1,6 @@
 """Kafka's door to a broker, if there is to be one. What it needs is loaded only then."""
 
+from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from seaweedmq.model.config import BrokerConfig
 from seaweedmq.rpc.address import WILDCARD_HOSTS, parse_address
 
 if TYPE_CHECKING:
+    from seaweedmq.broker.local import LocalBroker
     from seaweedmq.kafka.gateway import Gateway
 
 PACKAGES = ("aiokafka", "cramjam", "google_crc32c", "kafka")
@@ -56,3 +58,13 @@ def open_gateway(config: BrokerConfig) -> "Gateway | None":
 
     advertise = parse_address(config.kafka_advertise) if config.kafka_advertise else None
     return Gateway(config, parse_address(config.kafka_listen), advertise)
+
+
+async def start_gateway(gateway: "Gateway", local: "LocalBroker", stack: AsyncExitStack) -> None:
+    """Have Kafka clients heard, now that the broker is in the cluster. What is begun is ended with the stack, and the
+    listener itself after the broker: clients are told where to go on while its segments move."""
+    from seaweedmq.kafka.rooms import Rooms
+
+    rooms = Rooms(local)
+    stack.push_async_callback(rooms.close)
+    await gateway.start(rooms.all)
