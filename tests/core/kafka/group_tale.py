@@ -7,6 +7,7 @@ member id, their generation.
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from seaweedmq.core.kafka.classic_events import (
     Commit,
@@ -42,7 +43,7 @@ AT_MS = 1_700_000_000_000
 
 def subscription(*topics: str) -> bytes:
     """What a consumer says in JoinGroup: version 3 of its metadata, with nothing after the topics but user data."""
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    names = b"".join(struct.pack(">h", len(topic.encode())) + topic.encode() for topic in topics)
     return struct.pack(">hi", 3, len(topics)) + names + struct.pack(">i", -1)
 
 
@@ -131,12 +132,12 @@ class Tale:
             ),
         )
 
-    def enters(self, name: str, *protocols: str, **how: object) -> list[str]:
+    def enters(self, name: str, *protocols: str, **how: Any) -> list[str]:
         """Joins, and again with the id it is given."""
-        first = self.joins(name, *protocols, **how)  # type: ignore[arg-type]
+        first = self.joins(name, *protocols, **how)
         if first != [f"{name}: MEMBER_ID_REQUIRED"]:
             return first
-        return self.joins(name, *protocols, **how)  # type: ignore[arg-type]
+        return self.joins(name, *protocols, **how)
 
     def syncs(self, name: str, protocol: str | None = None, **shares: str) -> list[str]:
         person = self.person(name)

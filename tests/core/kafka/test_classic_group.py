@@ -1,6 +1,7 @@
 """Classic groups, told as transcripts: what somebody asks, who is answered what. A tale for each of Kafka's rules."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from seaweedmq.model.kafka_groups import GroupMetadataRecord
 from tests.core.kafka.group_tale import LIMITS, Tale, subscription
 
 
-def pair(**how: object) -> Tale:
+def pair(**how: Any) -> Tale:
     """``a`` leads, ``b`` follows, both have what they read."""
     tale = Tale()
     tale.enters("a", **how)
@@ -411,7 +412,7 @@ def test_the_last_to_leave_leaves_an_empty_group() -> None:
     assert tale.state == "Empty"
     assert tale.log[-1] == GroupMetadataRecord(
         "g",
-        replace(tale.log[0].value, generation=2, protocol=None, leader=None, since_ms=tale.at_ms, members=()),  # type: ignore[union-attr, arg-type]
+        replace(tale.log[0].value, generation=2, protocol=None, leader=None, since_ms=tale.at_ms, members=()),
     )
 
 
