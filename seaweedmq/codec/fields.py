@@ -85,7 +85,7 @@ class Fields:
         return self.as_text(field, self._values.get(field))
 
     def optional_text(self, field: str) -> str:
-        """Empty if absent."""
+        """ "" if absent: older brokers do not write it."""
         return self.text(field) if field in self._values else ""
 
     def flag(self, field: str) -> bool:
