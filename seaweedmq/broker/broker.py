@@ -16,6 +16,7 @@ from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.term import Term, TermParts, make_term
@@ -111,8 +112,8 @@ class Broker:
         self._draining = Draining(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
-        lookup = Lookup(self._view, self._owned.segments)
-        publish = PublishService(config, lookup, store, self._memory.intake)
+        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store))
+        publish = PublishService(config, lookup, self._memory.intake)
         subscribe = SubscribeService(config, lookup, store, self._memory)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),

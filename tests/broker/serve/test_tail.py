@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.tail import Standing, Tail
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
@@ -33,7 +34,7 @@ def evict(host: Host, segment: int = 0) -> None:
 
 
 async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
-    lookup = Lookup(host.inspect.view, host.inspect.segments)
+    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(bed.store))
     found = await lookup.segment(NAME, segment)
     return Tail(lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
 
@@ -100,7 +101,7 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> 
     """A long poll: so many bytes of any of them, or the time is up."""
     (host,) = await bed.cluster(1)
     await bed.topic(host, segments=3)
-    publishers = [await host.publisher(n, segment=n) for n in range(3)]
+    publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]
     tails = [await tail_of(host, bed, segment=n) for n in range(3)]
 
     async def poll(bytes_min: int, wait_s_max: float) -> int:
