@@ -46,14 +46,17 @@ class KafkaServer:
     ``limits``, ``in_flight`` and ``buffer`` are what connections share.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler], config: BrokerConfig) -> None:
+    def __init__(
+        self, handlers: Mapping[int, Handler], config: BrokerConfig, in_flight_bytes_max: int | None = None
+    ) -> None:
+        """``in_flight_bytes_max``: what there is memory for; None: as configured."""
         self.limits = Limits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
             read_s=config.kafka_request_read_s,
             idle_s=config.kafka_connection_idle_s,
         )
-        self.in_flight = InFlightBytes(config.kafka_in_flight_bytes_max)
+        self.in_flight = InFlightBytes(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max
