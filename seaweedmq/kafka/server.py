@@ -20,7 +20,7 @@ _IDS = itertools.count(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address, on which nobody is heard yet; ``getsockname`` has the port if it was 0.
+    """A socket at this address, on which clients wait to be heard; ``getsockname`` has the port if it was 0.
 
     Raises:
         AlreadyExists: the port is taken.
@@ -30,6 +30,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except socket.gaierror as error:
         bound.close()
         raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
