@@ -147,11 +147,16 @@ class LocalPartition:
 
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
-        if not self.topic.has_retention:
-            return self._lineage[0].start_offset
-        starts = await self._broker.starts.of(self.topic)
-        kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
-        return min(kept, default=self.segment.start_offset)
+        start = self._lineage[0].start_offset
+        if self.topic.has_retention:
+            starts = await self._broker.starts.of(self.topic)
+            kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
+            start = max(min(kept, default=self.segment.start_offset), self._low_watermark)
+        return min(start, self.high_watermark)
+
+    @property
+    def _low_watermark(self) -> int:
+        return self.topic.low_watermark(self.segment.slots)
 
     async def earliest(self) -> int:
         """Lowest offset that is kept, as the files say it now. Raises as ``recovery.earliest_offset``."""
@@ -198,7 +203,11 @@ class LocalPartition:
         for segment in segments:
             end = self.high_watermark if segment.end_offset is None else segment.end_offset
             found = await find(
-                self._broker.store, self.topic, segment.id, end_offset=end, start_offset=segment.start_offset
+                self._broker.store,
+                self.topic,
+                segment.id,
+                end_offset=end,
+                start_offset=max(segment.start_offset, self._low_watermark),
             )
             if found is not None:
                 return found

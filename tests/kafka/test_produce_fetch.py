@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Scaling, TopicName
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import Door, batch, doors, records_of
 
@@ -265,3 +267,92 @@ async def test_settings_of_the_topic_act(bed: Bed) -> None:
     assert said.error_code == Code.NONE
     assert began_ms <= said.log_append_time_ms <= door.host.wall_us() // 1000
     assert (await door.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
+
+
+@story
+async def test_records_that_were_deleted_are_below_the_start(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for number in range(4):
+        await door.produce("orders", 0, batch(b"%d" % number, time_ms=1_000 * (number + 1)))
+    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: 2}))
+    await bed.until(lambda: door.host.inspect.view.topics[ORDERS].low_watermarks)
+    assert (await door.fetch("orders", 0, 1)).error_code == Code.OFFSET_OUT_OF_RANGE
+    found = await door.fetch("orders", 0, 2)
+    assert (found.log_start_offset, records_of(found.records)[0][0]) == (2, 2)
+    assert (await door.list_offset("orders", 0, -2)).offset == 2
+    assert (await door.list_offset("orders", 0, 0)).offset == 2
+
+
+@story
+async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=3)
+    make = messages.FetchRequest.FetchTopic
+
+    async def ask(session: int, epoch: int, *partitions: int) -> tuple[int, int, dict[int, bytes]]:
+        wanted = [
+            make.FetchPartition(
+                partition=p,
+                fetch_offset=0,
+                current_leader_epoch=-1,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=1_000,
+            )
+            for p in partitions
+        ]
+        reply = await door.ask(
+            messages.API.FETCH,
+            12,
+            replica_id=-1,
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=10_000,
+            isolation_level=0,
+            session_id=session,
+            session_epoch=epoch,
+            topics=[make(topic="orders", partitions=wanted)] if wanted else [],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        told = {p.partition_index: p.records or b"" for t in reply.responses for p in t.partitions}
+        return reply.error_code, reply.session_id, told
+
+    code, session, told = await ask(0, 0, 0, 1, 2)
+    assert (code, set(told)) == (Code.NONE, {0, 1, 2})
+    assert session != 0
+    assert await ask(session, 1) == (Code.NONE, session, {})
+    await door.produce("orders", 1, batch(b"news"))
+    code, _, told = await ask(session, 2)
+    assert (code, list(told)) == (Code.NONE, [1])
+    assert (await ask(session, 2))[0] == Code.INVALID_FETCH_SESSION_EPOCH
+    assert (await ask(session + 1, 1))[0] == Code.FETCH_SESSION_ID_NOT_FOUND
+
+
+@story
+async def test_a_ring_that_is_never_cut_is_read_and_not_written(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await bed.topic(door.host, ORDERS, segments=2, scaling=Scaling.FIXED)
+    await bed.until(lambda: len(door.host.inspect.view.open_of(ORDERS)) == 2)
+    publisher = await door.host.publisher(name=ORDERS, segment=1)
+    await publisher.store(1, slots=(40_000, 40_000))
+    assert (await door.produce("orders", 1, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert records_of((await door.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
+
+
+@story
+async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> None:
+    opened = await doors(bed, 3)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    await leader.produce("orders", 0, batch(b"one"))
+    waiting = asyncio.create_task(leader.fetch("orders", 0, 1, wait_ms=60_000))
+    await asyncio.sleep(1)
+    began = bed.loop.time()
+    await leader.host.stop()
+    said = await waiting
+    assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert bed.loop.time() - began < 10
+    successor = await leader_of(bed, [d for d in opened if d is not leader])
+    assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
