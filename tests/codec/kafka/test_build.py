@@ -53,7 +53,7 @@ def test_they_are_read_as_they_were(found: list[tuple[object, ...]], bytes_max: 
             record.value for record in read[-header.record_count :]
         ]
     assert read == [
-        Record(key, value, tuple(headers or ()), us // 1_000)  # type: ignore[arg-type, operator, call-overload]
+        Record(key, value, tuple(headers or ()), us // 1_000)  # type: ignore[arg-type, operator]
         for key, us, headers, value in kept
     ]
 
