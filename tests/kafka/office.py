@@ -1,17 +1,22 @@
 """The rooms of admin requests on a real broker of the test bed, asked and answered in bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, broker_to_json
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.cluster import ClusterRoom
 from seaweedmq.kafka.configs import ConfigsRoom
+from seaweedmq.kafka.deletion import DeletionRoom
 from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.identities import IdentitiesRoom
+from seaweedmq.kafka.inventory import InventoryRoom
 from seaweedmq.kafka.nodes import Nodes
+from seaweedmq.kafka.producer_ids import ProducerIds
+from seaweedmq.kafka.refused import RefusedRoom
 from seaweedmq.kafka.topics import TopicsRoom
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
@@ -19,6 +24,8 @@ from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.segment import ProducerState
+from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Environment, Put
 from tests.broker.bed import CONFIG, Bed, Host
 
@@ -31,14 +38,27 @@ class Office:
     def __init__(self, host: Host, config: BrokerConfig) -> None:
         self.host = host
         view = host.inspect.view
-        self.nodes = Nodes(view, host.meta, Environment(host.wall_us, host.bed.etcd.rng))
+        env = Environment(host.wall_us, host.bed.etcd.rng)
+        self.nodes = Nodes(view, host.meta, env)
         self.directory = Directory(view, self.nodes, NAMESPACE)
         self.changes = TopicChanges(host.broker.api, view)
         self.handlers: Mapping[int, Handler] = {
             **ClusterRoom(self.directory, self.changes, config).handlers(),
             **TopicsRoom(self.directory, self.changes, config).handlers(),
             **ConfigsRoom(self.directory, self.changes, config, broker_id=lambda: host.broker.id).handlers(),
+            **DeletionRoom(self.directory, self.changes).handlers(),
+            **InventoryRoom(
+                self.directory, host.bed.store, broker_id=lambda: host.broker.id, producers=self._producers
+            ).handlers(),
+            **IdentitiesRoom(ProducerIds(host.meta, env.rng)).handlers(),
+            **RefusedRoom(self.directory).handlers(),
         }
+
+    def _producers(self, name: TopicName, slot: int) -> Sequence[ProducerState]:
+        found = [s for s in self.host.inspect.segments.values() if s.topic.name == name and slot in s.segment.slots]
+        if not found:
+            raise StaleMetadata(f"slot {slot} of {name} is served elsewhere")
+        return found[0].log.producers.snapshot()
 
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
         """The reply to a request in this version, by default the newest, as a client reads it."""
