@@ -150,11 +150,11 @@ class Lanes:
 
         task.add_done_callback(ended)
 
-    def _handle(self, request: Request) -> Awaitable[Reply]:
+    async def _handle(self, request: Request) -> Reply:
         handler = self._handlers.get(request.api)
         if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
-            return _refuse(request)
-        return handler(request)
+            raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
+        return await handler(request)
 
     async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
         try:
@@ -181,7 +181,7 @@ class Lanes:
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
         code = code_of(error, place=place_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
-            log.info("Kafka's %s is answered %s: %s", name, code.name, error)
+            log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
         else:
             log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
         if _wants_no_answer(request):
@@ -197,10 +197,6 @@ class Lanes:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         return self._tasks.spawn(work, f"{name} of {self._connection.peer}")
-
-
-async def _refuse(request: Request) -> Reply:
-    raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
 
 
 def _drop(awaitable: Awaitable[Reply]) -> None:

@@ -193,13 +193,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_begin(self, size: int) -> bool:
         """Whether a request of this size may be read in now; if not, reading pauses until it may."""
-        if len(self._slots) < self._limits.requests_max and self._wanted_bytes == 0 and not self._is_draining:
+        if self._has_room() and self._wanted_bytes == 0:
             if self._granted_bytes or self._listening.in_flight.take(size, self._grant):
                 self._granted_bytes = size
                 return True
             self._wanted_bytes = size
         self._stop_reading()
         return False
+
+    def _has_room(self) -> bool:
+        """Whether the client may ask more: it takes its replies, and not too many are to come."""
+        return self._is_writing and len(self._slots) < self._limits.requests_max and not self._is_draining
 
     def _grant(self) -> None:
         self._granted_bytes, self._wanted_bytes = self._wanted_bytes, 0
@@ -228,9 +232,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Read again, if nothing is against it, beginning with what was received and not taken."""
-        if self._is_closing or self._is_draining or self._is_reading or self._wanted_bytes:
-            return
-        if len(self._slots) >= self._limits.requests_max:
+        if self._is_closing or self._is_reading or self._wanted_bytes or not self._has_room():
             return
         self._received(memoryview(b""))
         if not self._assembly.rest and not self._is_closing and self._transport is not None:

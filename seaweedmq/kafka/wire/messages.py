@@ -1,7 +1,7 @@
 """Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
 
 The classes are kafka-python's, made from Apache Kafka's own schemas; attributes are the schemas' fields in snake_case.
-Handlers take them from here.
+Handlers take them from here. Give a reply all its lists: what is not given is a list that all messages share.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -102,6 +102,25 @@ async def test_a_heartbeat_counts_while_a_fetch_and_a_join_wait() -> None:
         await until(lambda: server.requests == 2)
 
 
+async def test_control_requests_are_handled_one_after_another() -> None:
+    at_once = 0
+
+    async def one_by_one(request: Request) -> Reply:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        await asyncio.sleep(0.001)
+        at_once -= 1
+        return HeartbeatResponse(error_code=0)
+
+    async with listening({API.HEARTBEAT: one_by_one}) as (_, port), script(port) as client:
+        for i in range(20):
+            client.ask(i, API.HEARTBEAT, 4, heartbeat())
+        for i in range(20):
+            number, reply = await client.hear(API.HEARTBEAT, 4)
+            assert (number, reply.error_code) == (i, 0)
+
+
 async def test_appends_are_in_order_and_their_commits_are_waited_for_together() -> None:
     appended = list[bytes]()
     waiting = 0
