@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
+from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 
 from kafka.protocol.admin import (
     AlterConfigsRequest,
@@ -94,6 +95,7 @@ __all__ = [
     "API",
     "REPLIES",
     "REQUESTS",
+    "UUID",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "ApiVersionsRequest",
