@@ -9,11 +9,11 @@ from enum import Enum
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
-from seaweedmq.kafka.wire.connection import Connection, Slot
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
 from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.frames import reply_buffers
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Handler, Reply, Request
+from seaweedmq.kafka.wire.roles import Conversation, Slot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Tasks:
 class Lanes:
     """The requests of one connection that are not answered."""
 
-    def __init__(self, connection: Connection, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
+    def __init__(self, connection: Conversation, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
         self._connection = connection
         self._handlers = handlers
         self._tasks = tasks
