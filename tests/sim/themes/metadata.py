@@ -75,11 +75,16 @@ def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
 
 
 def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
-    """Kafka's producers have frames under way to partitions that move, and whose brokers die."""
+    """Kafka's producers have frames under way to partitions that move, and whose brokers die; some have just begun."""
     partitions = rng.choice((1, 2, 3))
     topic = replace(scenario.topics[0], partitions=partitions, retention_s=None, retention_bytes=None)
     records = rng.choice((30, 100))
     pause_s = rng.choice((0.0, 5 * scenario.chaos_s / records))
+    lasting = KafkaPlan(
+        name="", topic=topic.name, partitions=partitions, records=records, pause_s_max=pause_s, first_sequence=0
+    )
+    visiting = replace(lasting, records=10, pause_s_max=rng.choice((0.0, 0.02)))
+    plans = [lasting] * rng.choice((1, 2, 3)) + [visiting] * rng.choice((0, 0, 4, 10))
     return replace(
         scenario,
         brokers=max(2, scenario.brokers),
@@ -87,21 +92,18 @@ def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
         topics=(topic,),
         publishers=(replace(scenario.publishers[0], topic=topic.name, records=20),),
         kafka=tuple(
-            KafkaPlan(
+            replace(
+                plan,
                 name=f"kafka-{number}",
-                topic=topic.name,
-                partitions=partitions,
-                records=records,
-                pause_s_max=pause_s,
-                first_sequence=rng.choice((0, 0, KAFKA_SEQUENCES - rng.randrange(1, records), 70)),
-                starts_s=rng.choice((0.0, rng.uniform(0, scenario.chaos_s))),
+                first_sequence=rng.choice((0, 0, 70, KAFKA_SEQUENCES - rng.randrange(1, plan.records))),
+                starts_s=rng.uniform(0, scenario.chaos_s) if plan is visiting else 0.0,
             )
-            for number in range(rng.choice((1, 2, 3)))
+            for number, plan in enumerate(plans)
         ),
         group_members=0,
         lives=None,
         adoptions=(),
-        favoured={"reshape": 60, "kill_broker": 20, "break_streams": 20, "lossy_network": 12},
+        favoured={"reshape": 60, "kill_broker": 20, "break_streams": 20, "lossy_network": 12, "slow_network": 12},
     )
 
 
