@@ -1,0 +1,1 @@
+"""What a Kafka gateway decides: no clock, randomness, IO or network."""
