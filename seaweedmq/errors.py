@@ -38,6 +38,16 @@ class InvalidArgument(SeaweedMQError):
     code = "INVALID_ARGUMENT"
 
 
+class OutOfOrderSequence(InvalidArgument):
+    """A frame of a Kafka producer that is neither its next one nor a repeat: what comes before it is missing, or it is
+    none of the frames that were stored. Send what comes before it first, or begin a new epoch."""
+
+
+class DuplicateSequence(InvalidArgument):
+    """A frame of a Kafka producer that was stored before, longer ago than its offset is remembered. Nothing is to be
+    done."""
+
+
 class NotFound(SeaweedMQError):
     """The named topic, segment, broker or file does not exist."""
 

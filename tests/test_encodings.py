@@ -46,7 +46,7 @@ from tests.support.segments import (
 
 ARROW = ENCODINGS[1]
 TOY = 9
-UNKNOWN = r"payload encoding 9, this build knows 1 \(Arrow IPC\); upgrade the older side"
+UNKNOWN = r"payload encoding 9, this build knows 1 \(Arrow IPC\), 2 \(Kafka batch\); upgrade the older side"
 
 
 def turned(payload: Frames) -> memoryview:

@@ -1,18 +1,21 @@
 """What a gateway in the broker's own process sees of it: the partitions that are led here, without a hop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
 from seaweedmq.broker.serve.start_offsets import StartOffsets
-from seaweedmq.broker.serve.tail import Tail, Tails
+from seaweedmq.broker.serve.tail import Standing, Tail, Tails
 from seaweedmq.codec.frame import Frame
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
@@ -20,13 +23,21 @@ from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
 
+__all__ = ["LocalBroker", "LocalPartition", "Standing", "Tail"]
+
+TOPICS_KNOWN_MAX = 1_000
+"""Whose partitions are kept looked up."""
+
 
 class LocalPartition:
     """One partition of a topic, while this broker is the primary of its open segment."""
 
-    def __init__(self, broker: "LocalBroker", topic: Topic, open_segment: OpenSegment) -> None:
+    def __init__(
+        self, broker: "LocalBroker", topic: Topic, lineage: Sequence[Segment], open_segment: OpenSegment
+    ) -> None:
         self.topic = topic
-        self.segment: Segment = open_segment.segment
+        self.segment = open_segment.segment
+        self._lineage = lineage
         self._broker = broker
         self._open = open_segment
         self._appender = Appender(open_segment, broker.lookup, frame_bytes_max=broker.config.frame_bytes_max)
@@ -71,10 +82,16 @@ class LocalPartition:
         """The segment, for who looks at more than that."""
         return self._open
 
+    def in_memory(self, offset: int, bytes_max: int) -> Sequence[LogEntry] | None:
+        """Committed frames from the one that holds ``offset`` on, of about ``bytes_max`` bytes, one at least; empty at
+        the high watermark. None: they are in files."""
+        log = self._open.log
+        return log.read(offset, bytes_max) if offset >= log.cache_start else None
+
     async def append(self, frame: Frame) -> FrameAck:
-        """Give a frame its offsets, or find those of an earlier copy. Not durable yet: see ``committed``. Raises as
-        ``Appender.append``."""
-        return await self._appender.append(frame)
+        """Give a frame whose payload was checked its offsets, or find those of an earlier copy. Not durable yet: see
+        ``committed``. Raises as ``Appender.append``."""
+        return await self._appender.append(frame, is_checked=True)
 
     async def committed(self, end_offset: int) -> None:
         """Wait until everything below is committed. No deadline.
@@ -116,33 +133,50 @@ class LocalPartition:
         """
         if offset >= self.segment.start_offset:
             return self._broker.tails.at(Found(self.topic, self.segment, self._open), offset)
-        for segment in self.lineage():
+        for segment in self._lineage:
             if segment.end_offset is not None and segment.start_offset <= offset < segment.end_offset:
                 return self._broker.tails.at(Found(self.topic, segment, None), offset)
         raise OutOfRange(f"{self.topic.name}: partition {self.partition} has no segment with offset {offset} any more")
 
-    def lineage(self) -> list[Segment]:
+    def lineage(self) -> Sequence[Segment]:
         """The segments that the partition had, the oldest that is known first, the open one last."""
-        lo = self.segment.slots.lo
-        of_topic = self._broker.view.segments_of(self.topic.name).values()
-        return sorted((s for s in of_topic if lo in s.slots and s.id <= self.segment.id), key=lambda s: s.id)
+        return self._lineage
 
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
-        lineage = self.lineage()
         if not self.topic.has_retention:
-            return lineage[0].start_offset
+            return self._lineage[0].start_offset
         starts = await self._broker.starts.of(self.topic)
-        kept = (max(starts[s.id], s.start_offset) for s in lineage if s.id in starts)
+        kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
         return min(kept, default=self.segment.start_offset)
 
     async def earliest(self) -> int:
         """Lowest offset that is kept, as the files say it now. Raises as ``recovery.earliest_offset``."""
-        for segment in self.lineage():
+        for segment in self._lineage:
             offset = await earliest_offset(self._broker.store, self.topic, segment)
             if segment.end_offset is None or offset < segment.end_offset:
                 return min(offset, self.high_watermark)
         return self.high_watermark
+
+    async def earliest_in_log(self) -> int:
+        """Lowest offset that is kept in a log, as it was sent; the high watermark if none is."""
+        kept = await self.earliest()
+        for segment in self._lineage:
+            logs = [f.base_offset for f in await self._files(segment) if f.kind is FileKind.LOG]
+            if logs:
+                return min(max(kept, segment.start_offset, min(logs)), self.high_watermark)
+        return self.high_watermark
+
+    async def tables_end(self) -> int:
+        """Offset after the last record that is in a table; 0 if none is."""
+        for segment in reversed(self._lineage):
+            ends = [f.end_offset for f in await self._files(segment) if f.end_offset is not None]
+            if ends:
+                return min(max(ends), self.high_watermark)
+        return 0
+
+    async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
+        return await self._broker.store.list_files(self.topic.name, segment.id)
 
 
 class LocalBroker:
@@ -175,27 +209,58 @@ class LocalBroker:
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""
         self._broker_id = broker_id
+        self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
 
     @property
     def id(self) -> str:
         """Broker id of the current lease; "" while there is none."""
         return self._broker_id()
 
-    def leads(self, name: TopicName, slot: int) -> LocalPartition:
-        """The partition whose segment holds the slot, which is its number where the topic has partitions.
+    def lineages(self, name: TopicName) -> Mapping[int, Sequence[Segment]]:
+        """Of every partition, by its number (of a topic without partitions by the lowest slot of each range): its
+        segments as of now, the oldest first. Empty if there is no such topic."""
+        return self._partitions_of(name).lineages
+
+    def leads(self, name: TopicName, number: int) -> LocalPartition:
+        """A partition, by the number that ``lineages`` has it under.
 
         Raises:
             NotFound: no such topic or partition.
             StaleMetadata: another broker is its primary.
             Unavailable: nobody is at the moment.
         """
-        topic = self.view.topics.get(name)
-        if topic is None or slot not in topic.ring:
-            raise NotFound(f"there is no partition {slot} of topic {name}: refresh the metadata")
-        segment = next((s for s in self.view.open_of(name).values() if slot in s.slots), None)
-        if segment is None:
-            raise Unavailable(f"partition {slot} of {name} has no open segment at the moment: retry")
+        known = self._partitions_of(name)
+        partition = known.led.get(number)
+        if partition is not None and not partition.is_over:
+            return partition
+        topic, lineage = self.view.topics.get(name), known.lineages.get(number)
+        if topic is None or lineage is None:
+            raise NotFound(f"there is no partition {number} of topic {name}: refresh the metadata")
+        segment = lineage[-1]
+        if not segment.is_open:
+            raise Unavailable(f"partition {number} of {name} has no open segment at the moment: retry")
         found = self.lookup.try_segment(name, segment.id, topic.uid)
         if found is None or found.open is None:
             raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")
-        return LocalPartition(self, topic, found.open)
+        known.led[number] = LocalPartition(self, topic, lineage, found.open)
+        return known.led[number]
+
+    def _partitions_of(self, name: TopicName) -> "_Partitions":
+        known = self._known.get(name)
+        if known is None or known.seen != self.view.changes:
+            known = self._known[name] = _Partitions(self.view, name)
+            self._known.move_to_end(name)
+            if len(self._known) > TOPICS_KNOWN_MAX:
+                self._known.popitem(last=False)
+        return known
+
+
+class _Partitions:
+    """Those of one topic, as of one moment of the view."""
+
+    def __init__(self, view: ClusterView, name: TopicName) -> None:
+        self.seen = view.changes
+        self.lineages: dict[int, list[Segment]] = {}
+        self.led: dict[int, LocalPartition] = {}
+        for segment in sorted(view.segments_of(name).values(), key=lambda s: s.id):
+            self.lineages.setdefault(segment.slots.lo, []).append(segment)

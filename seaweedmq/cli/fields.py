@@ -38,6 +38,7 @@ def topic_fields(topic: Topic) -> Fields:
         "retention_bytes": topic.retention_bytes,
         "target_bytes_per_s": topic.target_bytes_per_s,
         "target_records_per_s": topic.target_records_per_s,
+        "configs": dict(topic.configs),
         "created": moment(topic.created_us),
     }
 

@@ -1,6 +1,7 @@
 """Options that every command has, and how the values users type are read."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -100,6 +101,24 @@ def records_per_s(text: str) -> float:
     if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII) is None:
         raise typer.BadParameter(f"rate {text!r} is not a number of records a second: write it like 5000")
     return float(text)
+
+
+def changed_configs(before: Mapping[str, str], changes: Iterable[str]) -> dict[str, str]:
+    """Settings by name after ``NAME=VALUE``, which sets one, and ``NAME=``, which removes it.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    configs = dict(before)
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"setting {change!r} is not NAME=VALUE: write it like segment.ms=60000")
+        if value:
+            configs[name] = value
+        else:
+            configs.pop(name, None)
+    return configs
 
 
 def parse_start(text: str) -> Literal["earliest", "latest"] | int | datetime:

@@ -104,6 +104,8 @@ def cell(value: Any) -> str:
         return f"{value:,.2f}"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={each}" for name, each in value.items()) or "-"
     return str(value)
 
 

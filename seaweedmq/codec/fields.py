@@ -12,6 +12,7 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence
 from seaweedmq.model.topic import PARTITIONS_MAX, TopicName
+from seaweedmq.model.topic_settings import Configs, configs_of
 
 METADATA_VERSION = 1
 UINT_MAX = 2**64 - 1
@@ -133,6 +134,17 @@ class Fields:
         if partitions > PARTITIONS_MAX:
             raise self.corrupt(field, f"a topic has at most {PARTITIONS_MAX}")
         return partitions
+
+    def configs(self, field: str) -> Configs:
+        """Empty if absent."""
+        if field not in self._values:
+            return ()
+        found: dict[str, str] = {}
+        for name, value in self.entries(field).items():
+            if not name or not isinstance(value, str):
+                raise self.corrupt(field, "it is an object whose values are texts")
+            found[name] = value
+        return configs_of(found)
 
     def id_ranges(self, field: str) -> IdRanges:
         """Empty if absent: older brokers do not write it."""

@@ -11,8 +11,10 @@
 | ``/seaweedmq/deletions/<namespace>/<name>`` | Deletion, until the files are gone | - |
 | ``/seaweedmq-groups/state/<namespace>/<name>/<group>`` | GroupRecord | - |
 | ``/seaweedmq-groups/offsets/<namespace>/<name>/<group>/<id, 10 digits>`` | committed offset | - |
+| ``/seaweedmq-kafka/nodes`` | NodeTable | - |
 
-Groups lie outside the first root, which every broker watches: commits are many, and only the leader reads them.
+Groups lie outside the first root, which every broker watches: commits are many, and only the leader reads them. So
+does what Kafka's gateways keep: each asks for it when it has to.
 """
 
 from seaweedmq.errors import Corrupt, InvalidArgument
@@ -30,6 +32,8 @@ DELETIONS = ROOT + "deletions/"
 GROUPS_ROOT = "/seaweedmq-groups/"
 GROUPS = GROUPS_ROOT + "state/"
 OFFSETS = GROUPS_ROOT + "offsets/"
+KAFKA_ROOT = "/seaweedmq-kafka/"
+KAFKA_NODES = KAFKA_ROOT + "nodes"
 
 SEGMENT_DIGITS = 10
 

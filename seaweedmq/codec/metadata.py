@@ -15,6 +15,7 @@ from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
 def topic_fields(topic: Topic) -> dict[str, object]:
     """The topic as JSON values; the schema is base64 of its IPC message."""
     partitions = {} if topic.partitions is None else {"partitions": topic.partitions}
+    configs = {"configs": dict(topic.configs)} if topic.configs else {}
     adopting = {} if topic.adopting is None else {"adopting": base64.b64encode(topic.adopting).decode("ascii")}
     return {
         "v": METADATA_VERSION,
@@ -33,6 +34,7 @@ def topic_fields(topic: Topic) -> dict[str, object]:
         "segments_min": topic.segments_min,
         "pruned": [list(lo_hi) for lo_hi in topic.pruned.ranges],
         **partitions,
+        **configs,
         **adopting,
     }
 
@@ -122,6 +124,7 @@ def topic_from_json(data: bytes) -> Topic:
         pruned=fields.id_ranges("pruned"),
         adopting=fields.optional_bytes("adopting"),
         partitions=fields.partitions("partitions"),
+        configs=fields.configs("configs"),
     )
 
 

@@ -3,6 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMESTAMP_MIN_US = -62_135_596_800_000_000
+"""0001-01-01, and below 9999-12-31T23:59:60: what Python, Spark and SQL can all show."""
+TIMESTAMP_MAX_US = 253_402_300_799_999_999
 
 
 def us_of(moment: datetime) -> int:

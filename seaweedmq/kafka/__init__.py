@@ -1,4 +1,4 @@
-"""The Kafka gateway: a listener inside a broker that speaks Kafka's protocol, so that Kafka clients use topics unchanged.
+"""The Kafka gateway: a listener inside a broker that speaks Kafka's protocol, so that Kafka clients use its topics.
 
 ``wire/`` is the protocol: bytes, versions, error codes; the only place that knows kafka-python. ``server.py`` listens,
 ``dispatch.py`` decides what waits for what, ``gateway.py`` puts it together, and the other modules answer requests, a

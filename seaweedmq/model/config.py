@@ -38,6 +38,9 @@ class BrokerConfig:
     """A log file is sealed when it reaches this size ..."""
     log_roll_age_s: float = 60.0
     """... or this age, if it holds anything; sealed log files become Parquet."""
+    partition_roll_age_s: float = 600.0
+    """The same in topics with partitions, of which there may be thousands: at a minute a hundred that trickle would
+    make 144,000 files a day."""
     flush_interval_s: float = 1.0
     """Longest time from written to fsynced for ``replicated`` topics."""
     log_grace_s: float = 600.0

@@ -7,6 +7,7 @@ from enum import StrEnum
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.id_ranges import NO_IDS, IdRanges
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
+from seaweedmq.model.topic_settings import Configs, TopicSettings, settings_of
 
 NAME_LENGTH_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -114,6 +115,8 @@ class TopicSpec:
     target_bytes_per_s: float | None = None
     """What one segment should carry; None: the cluster's ``segment_target_bytes_per_s``."""
     target_records_per_s: float | None = None
+    configs: Configs = ()
+    """See ``Topic.configs``."""
 
     @property
     def first_segments(self) -> int:
@@ -133,6 +136,8 @@ class TopicChange:
     retention_bytes: int | None = None
     target_bytes_per_s: float | None = None
     target_records_per_s: float | None = None
+    configs: Configs | None = None
+    """All of them as they are to be: what is left out is set no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +181,8 @@ class Topic:
     partitions: int | None = None
     """How many partitions publishers choose from, as those of Kafka do: the ring has a slot for each, and each is a
     segment. None: keys are spread over a ring of ``RING_SLOTS_MAX`` slots. Only grows."""
+    configs: Configs = ()
+    """What was set by name and has no field of its own. Any name is kept; see ``settings`` for what acts."""
 
     @property
     def ring(self) -> KeyRange:
@@ -185,7 +192,13 @@ class Topic:
     @property
     def has_retention(self) -> bool:
         """Whether records are removed, by age or by size."""
-        return self.retention_s is not None or self.retention_bytes is not None
+        has_limit = self.retention_s is not None or self.retention_bytes is not None
+        return has_limit and self.settings.expires
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What acts of ``configs``."""
+        return settings_of(self.configs)
 
     @property
     def schema_version(self) -> int:

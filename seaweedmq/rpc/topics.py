@@ -37,6 +37,7 @@ def _write_spec(spec: TopicSpec) -> admin_pb2.CreateTopicRequest:
         retention_bytes=spec.retention_bytes,
         target_bytes_per_s=spec.target_bytes_per_s,
         target_records_per_s=spec.target_records_per_s,
+        configs=types.write_configs(spec.configs or None),
     )
     types.set_policies(message, spec.durability, spec.scaling)
     return message
@@ -57,6 +58,7 @@ def _read_spec(message: admin_pb2.CreateTopicRequest) -> TopicSpec:
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
         target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
+        configs=types.read_configs(message.configs),
     )
 
 
@@ -70,6 +72,7 @@ def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
         target_bytes_per_s=change.target_bytes_per_s,
         target_records_per_s=change.target_records_per_s,
         topic_uid=call.topic_uid,
+        configs=types.write_configs(change.configs),
     )
     types.set_policies(message, change.durability, change.scaling)
     return message
@@ -86,6 +89,7 @@ def _read_alter(message: admin_pb2.AlterTopicRequest) -> AlterTopic:
         retention_bytes=message.retention_bytes if message.HasField("retention_bytes") else None,
         target_bytes_per_s=message.target_bytes_per_s if message.HasField("target_bytes_per_s") else None,
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
+        configs=types.read_configs(message.configs) if message.HasField("configs") else None,
     )
     return AlterTopic(TopicName.parse(message.name), change, message.topic_uid)
 

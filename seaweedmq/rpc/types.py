@@ -17,6 +17,7 @@ from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic_settings import Configs, configs_of
 from seaweedmq.rpc.v1 import admin_pb2, types_pb2
 
 DURABILITIES: Mapping[int, Durability] = {
@@ -108,6 +109,7 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         next_segment=topic.next_segment,
         created_us=topic.created_us,
         partitions=topic.partitions,
+        configs=write_configs(topic.configs or None),
     )
     set_policies(message, topic.durability, topic.scaling)
     return message
@@ -129,7 +131,16 @@ def read_topic(message: types_pb2.Topic) -> Topic:
         next_segment=message.next_segment,
         created_us=message.created_us,
         partitions=message.partitions if message.HasField("partitions") else None,
+        configs=read_configs(message.configs),
     )
+
+
+def write_configs(configs: Configs | None) -> types_pb2.TopicConfigs | None:
+    return None if configs is None else types_pb2.TopicConfigs(values=dict(configs))
+
+
+def read_configs(message: types_pb2.TopicConfigs) -> Configs:
+    return configs_of(message.values)
 
 
 def set_policies(

@@ -164,6 +164,29 @@ def test_a_reader_that_goes_away_ends_it_quietly(cluster: Cluster) -> None:
     assert reader.wait(20) == 0
 
 
+def test_settings_by_name_are_kept_shown_changed_and_removed(cluster: Cluster) -> None:
+    topic = "shop/by-name"
+    cluster.ok("topic", "create", topic, "--config", "segment.ms=60000", "--config", "preallocate=true")
+    assert "segment.ms=60000" in cluster.ok("topic", "describe", topic)
+    altered = ["topic", "alter", topic, "--config", "preallocate=", "--config", "max.message.bytes=5000"]
+    changed = json.loads(cluster.ok(*altered, "--output", "json"))
+    assert changed["configs"] == {"max.message.bytes": "5000", "segment.ms": "60000"}
+    cluster.ok("topic", "alter", topic, "--retention", "7d")
+    described = json.loads(cluster.ok("topic", "describe", topic, "--output", "json"))
+    assert (described["configs"], described["retention_s"]) == (changed["configs"], 604_800)
+    for refused, sentence in (
+        (["topic", "create", "shop/x", "--config", "segment.ms=soon"], "give a whole number from 1 on"),
+        (["topic", "alter", topic, "--config", "retention.ms=5"], "set retention_s (--retention) instead"),
+        (["topic", "alter", topic, "--config", "min.insync.replicas=2"], "nothing could ever be produced"),
+    ):
+        done = cluster.run(*refused)
+        assert done.status == 1
+        assert sentence in done.error
+    done = cluster.run("topic", "alter", topic, "--config", "nonsense")
+    assert done.status == 2
+    assert "is not NAME=VALUE" in done.stderr
+
+
 def test_topics_from_creation_to_deletion(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"id": "int64", "at": "timestamp[us, UTC]"}')
     options = ["--segments", "4", "--durability", "replicated", "--scaling", "fixed", "--retention", "7d"]

@@ -12,7 +12,7 @@ import typer
 
 from seaweedmq.broker import broker as server
 from seaweedmq.cli.demo import __main__ as demo
-from seaweedmq.cli.options import duration_s, parse_start, records_per_s, size_bytes
+from seaweedmq.cli.options import changed_configs, duration_s, parse_start, records_per_s, size_bytes
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster
 from seaweedmq.cli.servers.config_file import read_config
@@ -63,6 +63,15 @@ def test_starts() -> None:
     assert parse_start("time:2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
     berlin = timezone(timedelta(hours=1))
     assert parse_start("time:2026-01-31T13:00:00+01:00") == datetime(2026, 1, 31, 13, tzinfo=berlin)
+
+
+def test_settings_by_name_are_set_one_by_one_and_removed() -> None:
+    before = {"a": "1", "segment.ms": "5"}
+    assert changed_configs(before, ["segment.ms=6", "b=x=y", "a="]) == {"segment.ms": "6", "b": "x=y"}
+    assert changed_configs(before, ["c="]) == before
+    for text in ("", "a", "=1"):
+        with pytest.raises(typer.BadParameter, match=r"is not NAME=VALUE: write it like segment\.ms=60000"):
+            changed_configs(before, [text])
 
 
 @pytest.mark.parametrize("text", ["", "first", "offset:", "offset:-1", "offset:x", "time:", "time:noon", "latest:1"])

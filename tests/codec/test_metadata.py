@@ -24,6 +24,7 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic_settings import configs_of
 
 UINTS = st.integers(0, 2**64 - 1)
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -46,6 +47,7 @@ TOPICS = st.builds(
     segments_min=st.integers(1, 4096),
     pruned=st.sets(st.integers(0, 30)).map(lambda ids: IdRanges().including(ids)),
     partitions=st.none() | st.integers(1, PARTITIONS_MAX),
+    configs=st.dictionaries(NAMES, st.text(max_size=20), max_size=3).map(configs_of),
 )
 
 
@@ -207,6 +209,15 @@ def test_only_topics_that_have_partitions_say_so() -> None:
     for partitions in (0, PARTITIONS_MAX + 1, "12"):
         with pytest.raises(Corrupt, match="partitions"):
             topic_from_json(json.dumps(fields | {"partitions": partitions}).encode())
+
+
+def test_only_topics_with_settings_by_name_have_any() -> None:
+    assert "configs" not in json.loads(topic_to_json(GOLDEN_TOPIC))
+    fields = json.loads(topic_to_json(replace(GOLDEN_TOPIC, configs=(("a.b", "1"), ("c", "ä")))))
+    assert fields["configs"] == {"a.b": "1", "c": "ä"}
+    for configs in ([["a", "1"]], {"a": 1}, {"": "1"}, "a=1"):
+        with pytest.raises(Corrupt, match="configs"):
+            topic_from_json(json.dumps(fields | {"configs": configs}).encode())
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

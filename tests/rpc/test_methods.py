@@ -39,6 +39,7 @@ from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic_settings import configs_of
 from seaweedmq.rpc import cluster, groups
 from seaweedmq.rpc.methods import METHODS
 from seaweedmq.rpc.v1 import admin_pb2, groups_pb2, types_pb2
@@ -55,7 +56,8 @@ LIMITS = {
     "target_bytes_per_s": st.none() | RATES,
     "target_records_per_s": st.none() | RATES,
 }
-OPTIONS = {"schema": st.none() | st.binary(max_size=30), **LIMITS}
+CONFIGS = st.dictionaries(TEXTS, TEXTS, max_size=3).map(configs_of)
+OPTIONS = {"schema": st.none() | st.binary(max_size=30), "configs": CONFIGS, **LIMITS}
 SPECS = st.builds(
     TopicSpec,
     name=NAMES,
@@ -69,6 +71,7 @@ CHANGES = st.builds(
     TopicChange,
     durability=st.none() | st.sampled_from(Durability),
     scaling=st.none() | st.sampled_from(Scaling),
+    configs=st.none() | CONFIGS,
     **LIMITS,
 )
 TOPICS = st.builds(

@@ -103,7 +103,8 @@ class SegmentFiles:
         self._log = segment_log
         self._store = store
         self._writer_id = writer_id
-        self._roll_bytes = roll_bytes
+        self.roll_bytes = roll_bytes
+        """At this size a file is complete."""
         self._env = env
         self._ask_sync = ask_sync
         """Have ``sync`` called soon."""
@@ -190,7 +191,7 @@ class SegmentFiles:
 
     async def _file_for(self, base: int) -> OpenFile:
         """The file that takes what begins at ``base``."""
-        if self.active and self.active.writer.size_bytes >= self._roll_bytes:
+        if self.active and self.active.writer.size_bytes >= self.roll_bytes:
             if self.active.is_durable:
                 self.retire()
             else:

@@ -13,6 +13,7 @@ from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.segment.followers import Followers
 from seaweedmq.broker.segment.meter import Meter
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
+from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
 from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
 from seaweedmq.core.segment.producer_limits import ProducerLimits
@@ -58,7 +59,7 @@ class OpenSegment:
             self.log,
             store=context.store,
             writer_id=context.writer_id,
-            roll_bytes=context.config.log_roll_bytes,
+            roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
         )
@@ -188,7 +189,7 @@ class OpenSegment:
         """The acknowledgement of an earlier copy of a frame, None for a new one. Raises as
         ``ProducerTable.find_repeat``."""
         return self.log.producers.find_repeat(
-            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count
+            header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
 
     async def admit(self, size_bytes: int) -> None:
@@ -214,7 +215,9 @@ class OpenSegment:
         header = frame.header
         base = self.log.end
         entry = LogEntry(base, base + header.record_count, stamp(frame.header_bytes, base), frame.payload)
-        ack = self.log.append(header.producer_id, header.producer_epoch, header.first_sequence, entry)
+        ack = self.log.append(
+            header.producer_id, header.producer_epoch, header.first_sequence, entry, self._loop.time()
+        )
         self.meter.add(entry.size_bytes, header.record_count, header.histogram)
         if self._writer_task is None:
             self._writer_task = self._context.spawn(self._write_loop(), f"write {self.segment}")
@@ -230,6 +233,7 @@ class OpenSegment:
         """Take over changed settings of the topic."""
         self.topic = topic
         self.log.durability = topic.durability
+        self.files.roll_bytes = roll_bounds(topic, self._context.config).size_bytes
         self._context.sync_rounds.request(self, urgent=self.log.waits_for_fsync)
         self._advance()
 

@@ -37,8 +37,11 @@ class Appender:
         """Append nothing from now on: what comes, and what waits already, is refused with this."""
         self._stopped = reason
 
-    async def append(self, frame: Frame) -> FrameAck:
+    async def append(self, frame: Frame, *, is_checked: bool = False) -> FrameAck:
         """Append a frame whose checksums hold, or find that it was before.
+
+        Args:
+            is_checked: its payload is what the header says, as whoever made the frame saw.
 
         Raises:
             InvalidArgument: it breaks a rule; or it is not the producer's next one.
@@ -46,7 +49,10 @@ class Appender:
             StaleMetadata: it is not for this segment, or not any more.
             SeaweedMQError: the segment was closed, can not store anything at the moment, or ``stop`` was called.
         """
-        self._check(frame)
+        if is_checked:
+            self._check_header(frame.header)
+        else:
+            self._check(frame)
         self._waiting = True
         try:
             await self.segment.admit(frame.header.frame_bytes)

@@ -9,7 +9,8 @@ from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.core.files.retention import RetentionPolicy, expired_files
+from seaweedmq.core.files.retention import Listed, expired_files, retention_policy
+from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.calls import ReportEmptied
@@ -59,7 +60,7 @@ class Maintenance:
         while True:
             await asyncio.sleep(self._config.maintenance_interval_s)
             for segment in list(self._segments()):
-                segment.files.retire_if_older(self._config.log_roll_age_s)
+                segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
             for name in await self._conversion.round():
                 self._files_due.pop(name, None)
             for known in (self._emptied, self._files_due):
@@ -98,12 +99,8 @@ class Maintenance:
         files = await self._files_of(topic.name)
         if self._as_it_is_now(topic) is None:
             return  # these may be the files of another one
-        listed = [(s.end_offset, files[s.id]) for s in segments]
-        policy = RetentionPolicy(
-            log_grace_us=int(self._config.log_grace_s * US_PER_S),
-            retention_us=None if topic.retention_s is None else int(topic.retention_s * US_PER_S),
-            retention_bytes=topic.retention_bytes,
-        )
+        listed = [Listed(s.end_offset, files[s.id]) for s in segments]
+        policy = retention_policy(topic, self._config)
         expired = expired_files(listed, policy, self._wall_us())
         if expired:
             # The storage dates files by a clock of its own. Only what is old by both goes: a clock that is ahead must

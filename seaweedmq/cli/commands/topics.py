@@ -13,6 +13,7 @@ from seaweedmq.cli.options import (
     OutputOption,
     TopicArgument,
     WatchOption,
+    changed_configs,
     checked_topic,
     duration_s,
     records_per_s,
@@ -53,6 +54,15 @@ TargetBytesOption = Annotated[
 TargetRecordsOption = Annotated[
     str | None, typer.Option(metavar="N", help="The same in records a second.", show_default=False)
 ]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="NAME=VALUE",
+        help="What Kafka's tools set by name, like segment.ms=60000; NAME= removes it. May be given many times.",
+        show_default=False,
+    ),
+]
 SEGMENT_COLUMNS = [
     "id",
     "slots",
@@ -90,6 +100,7 @@ def create(
     retention_bytes: RetentionBytesOption = None,
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
+    config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -98,6 +109,7 @@ def create(
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    configs = changed_configs({}, config or ())
     with common.connect() as client:
         made = client.admin.create_topics(
             names,
@@ -111,6 +123,7 @@ def create(
             retention_bytes=limits.retention_bytes or None,
             target_bytes_per_s=limits.target_bytes_per_s or None,
             target_records_per_s=limits.target_records_per_s or None,
+            configs=configs,
         )
     for description in made:
         count, what = (segments, "segment") if partitions is None else (partitions, "partition")
@@ -167,20 +180,25 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="As many as there are to be.", show_default=False)
     ] = None,
+    config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
     """Change a topic; what is not named stays as it is."""
     common = Common.of(context, bootstrap, output)
     named = (durability, scaling, retention, retention_bytes, target_bytes, target_records, partitions)
-    if all(each is None for each in named):
+    if all(each is None for each in named) and not config:
         raise typer.BadParameter(
             "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes, "
-            "--target-records or --partitions"
+            "--target-records, --partitions or --config"
         )
     name = checked_topic(topic)
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
+    changed_configs({}, config or ())  # what is no NAME=VALUE is refused before anything is dialled
     with common.connect() as client:
+        configs = None
+        if config:
+            configs = changed_configs(dict(client.admin.describe_topic(name).topic.configs), config)
         changed = client.admin.alter_topic(
             name,
             durability=durability,
@@ -190,6 +208,7 @@ def alter(
             target_bytes_per_s=limits.target_bytes_per_s,
             target_records_per_s=limits.target_records_per_s,
             partitions=partitions,
+            configs=configs,
         )
     show_fields(topic_fields(changed.topic), common.output)
 

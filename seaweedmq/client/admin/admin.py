@@ -1,6 +1,6 @@
 """Topics and the cluster: what the command line does, for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -43,6 +43,7 @@ from seaweedmq.model.topic import (
     TopicSpec,
     check_name,
 )
+from seaweedmq.model.topic_settings import configs_of
 from seaweedmq.ports import BrokerApi
 
 DRAIN_TIMEOUT_S = 120.0
@@ -94,6 +95,7 @@ class Admin:
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
         partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
         """Create a topic of ``segments`` even key ranges, or of ``partitions``.
 
@@ -108,6 +110,8 @@ class Admin:
             retention_bytes: size beyond which the oldest records go; None for no bound.
             target_bytes_per_s, target_records_per_s: what one segment should carry; one with twice as much is split.
                 None: as the cluster's settings say.
+            configs: what tools for Kafka set by name, like ``{"segment.ms": "60000"}``: any name is kept, and
+                ``seaweedmq.model.topic_settings`` says which act.
 
         Raises:
             AlreadyExists: the name is taken.
@@ -125,6 +129,7 @@ class Admin:
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
             partitions=partitions,
+            configs=configs,
         )
         return made
 
@@ -141,6 +146,7 @@ class Admin:
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
         partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> list[TopicDescription]:
         """Create topics that are alike, many at a time: see :meth:`create_topic`. In the order of the names.
 
@@ -158,6 +164,7 @@ class Admin:
             retention_bytes=retention_bytes,
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
+            configs=configs_of(configs or {}),
         )
         specs = [replace(alike, name=topic_name(name)) for name in names]
         made: list[TopicDescription] = []
@@ -179,12 +186,14 @@ class Admin:
         target_bytes_per_s: float | None = None,
         target_records_per_s: float | None = None,
         partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> TopicDescription:
         """Change settings; None leaves one as it is, 0 removes a retention limit or an own target.
 
         Args:
             partitions: as many as there are to be. Records stay in theirs, and further records of a key may go to
                 another one, as with Kafka; who publishes and reads hears of them within ``metadata_max_age_s``.
+            configs: all that is to be set by name: what is left out is set no more. See :meth:`create_topic`.
 
         Raises:
             NotFound: no such topic.
@@ -199,6 +208,7 @@ class Admin:
             retention_bytes=retention_bytes,
             target_bytes_per_s=target_bytes_per_s,
             target_records_per_s=target_records_per_s,
+            configs=None if configs is None else configs_of(configs),
         )
         uid = await self._uid(topic)
         altered = await self._cluster.call(f"alter topic {topic}", AlterTopic(topic, change, uid))

@@ -25,6 +25,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes, schema_to_bytes
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AdoptSchema
 from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.topic import TopicName
 
 OVERDUE_LOOK_S = 0.5
@@ -53,7 +54,7 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(
             topic,
-            cluster.env.rng.getrandbits(63),
+            cluster.env.rng.getrandbits(62) | NATIVE_PRODUCER_BIT,
             cluster.env.rng,
             frame_bytes=config.batch_bytes,
             bytes_max=config.buffer_bytes_max,

@@ -3,7 +3,7 @@
 The payload is ``RecordBatch.serialize()``: an IPC message without schema, compression or dictionaries.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
+
+ENCODING: Final = 1
+"""Of all frames that are made here."""
 
 
 class _Shape(NamedTuple):
@@ -71,6 +74,7 @@ def clip(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
         bounds = pc.min_max(rest.column("_timestamp"))
         lowest, highest = bounds["min"].value, bounds["max"].value
     clipped = header._replace(
+        encoding=ENCODING,
         record_count=rest.num_rows,
         payload_length=payload.size,
         payload_checksum=xxh3_64_intdigest(payload),

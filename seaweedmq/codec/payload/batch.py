@@ -12,12 +12,11 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import FLAG_TIMESTAMP, PAYLOAD_BYTES_MAX, RECORDS_MAX, Frame, FrameHeader, encode_header
-from seaweedmq.codec.payload import arrow
+from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.codec.payload import arrow, optional
 from seaweedmq.codec.payload.columns import (
     PLAIN_SCHEMA,
     TIMESTAMP,
-    TIMESTAMP_MAX_US,
-    TIMESTAMP_MIN_US,
     full_batch,
     full_schema,
     payload_schema,
@@ -45,8 +44,7 @@ __all__ = [
     "validate_payload",
 ]
 
-ENCODING_ARROW: Final = 1
-"""Of all frames that are made here."""
+ENCODING_KAFKA: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,10 @@ class Encoding:
 
 
 ENCODINGS: Final[dict[int, Encoding]] = {
-    ENCODING_ARROW: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
+    arrow.ENCODING: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
+    ENCODING_KAFKA: Encoding("Kafka batch", optional.validate_kafka, optional.decode_kafka, optional.clip_kafka),
 }
-"""By the number in the frame's header. 2 is reserved for verbatim Kafka v2 batches."""
+"""By the number in the frame's header."""
 
 
 def encode_frame(
@@ -101,7 +100,7 @@ def encode_frame(
     if payload.size > PAYLOAD_BYTES_MAX:
         raise InvalidArgument(f"frame of {payload.size} bytes: the format ends at 4 GiB; cut the batch in pieces")
     header = FrameHeader(
-        encoding=ENCODING_ARROW,
+        encoding=arrow.ENCODING,
         flags=flags,
         record_count=batch.num_rows,
         payload_length=payload.size,

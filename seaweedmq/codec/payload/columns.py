@@ -24,9 +24,6 @@ from seaweedmq.errors import InvalidArgument
 T = TypeVar("T")
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-TIMESTAMP_MIN_US = -62_135_596_800_000_000
-"""0001-01-01, and below 9999-12-31T23:59:60: what Python, Spark and SQL can all show."""
-TIMESTAMP_MAX_US = 253_402_300_799_999_999
 
 _KEY = pa.field("_key", pa.binary())
 _TIMESTAMP = pa.field("_timestamp", TIMESTAMP)

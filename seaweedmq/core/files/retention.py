@@ -3,8 +3,9 @@
 A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
 readers which still have it open finish. In an open segment a later log file must be in tables, too, at least in part:
 then that one is sound and fsynced, and tells recovery how far the producers got. A table may go once retention chose it
-and the grace period has passed since, and all before it in its segment may go: no reader ever meets a hole. One that
-doubles another goes in any case.
+and the grace period has passed since, and all before it in its segment may go: no reader ever meets a hole. So may one
+that lies below what somebody deleted, and one that doubles another goes in any case. Where a topic wants its logs to
+stay for longer, they stay, but not longer than their tables.
 
 The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
 one would delete, or keep, what others sent.
@@ -14,9 +15,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
+from typing import NamedTuple
 
 from seaweedmq.core.files.cover import covered_since
+from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +28,23 @@ class RetentionPolicy:
     """Times in microseconds; None means no limit."""
 
     log_grace_us: int
+    log_kept_us: float = 0
+    """Logs stay for so long once they are in tables, if that is longer; and no longer than their tables."""
     retention_us: int | None = None
     retention_bytes: int | None = None
     """Of the tables of the whole topic."""
+
+
+def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
+    """When what of the topic goes. Neither age nor size removes its tables unless its ``cleanup.policy`` deletes."""
+    kept_s = topic.settings.log_kept_s
+    expires = topic.settings.expires
+    return RetentionPolicy(
+        log_grace_us=int(config.log_grace_s * US_PER_S),
+        log_kept_us=0 if kept_s is None else kept_s * US_PER_S,
+        retention_us=int(topic.retention_s * US_PER_S) if expires and topic.retention_s is not None else None,
+        retention_bytes=topic.retention_bytes if expires else None,
+    )
 
 
 def broker_of(writer: str) -> str:
@@ -69,46 +87,62 @@ def is_unconverted(log: SegmentFile, files: Iterable[SegmentFile], segment_end: 
     return bound is None or covered_since(log.base_offset, bound, _tables(files)) is None
 
 
-def expired_files(
-    segments: Sequence[tuple[int | None, Sequence[SegmentFile]]], policy: RetentionPolicy, now_us: int
-) -> list[SegmentFile]:
+class Listed(NamedTuple):
+    """The files of one segment."""
+
+    end_offset: int | None
+    """None while it is open."""
+    files: Sequence[SegmentFile]
+    low_watermark: int = 0
+    """What lies below was deleted."""
+
+
+def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: int) -> list[SegmentFile]:
     """The files of one topic that may be deleted now, in the order in which they may be: logs before tables, tables of
     a segment by offset. A table goes only after all that lie before it in its segment.
 
     Args:
-        segments: per segment its end offset (None while open) and its files.
+        segments: all that the topic has files of.
         now_us: by the clock that dated the files.
     """
+    ordered = [sorted(_tables(segment.files), key=_reach) for segment in segments]
+    ages = [
+        (us, number, table)
+        for number, tables in enumerate(ordered)
+        for us, table in zip(stored_us(tables, now_us), tables, strict=True)
+    ]
+    chosen_us = _chosen_by_retention(ages, policy)
+    for us, number, table in ages:
+        if (table.end_offset or 0) <= segments[number].low_watermark:
+            chosen_us[table.path] = us
+    due = {path for path, us in chosen_us.items() if us + policy.log_grace_us <= now_us}
     logs: list[SegmentFile] = []
-    ages: list[tuple[int, int, SegmentFile]] = []
     free: list[list[SegmentFile]] = []
-    for number, (segment_end, files) in enumerate(segments):
+    for segment, tables in zip(segments, ordered, strict=True):
         kept_logs: list[tuple[SegmentFile, int | None]] = []
-        proven = math.inf if segment_end is not None else _last_proven_base(files)
-        for log in (f for f in files if f.kind is FileKind.LOG):
-            bound = _needed_until(log, files, segment_end)
-            since = None if bound is None else covered_since(log.base_offset, bound, _tables(files))
+        proven = math.inf if segment.end_offset is not None else _last_proven_base(segment.files)
+        for log in (f for f in segment.files if f.kind is FileKind.LOG):
+            bound = _needed_until(log, segment.files, segment.end_offset)
+            since = None if bound is None else covered_since(log.base_offset, bound, tables)
             if (
                 since is not None
                 and log.base_offset < proven
                 and max(since, log.modified_us) + policy.log_grace_us <= now_us
+                and (
+                    max(since, log.modified_us) + policy.log_kept_us <= now_us
+                    or all(table.path in due for table in tables if _overlaps(table, log, bound))
+                )
             ):
                 logs.append(log)
             else:
                 kept_logs.append((log, bound))
-        tables = sorted(_tables(files), key=_reach)
-        ages += [(us, number, table) for us, table in zip(stored_us(tables, now_us), tables, strict=True)]
         # A table outlives the logs it was made of, or they would be converted once more.
         held = [any(_overlaps(table, *kept) for kept in kept_logs) for table in tables]
         free.append(tables[: held.index(True)] if True in held else tables)
-    chosen_us = _chosen_by_retention(ages, policy)
     going: list[SegmentFile] = []
     for tables in free:
-        going += takewhile(
-            lambda t: t.path in chosen_us and chosen_us[t.path] + policy.log_grace_us <= now_us,
-            tables,
-        )
-    going += (t for _, files in segments for t in _doubled(files) if t.modified_us + policy.log_grace_us <= now_us)
+        going += takewhile(lambda t: t.path in due, tables)
+    going += (t for s in segments for t in _doubled(s.files) if t.modified_us + policy.log_grace_us <= now_us)
     going = list({table.path: table for table in going}.values())
     return sorted(logs, key=lambda f: (f.modified_us, f.base_offset, f.path)) + going
 

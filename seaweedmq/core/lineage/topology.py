@@ -9,6 +9,7 @@ from seaweedmq.errors import InvalidArgument, ResourceExhausted
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, Topic, TopicChange, TopicSpec
+from seaweedmq.model.topic_settings import check_configs
 
 _Number = TypeVar("_Number", int, float)
 
@@ -49,6 +50,7 @@ def check_spec(spec: TopicSpec) -> None:
             )
     if not 1 <= spec.replicas <= REPLICAS_MAX:
         raise InvalidArgument(f"{spec.replicas} replicas asked for: a topic has from 1 to {REPLICAS_MAX}")
+    check_configs(spec.configs, spec.replicas)
     check_retention(spec.retention_s, spec.retention_bytes)
     check_target_rates(spec.target_bytes_per_s, spec.target_records_per_s)
 
@@ -96,6 +98,7 @@ def new_topic(spec: TopicSpec, *, uid: int, now_us: int, placement: Sequence[tup
         target_records_per_s=spec.target_records_per_s or None,
         segments_min=count,
         partitions=spec.partitions,
+        configs=spec.configs,
     )
     return Change(topic, _first_segments(topic, 0, even_ranges(topic.ring, count), placement, now_us))
 
@@ -148,6 +151,8 @@ def _first_segments(
 
 def altered(topic: Topic, change: TopicChange) -> Topic:
     """The topic with the change applied, but for its partitions: see :func:`with_partitions`."""
+    if change.configs is not None:
+        check_configs(change.configs, topic.replicas)
     check_retention(change.retention_s, change.retention_bytes)
     check_target_rates(change.target_bytes_per_s, change.target_records_per_s)
     if topic.partitions is not None and change.scaling is Scaling.AUTO:
@@ -160,6 +165,7 @@ def altered(topic: Topic, change: TopicChange) -> Topic:
         retention_bytes=_limit(topic.retention_bytes, change.retention_bytes),
         target_bytes_per_s=_limit(topic.target_bytes_per_s, change.target_bytes_per_s),
         target_records_per_s=_limit(topic.target_records_per_s, change.target_records_per_s),
+        configs=topic.configs if change.configs is None else change.configs,
     )
 
 

@@ -11,6 +11,8 @@ from seaweedmq.model.config import STREAM_IN_FLIGHT_FRAMES_MAX, BrokerConfig
 PRODUCER_BYTES = 800
 """What one takes in memory beside its frames. Measured with them: 905 of 16 frames, 18,065 of 1,024."""
 FRAME_BYTES = 17
+KAFKA_IN_FLIGHT_FRAMES_MAX = 5
+"""What Kafka's idempotent producers have in flight to a partition at most."""
 MEMORY_SHARE = 8
 """Producers may take an eighth of a broker's memory."""
 
@@ -32,7 +34,7 @@ class ProducerLimits:
         return cls(
             producers=config.producers_per_segment_max,
             idle_s=config.producer_idle_s,
-            frames=config.stream_in_flight_frames_max,
+            frames=max(config.stream_in_flight_frames_max, KAFKA_IN_FLIGHT_FRAMES_MAX),
         )
 
     @classmethod

@@ -6,35 +6,25 @@ where the last one ended, a repeat if it was stored before, and anything else is
 Nobody takes a producer that is not here for one that has stored nothing: it begins where it says that it repeats
 nothing below. So one may be forgotten as soon as it can not repeat anything any more: its stream has ended, and longer
 ago than a client goes on delivering (``idle_s``).
+
+Kafka's producers have no streams, and go on in a successor segment where they were: see ``known_producer`` for their
+rules and ``heritage`` for what becomes of them. One may be forgotten ``idle_s`` after its last frame. Producer 0 has no
+identity: it is neither looked up nor remembered.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from seaweedmq.core.segment.known_producer import KnownProducer
 from seaweedmq.core.segment.producer_limits import ProducerLimits, ProducerPool
-from seaweedmq.core.segment.recent_frames import RecentFrames
-from seaweedmq.errors import Fenced, InvalidArgument
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.producer import NO_PRODUCER, is_kafka_producer, unwrapped
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.segment import ProducerSequence, ProducerState
 
 SNAPSHOT_FRAMES_MAX = 16_384
 """Frames that a snapshot names, the same number of each producer. They only give lost acknowledgements their offsets
 back; how far a producer got is known without them."""
-
-
-class _Producer:
-    """As the table keeps it. Invariant: no frames means that nothing was stored since it is known."""
-
-    __slots__ = ("epoch", "frames", "next_sequence", "streams")
-
-    def __init__(self, epoch: int, next_sequence: int) -> None:
-        self.streams = 0
-        self.begin(epoch, next_sequence)
-
-    def begin(self, epoch: int, next_sequence: int) -> None:
-        self.epoch = epoch
-        self.next_sequence = next_sequence
-        self.frames = RecentFrames()
 
 
 class ProducerTable:
@@ -52,10 +42,10 @@ class ProducerTable:
         self.floor = 0
         """Offset below which frames are fsynced. Frames at or above it are remembered however many they are, since a
         snapshot for a file that begins there must be able to leave them out."""
-        self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        self._producers: OrderedDict[int, KnownProducer] = OrderedDict()
         """The longest idle first."""
         self._idle: OrderedDict[int, float] = OrderedDict()
-        """Those without a stream -> since when, the longest first."""
+        """Those without a stream -> since when, the longest first. Of Kafka's, their last frame."""
         if pool is not None:
             pool.join(self)
         for state in states:
@@ -72,12 +62,16 @@ class ProducerTable:
 
         Raises:
             Fenced: a newer epoch of the producer was here.
+            InvalidArgument: it has no identity.
             ResourceExhausted: it is new, and the broker remembers as many as it may.
         """
+        if producer_id == NO_PRODUCER:
+            raise InvalidArgument("a publish stream of producer 0, which is no identity: give another one")
         known = self._producers.get(producer_id)
         if known is None:
-            known = self._admit(producer_id, producer_epoch, first_sequence, now)
-        self._check_epoch(known, producer_id, producer_epoch)
+            self._check_room(now)
+            known = self._add(producer_id, producer_epoch, first_sequence)
+        known.check_epoch(producer_id, producer_epoch)
         if known.epoch < producer_epoch:
             known.begin(producer_epoch, first_sequence)
         known.streams += 1
@@ -98,18 +92,29 @@ class ProducerTable:
         known.frames.trim(self._limits.frames, self.floor)
         self._idle[producer_id] = now
 
-    def find_repeat(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> FrameAck | None:
+    def find_repeat(
+        self, producer_id: int, producer_epoch: int, first_sequence: int, count: int, now: float = 0.0
+    ) -> FrameAck | None:
         """The earlier acknowledgement if the frame was stored before, None if it is the next one.
 
         Raises:
             Fenced: a newer epoch of the producer was here.
             InvalidArgument: the producer has no stream; or the frame leaves a gap, or overlaps stored frames without
                 being one of them.
+            DuplicateSequence, OutOfOrderSequence: what Kafka's producers are told instead.
+            ResourceExhausted: one of Kafka's is new, and the broker remembers as many as it may.
         """
+        if producer_id == NO_PRODUCER:
+            return None
         known = self._producers.get(producer_id)
+        if known is None and is_kafka_producer(producer_id):
+            self._check_room(now)
+            return None
         if known is None:
             raise InvalidArgument(f"producer {producer_id} has no stream here: open one before frames are sent")
-        self._check_epoch(known, producer_id, producer_epoch)
+        known.check_epoch(producer_id, producer_epoch)
+        if _is_kafkas(producer_id, known):
+            return known.find_kafka_repeat(producer_id, producer_epoch, first_sequence, count)
         if first_sequence == known.next_sequence and known.epoch == producer_epoch:
             return None
         ack = known.frames.find(first_sequence, known.next_sequence) if known.epoch == producer_epoch else None
@@ -120,28 +125,71 @@ class ProducerTable:
             )
         return ack
 
-    def record(self, producer_id: int, producer_epoch: int, ack: FrameAck) -> None:
+    def record(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
         """Remember a frame that was appended. Requires that ``find_repeat`` said it is the next one."""
-        known = self._producers.get(producer_id)
-        if known is None or known.epoch != producer_epoch or ack.first_sequence != known.next_sequence:
+        if producer_id == NO_PRODUCER:
+            return
+        known, sequence = self._producers.get(producer_id), ack.first_sequence
+        if known is None and is_kafka_producer(producer_id):
+            known = self._add(producer_id, producer_epoch, sequence, begun=sequence)
+        elif known is not None and _is_kafkas(producer_id, known):
+            if known.epoch < producer_epoch and sequence == 0:
+                known.begin(producer_epoch, 0, begun=0)
+            sequence = unwrapped(sequence, known.next_sequence)
+        if known is None or known.epoch != producer_epoch or sequence != known.next_sequence:
             raise AssertionError(f"{ack} of producer {producer_id} recorded out of order")
         self._append(producer_id, known, ack)
+        if not known.streams:
+            self._note_idle(producer_id, now)
+
+    # --- Kafka's producers in a successor segment ---------------------------------------------------------------------
+
+    def __contains__(self, producer_id: object) -> bool:
+        return producer_id in self._producers
+
+    def may_be_older(self, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> bool:
+        """Whether a frame was stored before those that are remembered of its producer, so that an earlier segment may
+        tell where."""
+        known = self._producers.get(producer_id)
+        if known is None or not _is_kafkas(producer_id, known):
+            return False
+        return known.may_be_older(producer_epoch, first_sequence, count, self._limits.frames)
+
+    def adopt(self, state: ProducerState, now: float) -> None:
+        """Go on from what an earlier segment holds of a producer that is not known here.
+
+        Raises:
+            ResourceExhausted: the broker remembers as many as it may.
+        """
+        assert state.producer_id not in self._producers, f"{state} is known here"
+        self._check_room(now)
+        self._restore(state)
+        self._note_idle(state.producer_id, now)
+
+    def put_before(self, producer_id: int, producer_epoch: int, older: Sequence[FrameAck]) -> None:
+        """Remember frames of a producer that an earlier segment holds, the oldest first, as far as they join."""
+        known = self._producers.get(producer_id)
+        if known is not None and known.epoch == producer_epoch and _is_kafkas(producer_id, known):
+            known.put_before(older, self._limits.frames)
 
     # --- the side of a follower, and of whoever reads a log -----------------------------------------------------------
 
     def follow(self, producer_id: int, producer_epoch: int, ack: FrameAck, now: float = 0.0) -> None:
         """Remember a frame that a primary accepted, whatever this table would have said of it: the primary may have
         forgotten the producer earlier, or begun with it where it said it was."""
-        known = self._producers.get(producer_id)
+        if producer_id == NO_PRODUCER:
+            return
+        known, sequence = self._producers.get(producer_id), ack.first_sequence
+        if known is not None and _is_kafkas(producer_id, known):
+            sequence = unwrapped(sequence, known.next_sequence)
         if known is None:
             self._forget_idle(now, keep=self._limits.producers - 1)
-            known = self._add(producer_id, producer_epoch, ack.first_sequence)
-        elif known.epoch != producer_epoch or known.next_sequence != ack.first_sequence:
+            known = self._add(producer_id, producer_epoch, sequence)
+        elif known.epoch != producer_epoch or known.next_sequence != sequence:
             known.begin(producer_epoch, ack.first_sequence)
         self._append(producer_id, known, ack)
         if not known.streams:
-            self._idle[producer_id] = now
-            self._idle.move_to_end(producer_id)
+            self._note_idle(producer_id, now)
 
     # --- looking in ---------------------------------------------------------------------------------------------------
 
@@ -150,8 +198,7 @@ class ProducerTable:
         known = self._producers.get(producer_id)
         if known is None:
             return None
-        recent = known.frames.last(self._limits.frames, known.next_sequence)
-        return _state(producer_id, known, known.next_sequence, recent)
+        return known.state(producer_id, known.next_sequence, self._limits.frames)
 
     def snapshot(self, below: int | None = None) -> tuple[ProducerState, ...]:
         """All states, the longest idle first: feeding them to a new table restores this one.
@@ -163,7 +210,7 @@ class ProducerTable:
         states: list[ProducerState] = []
         for producer_id, known in self._producers.items():
             next_sequence = known.next_sequence if below is None else known.frames.end_below(below, known.next_sequence)
-            states.append(_state(producer_id, known, next_sequence, known.frames.last(share, next_sequence)))
+            states.append(known.state(producer_id, next_sequence, share))
         return tuple(states)
 
     def unsettled(self, now: float) -> tuple[ProducerSequence, ...]:
@@ -188,28 +235,25 @@ class ProducerTable:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _check_epoch(known: _Producer, producer_id: int, producer_epoch: int) -> None:
-        if known.epoch > producer_epoch:
-            raise Fenced(
-                f"producer {producer_id} epoch {producer_epoch} is fenced by epoch {known.epoch}: "
-                "another instance took its identity over; stop this one"
-            )
-
-    def _append(self, producer_id: int, known: _Producer, ack: FrameAck) -> None:
-        known.frames.append(ack.first_sequence, ack.base_offset)
+    def _append(self, producer_id: int, known: KnownProducer, ack: FrameAck) -> None:
+        known.frames.append(known.next_sequence, ack.base_offset)
         known.frames.trim(self._limits.frames, self.floor)
-        known.next_sequence = ack.first_sequence + ack.record_count
+        known.next_sequence += ack.record_count
         self._producers.move_to_end(producer_id)
 
-    def _admit(self, producer_id: int, producer_epoch: int, next_sequence: int, now: float) -> _Producer:
+    def _note_idle(self, producer_id: int, now: float) -> None:
+        self._idle[producer_id] = now
+        self._idle.move_to_end(producer_id)
+
+    def _check_room(self, now: float) -> None:
         self._forget_idle(now, keep=self._limits.producers - 1)
         if self._pool is not None:
             self._pool.check_room(now)
-        return self._add(producer_id, producer_epoch, next_sequence)
 
-    def _add(self, producer_id: int, producer_epoch: int, next_sequence: int) -> _Producer:
-        known = self._producers[producer_id] = _Producer(producer_epoch, next_sequence)
+    def _add(
+        self, producer_id: int, producer_epoch: int, next_sequence: int, begun: int | None = None
+    ) -> KnownProducer:
+        known = self._producers[producer_id] = KnownProducer(producer_epoch, next_sequence, begun)
         if self._pool is not None:
             self._pool.used += 1
         return known
@@ -241,7 +285,6 @@ class ProducerTable:
             self._pool.used -= 1
 
 
-def _state(producer_id: int, known: _Producer, next_sequence: int, recent: tuple[FrameAck, ...]) -> ProducerState:
-    return ProducerState(
-        producer_id=producer_id, producer_epoch=known.epoch, next_sequence=next_sequence, recent=recent
-    )
+def _is_kafkas(producer_id: int, known: KnownProducer) -> bool:
+    """Whether Kafka's rules are for it. A publisher may have chosen such an id before it knew of the range."""
+    return not known.streams and is_kafka_producer(producer_id)

@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from seaweedmq.model.publish import FrameAck
 
@@ -27,6 +28,18 @@ class RecentFrames:
         """The next frame."""
         self._firsts.append(first_sequence)
         self._bases.append(base_offset)
+
+    @property
+    def first_sequence(self) -> int:
+        """Where the oldest begins. Requires that there is one."""
+        return self._firsts[self._start]
+
+    def put_before(self, frames: Sequence[FrameAck], lap: int) -> None:
+        """Frames that end where the oldest begins, the oldest first, once all sequences were raised by ``lap``."""
+        firsts = [f.first_sequence for f in frames] + list(self._firsts[self._start :])
+        self._firsts = array("Q", [first + lap for first in firsts])
+        self._bases = array("Q", [*(f.base_offset for f in frames), *self._bases[self._start :]])
+        self._start = 0
 
     def trim(self, frames_max: int, floor: int) -> None:
         """Drop the oldest beyond ``frames_max``, but none from offset ``floor`` on."""

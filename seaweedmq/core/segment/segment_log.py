@@ -107,12 +107,14 @@ class SegmentLog:
         """The segment is being sealed with what the primary holds: followers no longer count."""
         self._followers = False
 
-    def append(self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry) -> FrameAck:
+    def append(
+        self, producer_id: int, producer_epoch: int, first_sequence: int, entry: LogEntry, now: float = 0.0
+    ) -> FrameAck:
         """Hold a new frame whose header was stamped with ``end``."""
         assert entry.base_offset == self.end, f"frame stamped {entry.base_offset}, expected {self.end}"
         assert entry.end_offset > entry.base_offset
         ack = FrameAck(first_sequence, entry.end_offset - entry.base_offset, entry.base_offset)
-        self.producers.record(producer_id, producer_epoch, ack)
+        self.producers.record(producer_id, producer_epoch, ack, now)
         self._entries.append(entry)
         self._bases.append(entry.base_offset)
         self.end = entry.end_offset

@@ -186,6 +186,7 @@ class Topic(_message.Message):
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     SEGMENTS_MIN_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     uid: _builtins.int
@@ -212,6 +213,8 @@ class Topic(_message.Message):
     """Publishers choose one of so many partitions, each of which is a slot of the ring. Absent: keys are spread over a
     ring of 65,536 slots.
     """
+    @_builtins.property
+    def configs(self) -> Global___TopicConfigs: ...
     def __init__(
         self,
         *,
@@ -229,10 +232,11 @@ class Topic(_message.Message):
         target_records_per_s: _builtins.float | None = ...,
         segments_min: _builtins.int = ...,
         partitions: _builtins.int | None = ...,
+        configs: Global___TopicConfigs | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
     _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015
@@ -260,6 +264,50 @@ class Topic(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__target_records_per_s) -> _WhichOneofReturnType__target_records_per_s | None: ...
 
 Global___Topic: _TypeAlias = Topic  # noqa: Y015
+
+@_typing.final
+class TopicConfigs(_message.Message):
+    """What is set of a topic by name, as tools for Kafka do. Any name is kept; README and model/topic_settings.py say which
+    act. 100 of them at most, 16,384 characters in all.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicConfigs: _TypeAlias = TopicConfigs  # noqa: Y015
 
 @_typing.final
 class KeyRange(_message.Message):

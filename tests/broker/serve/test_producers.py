@@ -49,14 +49,14 @@ async def connect(bed: Bed, name: str, **settings: Any) -> tuple[Client, Owner]:
 async def test_more_publishers_than_are_remembered_when_idle_send_in_turn(bed: Bed) -> None:
     (host,) = await bed.cluster(1, HASTY)
     await bed.topic(host)
-    publishers = [await host.publisher(n) for n in range(8)]
+    publishers = [await host.publisher(n) for n in range(1, 9)]
     for turn in range(4):
         for publisher in publishers:
             await publisher.store()
         await asyncio.sleep(turn * IDLE_S)
     reader = await host.subscriber()
     got = await reader.until(32)
-    assert sorted(got) == sorted(v for n in range(8) for v in values(n, 4))
+    assert sorted(got) == sorted(v for n in range(1, 9) for v in values(n, 4))
 
 
 @story
@@ -214,7 +214,7 @@ async def test_an_older_epoch_ends_no_stream_of_a_newer_one(bed: Bed) -> None:
 
 async def _sealed_with_records_in_flight(bed: Bed, host: Host, count: int) -> list[Publishing]:
     """Each has one record acknowledged, and one stored whose acknowledgement it did not get."""
-    publishers = [await host.publisher(n) for n in range(count)]
+    publishers = [await host.publisher(n) for n in range(1, count + 1)]
     for publisher in publishers:
         await publisher.store()
     synced = bed.faults.hold(StorageOp.SYNC)
@@ -249,7 +249,7 @@ async def test_who_is_missing_in_the_record_is_looked_for_in_the_files(
     segment = next(s for s in hosts[0].inspect.view.segments[NAME].values() if s.id == 0)
     assert (len(segment.sequences), segment.sequences_complete) == (2, False)
     for host in hosts:
-        answers = [await _ask(host, producer, 1) for producer in range(6)]
+        answers = [await _ask(host, producer, 1) for producer in range(1, 7)]
         assert [a.next_sequence for a in answers] == [2] * 6
         assert [a.recent[-1].base_offset for a in answers] == list(range(6, 12))
         assert (await _ask(host, 99, 0)).next_sequence == 0, "it was never there"
@@ -264,7 +264,7 @@ async def test_files_that_are_asked_outlive_their_grace(bed: Bed, monkeypatch: p
     await bed.topic(host)
     await _sealed_with_records_in_flight(bed, host, 6)
     await asyncio.sleep(50)
-    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(6)] == [2] * 6
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
     await asyncio.sleep(30)
     assert not [f for f in bed.files(FileKind.LOG) if f.segment == 0], "nobody repeats anything any more"
 
@@ -276,9 +276,9 @@ async def test_if_neither_record_nor_files_know_the_answer_is_that(bed: Bed, mon
     await bed.topic(host)
     await _sealed_with_records_in_flight(bed, host, 6)
     await bed.store.delete(bed.files(FileKind.LOG))
-    assert [(await _ask(host, producer, 1)).next_sequence for producer in (4, 5)] == [2, 2]
-    with pytest.raises(OutOfRange, match=r"too short to name producer 0.* stay for producer_idle_s"):
-        await _ask(host, 0, 1)
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in (5, 6)] == [2, 2]
+    with pytest.raises(OutOfRange, match=r"too short to name producer 1.* stay for producer_idle_s"):
+        await _ask(host, 1, 1)
 
 
 @story
@@ -288,7 +288,7 @@ async def test_a_whole_record_needs_no_files(bed: Bed) -> None:
     await _sealed_with_records_in_flight(bed, host, 6)
     await bed.store.delete(bed.files(FileKind.LOG))
     bed.faults.failing[StorageOp.LIST] = "it is gone"
-    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(6)] == [2] * 6
+    assert [(await _ask(host, producer, 1)).next_sequence for producer in range(1, 7)] == [2] * 6
     assert (await _ask(host, 99, 3)).next_sequence == 3
 
 

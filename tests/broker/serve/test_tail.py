@@ -100,7 +100,7 @@ async def test_one_wait_serves_many_segments_until_there_is_enough(bed: Bed) -> 
     """A long poll: so many bytes of any of them, or the time is up."""
     (host,) = await bed.cluster(1)
     await bed.topic(host, segments=3)
-    publishers = [await host.publisher(n, segment=n) for n in range(3)]
+    publishers = [await host.publisher(n + 1, segment=n) for n in range(3)]
     tails = [await tail_of(host, bed, segment=n) for n in range(3)]
 
     async def poll(bytes_min: int, wait_s_max: float) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from seaweedmq.model.calls import SealSegment
+from seaweedmq.model.calls import AlterTopic, SealSegment
+from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.topic import Scaling
+from seaweedmq.model.topic import Scaling, TopicChange
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
@@ -70,6 +71,53 @@ async def test_files_are_looked_over_when_the_clock_was_set_back(bed: Bed) -> No
     before = bed.faults.counts[StorageOp.LIST]
     await asyncio.sleep(10)
     assert bed.faults.counts[StorageOp.LIST] >= before + 5
+
+
+@story
+async def test_partitions_have_an_age_of_their_own_and_a_topic_may_set_both_bounds_at_any_time(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(QUICK, partition_roll_age_s=40.0))
+    await bed.topic(host, partitions=1)
+    publisher = await host.publisher()
+    await publisher.store()
+    await asyncio.sleep(30)
+    assert not bed.files(FileKind.TABLE)
+    await asyncio.sleep(15)
+    assert len(bed.files(FileKind.TABLE)) == 1
+    await host.api.call(AlterTopic(NAME, TopicChange(configs=(("segment.ms", "5000"),))))
+    await publisher.store()
+    await asyncio.sleep(10)
+    assert len(bed.files(FileKind.TABLE)) == 2
+    await host.api.call(AlterTopic(NAME, TopicChange(configs=(("segment.bytes", str(64 * KIB)),))))
+    await publisher.store(frames=20, size=8 * KIB)
+    await asyncio.sleep(5)
+    assert len(bed.files(FileKind.TABLE)) >= 3
+
+
+@story
+async def test_logs_stay_beside_their_tables_while_the_topic_wants_it(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, configs=(("local.retention.ms", "60000"),))
+    await (await host.publisher()).store()
+    await host.api.call(SealSegment(NAME, 0))
+    await bed.until(lambda: bed.files(FileKind.TABLE))
+    await asyncio.sleep(50)
+    assert bed.files(FileKind.LOG)
+    await host.api.call(AlterTopic(NAME, TopicChange(configs=())))
+    await asyncio.sleep(10)
+    assert not bed.files(FileKind.LOG)
+
+
+@story
+async def test_what_is_only_compacted_does_not_expire(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, retention_s=10.0, configs=(("cleanup.policy", "compact"),))
+    await (await host.publisher()).store()
+    await host.api.call(SealSegment(NAME, 0))
+    await asyncio.sleep(200)
+    assert bed.files(FileKind.TABLE)
+    await host.api.call(AlterTopic(NAME, TopicChange(configs=(("cleanup.policy", "compact,delete"),))))
+    await asyncio.sleep(30)
+    assert not bed.files(FileKind.TABLE)
 
 
 @pytest.mark.parametrize("bounds", [{}, {"conversion_delay_s_max": 20.0}, {"conversion_backlog_bytes_max": 100}])

@@ -1,12 +1,25 @@
 """Which files may go: told as small histories. Times in microseconds, the grace period is 100."""
 
+import math
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seaweedmq.core.files.cover import covered_since
-from seaweedmq.core.files.retention import RetentionPolicy, broker_of, expired_files, log_end_bound
+from seaweedmq.core.files.retention import (
+    Listed,
+    RetentionPolicy,
+    broker_of,
+    expired_files,
+    log_end_bound,
+    retention_policy,
+)
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
-from tests.support.segments import NAME
+from tests.support.segments import NAME, make_topic
+
+TOPIC = make_topic()
 
 
 def file(kind: FileKind, base: int, end: int | None, writer: str, size_bytes: int, modified_us: int) -> SegmentFile:
@@ -38,9 +51,13 @@ def expired(
     end: int | None = None,
     retention_us: int | None = None,
     retention_bytes: int | None = None,
+    kept_us: float = 0,
+    low: int = 0,
 ) -> list[str]:
-    policy = RetentionPolicy(log_grace_us=100, retention_us=retention_us, retention_bytes=retention_bytes)
-    return [f.path for f in expired_files([(end, files)], policy, now_us)]
+    policy = RetentionPolicy(
+        log_grace_us=100, log_kept_us=kept_us, retention_us=retention_us, retention_bytes=retention_bytes
+    )
+    return [f.path for f in expired_files([Listed(end, files, low)], policy, now_us)]
 
 
 def test_a_log_goes_a_grace_period_after_its_table_was_made() -> None:
@@ -141,6 +158,68 @@ def test_tables_that_overlap_leave_no_hole_when_they_go() -> None:
     assert expired(files, 10**6, retention_bytes=70, end=120) == ["table 10-20"]
 
 
+def test_a_log_stays_for_as_long_as_its_topic_wants_but_not_without_its_tables() -> None:
+    files = [log(0), table(0, 10, modified_us=50)]
+    assert expired(files, 1_049, end=10, kept_us=1_000) == []
+    assert expired(files, 1_050, end=10, kept_us=1_000) == ["log 0-b-1"]
+    assert expired(files, 149, end=10, kept_us=7) == []  # those who have it open finish
+    assert expired(files, 649, end=10, kept_us=math.inf, retention_us=500) == []
+    assert expired(files, 650, end=10, kept_us=math.inf, retention_us=500) == ["log 0-b-1", "table 0-10"]
+    assert expired(files, 10**9, end=10, kept_us=math.inf) == []
+
+
+def test_a_log_that_stays_keeps_no_table_from_going_that_holds_nothing_of_it() -> None:
+    files = [log(10), table(0, 10), table(10, 20)]
+    assert expired(files, 600, end=20, kept_us=math.inf, retention_us=500) == [
+        "log 10-b-1",
+        "table 0-10",
+        "table 10-20",
+    ]
+    files = [log(10), table(0, 10), table(10, 20, modified_us=300)]
+    assert expired(files, 600, end=20, kept_us=math.inf, retention_us=500) == ["table 0-10"]
+
+
+def test_what_lies_below_the_low_watermark_goes_and_nothing_above() -> None:
+    files = [table(0, 10), table(10, 20, modified_us=200), table(20, 30)]
+    assert expired(files, 99, low=20) == []
+    assert expired(files, 299, low=20) == ["table 0-10"]
+    assert expired(files, 300, low=20) == ["table 0-10", "table 10-20"]
+    assert expired(files, 10**9, low=29) == ["table 0-10", "table 10-20"]
+    assert expired(files, 10**9, low=9) == []
+
+
+def test_what_was_deleted_and_is_no_table_yet_stays_until_it_is_one() -> None:
+    files = [log(0), log(10), table(0, 5)]
+    assert expired(files, 10**9, low=20) == []
+    # The newest log of an open segment tells recovery where it ends, and so the table that holds some of it stays.
+    assert expired([*files, table(5, 12)], 10**9, low=20) == ["log 0-b-1", "table 0-5"]
+    assert expired([*files, table(5, 12)], 10**9, low=20, end=12) == [
+        "log 0-b-1",
+        "log 10-b-1",
+        "table 0-5",
+        "table 5-12",
+    ]
+
+
+def test_neither_age_nor_size_removes_what_is_only_compacted() -> None:
+    limited = replace(TOPIC, retention_s=2.0, retention_bytes=7)
+    config = BrokerConfig(log_grace_s=1.0)
+    assert retention_policy(limited, config) == RetentionPolicy(
+        log_grace_us=1_000_000, retention_us=2_000_000, retention_bytes=7
+    )
+    for policy, expires in (("compact", False), ("compact,delete", True), ("delete", True)):
+        chosen = replace(limited, configs=(("cleanup.policy", policy),))
+        assert (retention_policy(chosen, config).retention_us is not None) == expires
+        assert (retention_policy(chosen, config).retention_bytes is not None) == expires
+        assert chosen.has_retention == expires
+
+
+def test_how_long_logs_stay_is_set_in_milliseconds() -> None:
+    for text, kept_us in (("-2", 0), ("-1", math.inf), ("3600000", 3.6e9), ("0", 0)):
+        chosen = replace(TOPIC, configs=(("local.retention.ms", text),))
+        assert retention_policy(chosen, BrokerConfig()).log_kept_us == kept_us
+
+
 def test_no_limit_keeps_tables_for_ever() -> None:
     assert expired([table(0, 10)], 10**15, end=10) == []
 
@@ -148,7 +227,7 @@ def test_no_limit_keeps_tables_for_ever() -> None:
 def test_the_size_is_of_the_whole_topic() -> None:
     policy = RetentionPolicy(log_grace_us=0, retention_bytes=50)
     old, new = table(0, 10, modified_us=1, size_bytes=30), table(10, 20, modified_us=2, size_bytes=30)
-    assert expired_files([(10, [old]), (None, [new])], policy, 10) == [old]
+    assert expired_files([Listed(10, [old]), Listed(None, [new])], policy, 10) == [old]
 
 
 def test_files_written_again_belong_to_their_broker() -> None:
@@ -170,7 +249,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
 ) -> None:
     """Tables of some segments, each with what the clock said and how far ahead it was."""
     segments = [
-        (
+        Listed(
             None,
             [table(n * 10 + s * 1_000, n * 10 + 10 + s * 1_000, told) for n, (told, _) in enumerate(times)],
         )
@@ -178,7 +257,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
     ]
     policy = RetentionPolicy(log_grace_us=100, retention_us=retention_us, retention_bytes=retention_bytes)
     gone = expired_files(segments, policy, now_us)
-    for _, tables in segments:
+    for _, tables, _ in segments:
         here = [f for f in gone if f in tables]
         assert here == tables[: len(here)]
         if retention_bytes is None and retention_us is not None:
@@ -186,7 +265,7 @@ def test_whatever_the_clocks_say_retention_leaves_no_hole(
             assert all(m + retention_us + 100 <= now_us or m > now_us for m in told[: len(here)])
             assert len(here) == len(tables) or max(told[: len(here) + 1]) + retention_us + 100 > now_us
     if retention_bytes is not None and retention_us is None:
-        left = [f for _, tables in segments for f in tables if f not in gone]
+        left = [f for _, tables, _ in segments for f in tables if f not in gone]
         assert not gone or sum(f.size_bytes for f in left) + gone[-1].size_bytes > retention_bytes or not left
 
 
@@ -206,7 +285,7 @@ def test_no_record_is_lost_without_retention(
     made = [table(b, b + n, modified_us=m) for b, n, m in tables]
     end = edges[-1] if sealed else None
     policy = RetentionPolicy(log_grace_us=100)
-    gone = expired_files([(end, [*logs, *made])], policy, now_us)
+    gone = expired_files([Listed(end, [*logs, *made])], policy, now_us)
     left = [t for t in made if t not in gone]
     for one in (f for f in gone if f.kind == "table"):
         assert covered_since(one.base_offset, one.end_offset or 0, left) is not None

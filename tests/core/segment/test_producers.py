@@ -286,7 +286,7 @@ def test_a_snapshot_below_an_offset_leaves_out_what_is_not_written_yet() -> None
 
 def test_a_snapshot_of_very_many_producers_names_all_of_them_and_few_frames() -> None:
     told = Told(limit=10_000)
-    for producer in range(3_000):
+    for producer in range(1, 3_001):
         told.open(producer=producer)
         for sequence in range(FRAMES):
             told.send(sequence, 1, producer=producer)

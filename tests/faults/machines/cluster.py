@@ -27,6 +27,7 @@ STOP_TIMEOUT_S = 60.0
 LOOK_S = 0.05
 SETTINGS = {
     "log_roll_age_s": 4.0,
+    "partition_roll_age_s": 4.0,
     "maintenance_interval_s": 1.0,
     "log_grace_s": 5.0,
     "conversion_delay_s_max": 0.1,

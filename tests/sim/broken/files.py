@@ -48,7 +48,7 @@ def expire_by_modification_time(patch: pytest.MonkeyPatch) -> None:
     """Retention takes whatever a clock dated long ago, also from the middle of a segment."""
 
     def old_files(segments: Any, policy: Any, now_us: int) -> list[Any]:
-        files = [f for _, files in segments for f in files]
+        files = [f for segment in segments for f in segment.files]
         logs = [f for f in expire(segments, replace(policy, retention_us=None), now_us) if f.kind == "log"]
         if policy.retention_us is None:
             return logs

@@ -61,6 +61,7 @@ def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         topics=topics,
+        broker=replace(scenario.broker, partition_roll_age_s=scenario.broker.log_roll_age_s),
         publishers=tuple(
             replace(_slow(rng, plan, scenario.chaos_s), config=_that_looks_soon(plan.config))
             for plan in scenario.publishers

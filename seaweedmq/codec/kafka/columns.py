@@ -1,0 +1,135 @@
+"""A batch as columns: keys, timestamps, headers and values, cut out of its bytes by Arrow."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from seaweedmq.codec.arrays import array_of
+from seaweedmq.codec.kafka.compression import unpack
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
+from seaweedmq.codec.kafka.records import Records, find_records
+from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
+from seaweedmq.codec.kafka.varints import Longs
+from seaweedmq.model.frames import Frames
+
+US_PER_MS: Final = 1_000
+UNSOUND: Final = (ValueError, IndexError, pa.ArrowInvalid)
+"""What records that are not as the format says raise."""
+_DELTA_MAX_MS: Final = 1 << 60
+"""So that sums fit 64 bits. Times of years 1 to 9999 lie far below."""
+
+
+class Columns(NamedTuple):
+    """An item a record."""
+
+    key: pa.Array
+    timestamp_us: Longs
+    headers: pa.Array
+    """map<string, binary>, null without any."""
+    value: pa.Array
+
+
+class Opened(NamedTuple):
+    """A batch whose records were found."""
+
+    header: BatchHeader
+    data: memoryview
+    """The records, unpacked."""
+    records: Records
+
+
+def open_batch(data: Frames, unpacked_bytes_max: int) -> Opened:
+    """Find the records of a batch. ``data``: exactly the batch.
+
+    Raises:
+        BatchRefused: they are not as the format says, or too many bytes.
+    """
+    header = read_header(data)
+    unpacked = unpack(header.compression, data[HEADER_BYTES:], unpacked_bytes_max)
+    try:
+        return Opened(header, unpacked, find_records(unpacked, header.record_count))
+    except UNSOUND as error:
+        raise not_sound(error) from error
+
+
+def timestamps_of(batch: Opened) -> Longs:
+    """Milliseconds, of every record. Raises ValueError: beyond any calendar."""
+    header, delta = batch.header, batch.records.timestamp_delta
+    if header.has_append_time:
+        return np.full(len(delta), header.max_timestamp_ms, np.int64)
+    reach = max(abs(int(delta.min())), abs(int(delta.max())), abs(header.first_timestamp_ms))
+    if reach > _DELTA_MAX_MS:
+        raise ValueError(f"timestamps up to {reach} ms apart")
+    return delta + header.first_timestamp_ms
+
+
+def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
+    """The records of a batch.
+
+    Raises:
+        BatchRefused: they can not be read; what ``batch.check_batch`` let in can.
+    """
+    batch = open_batch(data, unpacked_bytes_max)
+    records = batch.records
+    buffer = pa.py_buffer(batch.data)
+    try:
+        return Columns(
+            _cut(buffer, records.key_at, records.key_length),
+            timestamps_of(batch) * US_PER_MS,
+            _headers(buffer, records),
+            _cut(buffer, records.value_at, records.value_length),
+        )
+    except UNSOUND as error:
+        raise not_sound(error) from error
+
+
+def check_names(batch: Opened) -> None:
+    """Raise ArrowInvalid if the name of a header is not UTF-8."""
+    if len(batch.records.name_at):
+        _names(pa.py_buffer(batch.data), batch.records).validate(full=True)
+
+
+def not_sound(error: Exception) -> BatchRefused:
+    """What is said of records that can not be read."""
+    return BatchRefused(
+        Refusal.INVALID_RECORD, f"the records of a batch are not sound: {error or type(error).__name__}"
+    )
+
+
+def _cut(buffer: pa.Buffer, at: Longs, length: Longs) -> pa.Array:
+    """The pieces of the buffer as a binary column, null where the length is -1.
+
+    All of the buffer is taken as one column, of pieces and of what lies between them, of which Arrow takes every other.
+    """
+    count = len(at)
+    edges = np.empty(2 * count, np.int32)
+    edges[0::2] = at
+    edges[1::2] = at + np.maximum(length, 0)
+    everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), buffer])
+    pieces = everything.take(array_of(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
+    if length.min() >= 0:
+        return pieces
+    _, offsets, content = pieces.buffers()
+    return pa.Array.from_buffers(pa.binary(), count, [_present(length >= 0), offsets, content])
+
+
+def _headers(buffer: pa.Buffer, records: Records) -> pa.Array:
+    count = records.header_count
+    kind = pa.map_(pa.string(), pa.binary())
+    if not len(records.name_at):
+        return pa.nulls(len(count), kind)
+    ends = np.zeros(len(count) + 1, np.int32)
+    np.cumsum(count, out=ends[1:])
+    names = _names(buffer, records)
+    items = _cut(buffer, records.item_at, records.item_length)
+    entries = pa.StructArray.from_arrays([names, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(count), [_present(count > 0), pa.py_buffer(ends)], children=[entries])
+
+
+def _names(buffer: pa.Buffer, records: Records) -> pa.Array:
+    return _cut(buffer, records.name_at, records.name_length).view(pa.string())
+
+
+def _present(mask: np.ndarray) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))

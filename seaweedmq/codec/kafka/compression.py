@@ -1,0 +1,84 @@
+"""Kafka's four codecs, unpacked into a buffer whose size is bounded: 8 KiB of zstd may stand for gigabytes.
+
+Snappy comes in the blocks of snappy-java ("xerial") from Java clients and as one raw block from some others; LZ4 is the
+frame format.
+"""
+
+import struct
+from typing import Final
+
+import cramjam
+import numpy as np
+
+from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
+from seaweedmq.model.frames import Frames
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_MODULES: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_BLOCK_LENGTH = struct.Struct(">i")
+
+
+def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
+    """The records of a batch.
+
+    Raises:
+        BatchRefused: an unknown codec, damaged data, or more than ``bytes_max`` bytes.
+    """
+    if compression >= len(NAMES):
+        raise BatchRefused(
+            Refusal.UNSUPPORTED_COMPRESSION_TYPE,
+            f"a batch is compressed by codec {compression}, which is not known here: use one of {', '.join(NAMES)}",
+        )
+    try:
+        if compression == NONE:
+            return _within(memoryview(data), bytes_max)
+        if compression == SNAPPY:
+            return _unpack_snappy(memoryview(data), bytes_max)
+        # Not a bytearray: that is filled with zeros, and of 64 MiB only what is written becomes memory.
+        unpacked = np.empty(bytes_max, np.uint8)
+        size: int = _MODULES[compression].decompress_into(memoryview(data), unpacked)
+        return unpacked.data[:size]
+    except (cramjam.DecompressionError, ValueError, struct.error) as error:
+        raise BatchRefused(
+            Refusal.INVALID_RECORD,
+            f"{len(data)} bytes of a batch are not sound {NAMES[compression]} of at most {bytes_max} bytes of records: "
+            f"{error}",
+        ) from error
+
+
+def _within(data: memoryview, bytes_max: int) -> memoryview:
+    if len(data) > bytes_max:
+        raise ValueError(f"they are {len(data)}")
+    return data
+
+
+def _unpack_snappy(data: memoryview, bytes_max: int) -> memoryview:
+    if data[: len(_XERIAL)] != _XERIAL:
+        return _unpack_blocks([data], bytes_max)
+    blocks = []
+    at = _XERIAL_HEADER_BYTES
+    while at < len(data):
+        (length,) = _BLOCK_LENGTH.unpack_from(data, at)
+        at += _BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - at:
+            raise ValueError(f"a block of {length} bytes where {len(data) - at} are left")
+        blocks.append(data[at : at + length])
+        at += length
+    return _unpack_blocks(blocks, bytes_max)
+
+
+def _unpack_blocks(blocks: list[memoryview], bytes_max: int) -> memoryview:
+    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    if sum(sizes) > bytes_max:
+        raise ValueError(f"it says {sum(sizes)} bytes")
+    unpacked = np.empty(sum(sizes), np.uint8)
+    at = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        written = cramjam.snappy.decompress_raw_into(block, unpacked.data[at : at + size])
+        if written != size:
+            raise ValueError(f"a block has {written} bytes and says {size}")
+        at += size
+    return unpacked.data

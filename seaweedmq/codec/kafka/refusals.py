@@ -1,0 +1,26 @@
+"""Why a record batch is refused, as Kafka's protocol numbers it."""
+
+from enum import IntEnum
+
+from seaweedmq.errors import InvalidArgument
+
+
+class Refusal(IntEnum):
+    """Error codes of https://kafka.apache.org/protocol#protocol_error_codes."""
+
+    CORRUPT_MESSAGE = 2
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    INVALID_TXN_STATE = 48
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+
+
+class BatchRefused(InvalidArgument):
+    """A record batch breaks a rule; nothing of it is taken."""
+
+    def __init__(self, refusal: Refusal, text: str) -> None:
+        super().__init__(text)
+        self.refusal = refusal
+        """What Kafka calls the rule."""

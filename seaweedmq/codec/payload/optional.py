@@ -1,0 +1,36 @@
+"""Encodings whose libraries need not be installed: what they need is imported when the first frame of theirs is met."""
+
+from types import ModuleType
+
+import pyarrow as pa
+
+from seaweedmq.codec.frame import Frame, FrameHeader
+from seaweedmq.errors import Unsupported
+from seaweedmq.model.frames import Frames
+
+
+def validate_kafka(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
+    """See ``batch.Encoding``."""
+    _kafka().validate(header, payload, topic_schema)
+
+
+def decode_kafka(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
+    """See ``batch.Encoding``."""
+    return _kafka().decode(frame, topic_schema)
+
+
+def clip_kafka(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
+    """See ``batch.Encoding``."""
+    clipped: bytes = _kafka().clip(frame, batch, skipped)
+    return clipped
+
+
+def _kafka() -> ModuleType:
+    try:
+        from seaweedmq.codec.payload import kafka
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"a frame holds a record batch of a Kafka client, and {error.name} is not installed: pip install "
+            '"seaweedmq[kafka]"'
+        ) from error
+    return kafka

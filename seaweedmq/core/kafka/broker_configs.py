@@ -1,0 +1,133 @@
+"""A broker's settings in terms of Kafka's configs, to be looked at: they are changed in its configuration file.
+
+Under the names of Kafka that mean the same, so that tools find what they look for, and under names of SeaweedMQ, which
+are those of ``BrokerConfig`` with dots.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+
+from seaweedmq.core.kafka.config_table import MAX_MESSAGE_BYTES, TOPIC_CONFIGS
+from seaweedmq.core.kafka.config_values import ConfigSource, ConfigType, Described, Synonym
+from seaweedmq.model.config import BrokerConfig
+
+PREFIX = "seaweedmq."
+MS_PER_S = 1_000
+_USUAL = BrokerConfig()
+_TYPES = {
+    bool: ConfigType.BOOLEAN,
+    int: ConfigType.LONG,
+    float: ConfigType.DOUBLE,
+    str: ConfigType.STRING,
+    type(None): ConfigType.STRING,
+}
+
+_AS_IN_KAFKA: Mapping[str, tuple[ConfigType, Callable[[BrokerConfig], object], str]] = {
+    "auto.create.topics.enable": (
+        ConfigType.BOOLEAN,
+        lambda config: config.kafka_auto_create,
+        "Whether a topic is created when a client asks for metadata of one that is not there.",
+    ),
+    "connections.max.idle.ms": (
+        ConfigType.LONG,
+        lambda config: round(config.kafka_connection_idle_s * MS_PER_S),
+        "A connection on which nothing is said for so long is closed.",
+    ),
+    "delete.topic.enable": (ConfigType.BOOLEAN, lambda _: True, "Whether topics can be deleted."),
+    "fetch.max.bytes": (
+        ConfigType.INT,
+        lambda config: config.kafka_fetch_bytes_max,
+        "Bytes of all replies to Fetch that are under way together.",
+    ),
+    "log.cleanup.policy": (ConfigType.LIST, lambda _: "delete", "What becomes of old records."),
+    "log.flush.interval.ms": (
+        ConfigType.LONG,
+        lambda config: round(config.flush_interval_s * MS_PER_S),
+        "Longest time from written to fsynced, of topics with durability replicated.",
+    ),
+    "log.retention.bytes": (ConfigType.LONG, lambda _: -1, "Size of a partition; -1: no bound."),
+    "log.retention.check.interval.ms": (
+        ConfigType.LONG,
+        lambda config: round(config.maintenance_interval_s * MS_PER_S),
+        "How often files are looked over for retention.",
+    ),
+    "log.retention.ms": (ConfigType.LONG, lambda _: -1, "How long records are kept; -1: for ever."),
+    "max.connections": (
+        ConfigType.INT,
+        lambda config: config.kafka_connections_max,
+        "Connections of Kafka's clients.",
+    ),
+    "message.max.bytes": (
+        ConfigType.INT,
+        lambda config: min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), config.frame_bytes_max),
+        "Largest batch that is taken, unless the topic says otherwise.",
+    ),
+    "min.insync.replicas": (ConfigType.INT, lambda _: 1, "Unless the topic says otherwise."),
+    "num.partitions": (
+        ConfigType.INT,
+        lambda config: config.kafka_partitions_default,
+        "Of a topic for which nobody says how many.",
+    ),
+    "offsets.topic.num.partitions": (
+        ConfigType.INT,
+        lambda config: config.kafka_internal_partitions,
+        "Of __consumer_offsets, when it is created.",
+    ),
+    "replica.lag.time.max.ms": (
+        ConfigType.LONG,
+        lambda config: round(config.replica_timeout_s * MS_PER_S),
+        "A follower that holds back everything for so long is given up.",
+    ),
+    "socket.request.max.bytes": (
+        ConfigType.INT,
+        lambda config: config.kafka_request_bytes_max,
+        "Largest request.",
+    ),
+}
+"""Name -> type, value, and what it is."""
+
+
+def describe_broker(config: BrokerConfig, known: Mapping[str, str]) -> list[Described]:
+    """All configs of a broker, by name.
+
+    Args:
+        config: its settings.
+        known: what is told of it beside them, like its addresses.
+    """
+    described = [
+        _described(name, kind, _text(value(config)), _text(value(_USUAL)), about)
+        for name, (kind, value, about) in _AS_IN_KAFKA.items()
+    ]
+    described += [_described(name, ConfigType.STRING, value, None, "Of this broker.") for name, value in known.items()]
+    usual = asdict(_USUAL)
+    described += [
+        _described(
+            PREFIX + name.replace("_", "."),
+            _TYPES[type(value)],
+            _text(value),
+            _text(usual[name]),
+            f"The setting {name} of the configuration file.",
+        )
+        for name, value in asdict(config).items()
+    ]
+    return sorted(described, key=lambda entry: entry.name)
+
+
+def _described(name: str, kind: ConfigType, value: str, usual: str | None, about: str) -> Described:
+    source = ConfigSource.DEFAULT_CONFIG if value == usual else ConfigSource.STATIC_BROKER_CONFIG
+    synonyms = [Synonym(name=name, value=value, source=source)]
+    if usual is not None and source is not ConfigSource.DEFAULT_CONFIG:
+        synonyms.append(Synonym(name=name, value=usual, source=ConfigSource.DEFAULT_CONFIG))
+    return Described(
+        name=name,
+        value=value,
+        source=source,
+        type=kind,
+        documentation=about,
+        read_only=True,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,313 @@
+"""The configs that a topic can have: every name of Apache Kafka 4.1, and SeaweedMQ's own.
+
+A default is what holds here if nothing is set, be it another one than Kafka's: who reads it is told the truth. Those
+that come from the broker's settings are in ``topic_configs``.
+"""
+
+from collections.abc import Mapping
+
+from seaweedmq.core.kafka.config_values import LONG_MAX, Config, ConfigType
+from seaweedmq.model.topic import Durability, Scaling
+
+BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
+INT, LONG, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+
+RETENTION_MS = "retention.ms"
+RETENTION_BYTES = "retention.bytes"
+CLEANUP_POLICY = "cleanup.policy"
+MAX_MESSAGE_BYTES = "max.message.bytes"
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+SEGMENT_MS = "segment.ms"
+SEGMENT_BYTES = "segment.bytes"
+LOCAL_RETENTION_MS = "local.retention.ms"
+MIN_COMPACTION_LAG_MS = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG_MS = "max.compaction.lag.ms"
+DURABILITY = "seaweedmq.durability"
+SCALING = "seaweedmq.scaling"
+
+_CONFIGS = (
+    Config(
+        name=CLEANUP_POLICY,
+        type=LIST,
+        default="delete",
+        only=("delete", "compact"),
+        acts=True,
+        synonym="log.cleanup.policy",
+        about="delete: retention removes old records. compact: nothing is removed, a topic keeps every record.",
+    ),
+    Config(
+        name="compression.gzip.level",
+        type=INT,
+        default="-1",
+        low=-1,
+        high=9,
+        synonym="compression.gzip.level",
+        about="Level at which brokers compress with gzip; batches are kept as producers send them.",
+    ),
+    Config(
+        name="compression.lz4.level",
+        type=INT,
+        default="9",
+        low=1,
+        high=17,
+        synonym="compression.lz4.level",
+        about="Level at which brokers compress with lz4; batches are kept as producers send them.",
+    ),
+    Config(
+        name="compression.type",
+        type=STRING,
+        default="producer",
+        only=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        synonym="compression.type",
+        about="Codec that brokers compress with; batches are kept as producers send them.",
+    ),
+    Config(
+        name="compression.zstd.level",
+        type=INT,
+        default="3",
+        low=-131_072,
+        high=22,
+        synonym="compression.zstd.level",
+        about="Level at which brokers compress with zstd; batches are kept as producers send them.",
+    ),
+    Config(
+        name="delete.retention.ms",
+        type=LONG,
+        default="86400000",
+        low=0,
+        synonym="log.cleaner.delete.retention.ms",
+        about="How long compaction keeps tombstones.",
+    ),
+    Config(
+        name="file.delete.delay.ms",
+        type=LONG,
+        default="60000",
+        low=0,
+        synonym="log.segment.delete.delay.ms",
+        about="How long a file stays after it is given up.",
+    ),
+    Config(
+        name="flush.messages",
+        type=LONG,
+        default=str(LONG_MAX),
+        low=1,
+        synonym="log.flush.interval.messages",
+        about="Records between fsyncs; seaweedmq.durability says when records are fsynced.",
+    ),
+    Config(
+        name="flush.ms",
+        type=LONG,
+        default=str(LONG_MAX),
+        low=0,
+        synonym="log.flush.interval.ms",
+        about="Time between fsyncs; seaweedmq.durability says when records are fsynced.",
+    ),
+    Config(
+        name="follower.replication.throttled.replicas",
+        type=LIST,
+        default="",
+        about="Replicas whose replication is slowed down on followers.",
+    ),
+    Config(
+        name="index.interval.bytes",
+        type=INT,
+        default="4096",
+        low=0,
+        synonym="log.index.interval.bytes",
+        about="Bytes between entries of the offset index.",
+    ),
+    Config(
+        name="leader.replication.throttled.replicas",
+        type=LIST,
+        default="",
+        about="Replicas whose replication is slowed down on leaders.",
+    ),
+    Config(
+        name="local.retention.bytes",
+        type=LONG,
+        default="-2",
+        low=-2,
+        synonym="log.local.retention.bytes",
+        about="Size of the log files that stay beside the tables, a partition.",
+    ),
+    Config(
+        name=LOCAL_RETENTION_MS,
+        type=LONG,
+        default="3600000",
+        low=-2,
+        acts=True,
+        synonym="log.local.retention.ms",
+        about="How long log files, which hold batches as they were sent, stay beside the tables; -2: the default.",
+    ),
+    Config(
+        name=MAX_COMPACTION_LAG_MS,
+        type=LONG,
+        default=str(LONG_MAX),
+        low=1,
+        synonym="log.cleaner.max.compaction.lag.ms",
+        about="Longest time that a record stays uncompacted.",
+    ),
+    Config(
+        name=MAX_MESSAGE_BYTES,
+        type=INT,
+        default="1048588",
+        low=0,
+        acts=True,
+        synonym="message.max.bytes",
+        about="Largest batch that is taken, in bytes as it is sent.",
+    ),
+    Config(
+        name="message.timestamp.after.max.ms",
+        type=LONG,
+        default="3600000",
+        low=0,
+        synonym="log.message.timestamp.after.max.ms",
+        about="How far a record's time may be ahead of the broker's.",
+    ),
+    Config(
+        name="message.timestamp.before.max.ms",
+        type=LONG,
+        default=str(LONG_MAX),
+        low=0,
+        synonym="log.message.timestamp.before.max.ms",
+        about="How far a record's time may be behind the broker's.",
+    ),
+    Config(
+        name="message.timestamp.type",
+        type=STRING,
+        default="CreateTime",
+        only=("CreateTime", "LogAppendTime"),
+        acts=True,
+        synonym="log.message.timestamp.type",
+        about="Whether a record has the time that its producer gave, or that of the broker.",
+    ),
+    Config(
+        name="min.cleanable.dirty.ratio",
+        type=DOUBLE,
+        default="0.5",
+        low=0,
+        high=1,
+        synonym="log.cleaner.min.cleanable.ratio",
+        about="Share of records not compacted yet at which compaction begins.",
+    ),
+    Config(
+        name=MIN_COMPACTION_LAG_MS,
+        type=LONG,
+        default="0",
+        low=0,
+        synonym="log.cleaner.min.compaction.lag.ms",
+        about="Shortest time that a record stays uncompacted.",
+    ),
+    Config(
+        name=MIN_INSYNC_REPLICAS,
+        type=INT,
+        default="1",
+        low=1,
+        acts=True,
+        synonym="min.insync.replicas",
+        about="At most the topic's replicas. A record counts once all replicas hold it, and while one is missing once "
+        "it is fsynced.",
+    ),
+    Config(
+        name="preallocate",
+        type=BOOLEAN,
+        default="false",
+        synonym="log.preallocate",
+        about="Whether files get their space before they are written.",
+    ),
+    Config(
+        name="remote.log.copy.disable",
+        type=BOOLEAN,
+        default="false",
+        about="Whether nothing more is copied to remote storage.",
+    ),
+    Config(
+        name="remote.log.delete.on.disable",
+        type=BOOLEAN,
+        default="false",
+        about="Whether what is in remote storage goes when that is turned off.",
+    ),
+    Config(
+        name="remote.storage.enable",
+        type=BOOLEAN,
+        default="false",
+        about="Tiered storage; all records are in the shared storage here anyway.",
+    ),
+    Config(
+        name=RETENTION_BYTES,
+        type=LONG,
+        default="-1",
+        low=-1,
+        acts=True,
+        synonym="log.retention.bytes",
+        about="Size of a partition beyond which the oldest records go; -1: no bound. Counted over all partitions.",
+    ),
+    Config(
+        name=RETENTION_MS,
+        type=LONG,
+        default="-1",
+        low=-1,
+        acts=True,
+        synonym="log.retention.ms",
+        about="How long records are kept; -1: for ever. 0 counts as 1.",
+    ),
+    Config(
+        name=SEGMENT_BYTES,
+        type=INT,
+        default="1073741824",
+        low=14,
+        acts=True,
+        synonym="log.segment.bytes",
+        about="Size at which a log file ends and becomes a table.",
+    ),
+    Config(
+        name="segment.index.bytes",
+        type=INT,
+        default="10485760",
+        low=4,
+        synonym="log.index.size.max.bytes",
+        about="Size of the offset index of a file.",
+    ),
+    Config(
+        name="segment.jitter.ms",
+        type=LONG,
+        default="0",
+        low=0,
+        synonym="log.roll.jitter.ms",
+        about="How far the ends of log files are spread in time.",
+    ),
+    Config(
+        name=SEGMENT_MS,
+        type=LONG,
+        default="600000",
+        low=1,
+        acts=True,
+        synonym="log.roll.ms",
+        about="Age at which a log file ends and becomes a table, if it holds anything.",
+    ),
+    Config(
+        name="unclean.leader.election.enable",
+        type=BOOLEAN,
+        default="false",
+        synonym="unclean.leader.election.enable",
+        about="Whether a replica that lacks records may lead; none ever does here.",
+    ),
+    Config(
+        name=DURABILITY,
+        type=STRING,
+        default="",
+        only=tuple(Durability),
+        acts=True,
+        about="replicated: a record counts once every replica holds it. stored: once it is fsynced.",
+    ),
+    Config(
+        name=SCALING,
+        type=STRING,
+        default=Scaling.FIXED,
+        only=(Scaling.FIXED,),
+        acts=True,
+        about="fixed: a partition is a segment, which is never split nor merged.",
+    ),
+)
+
+TOPIC_CONFIGS: Mapping[str, Config] = {config.name: config for config in sorted(_CONFIGS, key=lambda c: c.name)}

@@ -1,0 +1,153 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then only what changes, and hears of what changed.
+
+A session is a list of partitions that both sides know, and a count of requests that tells whether they know the same.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+SESSIONS_MAX = 1_000
+"""Of one broker. Beyond it the longest unused one goes, if it was unused for so long ..."""
+UNUSED_S = 120.0
+"""... as Kafka's ``min.incremental.fetch.session.eviction.ms``; else a consumer fetches without a session."""
+FINAL_EPOCH = -1
+FIRST_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+NO_SESSION = 0
+
+PartitionKey: TypeAlias = tuple[str | bytes, int]
+"""Topic, by name or id as the consumer names it, and partition."""
+
+
+class Wanted(NamedTuple):
+    """What a consumer wants of one partition."""
+
+    offset: int
+    bytes_max: int
+    leader_epoch: int
+    """-1: it does not say."""
+
+
+class Told(NamedTuple):
+    """What a consumer was told of one partition besides records."""
+
+    high_watermark: int
+    log_start: int
+
+
+class SessionProblem(Enum):
+    """Why a request is refused as a whole. The consumer begins anew."""
+
+    UNKNOWN = "there is no such fetch session (any more)"
+    EPOCH = "another request of the fetch session was expected"
+
+
+class SessionRefused(Exception):
+    """See ``problem``."""
+
+    def __init__(self, problem: SessionProblem) -> None:
+        super().__init__(problem.value)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Session:
+    id: int
+    next_epoch: int
+    used_at: float
+    partitions: "OrderedDict[PartitionKey, Wanted]"
+    """In the order in which they get their share: who got records goes to the end."""
+    told: dict[PartitionKey, Told]
+
+
+class Exchange:
+    """One request and its reply."""
+
+    def __init__(self, partitions: Mapping[PartitionKey, Wanted], session: _Session | None, *, is_full: bool) -> None:
+        self.partitions = partitions
+        """All that is wanted, in the order of service."""
+        self._session = session
+        self._is_full = is_full
+
+    @property
+    def session_id(self) -> int:
+        """Of the reply."""
+        return NO_SESSION if self._session is None else self._session.id
+
+    def settle(self, key: PartitionKey, told: Told, *, has_records: bool, has_error: bool) -> bool:
+        """Whether the reply has to name the partition. What it names counts as told."""
+        session = self._session
+        if session is None:
+            return True
+        changed = session.told.get(key) != told
+        if has_records:
+            session.partitions.move_to_end(key)
+        if has_error:
+            session.told.pop(key, None)  # said anew next time
+        else:
+            session.told[key] = told
+        return self._is_full or has_records or has_error or changed
+
+
+class FetchSessions:
+    """The sessions of one broker. ``new_id`` gives random positive numbers of 31 bits."""
+
+    def __init__(self, new_id: Callable[[], int], limit: int = SESSIONS_MAX) -> None:
+        self._new_id = new_id
+        self._limit = limit
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        """The longest unused first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Mapping[PartitionKey, Wanted],
+        forgotten: Iterable[PartitionKey],
+        now: float,
+    ) -> Exchange:
+        """What a request asks for, all in all.
+
+        Raises:
+            SessionRefused: it goes on with a session that is not there, or not where it believes.
+        """
+        if epoch in (FINAL_EPOCH, FIRST_EPOCH):
+            self._sessions.pop(session_id, None)
+            session = self._open(wanted, now) if epoch == FIRST_EPOCH and wanted else None
+            return Exchange(OrderedDict(wanted), session, is_full=True)
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise SessionRefused(SessionProblem.UNKNOWN)
+        if epoch != session.next_epoch:
+            raise SessionRefused(SessionProblem.EPOCH)
+        session.next_epoch = epoch_after(epoch)
+        session.used_at = now
+        self._sessions.move_to_end(session_id)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+            session.told.pop(key, None)
+        session.partitions.update(wanted)
+        return Exchange(OrderedDict(session.partitions), session, is_full=False)
+
+    def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float) -> _Session | None:
+        if len(self._sessions) >= self._limit:
+            oldest = next(iter(self._sessions.values()))
+            if now - oldest.used_at < UNUSED_S:
+                return None
+            del self._sessions[oldest.id]
+        number = self._new_id()
+        while number == NO_SESSION or number in self._sessions:
+            number = self._new_id()
+        session = _Session(number, FIRST_EPOCH + 1, now, OrderedDict(wanted), {})
+        self._sessions[number] = session
+        return session
+
+
+def _after(epoch: int) -> int:
+    return FIRST_EPOCH + 1 if epoch == EPOCH_MAX else epoch + 1

@@ -1,0 +1,244 @@
+"""Topics in terms of Kafka's configs: what is set of one, what it comes to, and how it changes.
+
+What SeaweedMQ has a field for is kept there, whoever set it; everything else in ``Topic.configs``, as it was set.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from seaweedmq.core.kafka.config_table import (
+    CLEANUP_POLICY,
+    DURABILITY,
+    LOCAL_RETENTION_MS,
+    MAX_COMPACTION_LAG_MS,
+    MAX_MESSAGE_BYTES,
+    MIN_COMPACTION_LAG_MS,
+    MIN_INSYNC_REPLICAS,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    SCALING,
+    SEGMENT_BYTES,
+    TOPIC_CONFIGS,
+)
+from seaweedmq.core.kafka.config_values import (
+    Config,
+    ConfigSource,
+    ConfigType,
+    Described,
+    InvalidConfig,
+    Synonym,
+    items_of,
+)
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+
+MS_PER_S = 1_000
+FOR_EVER = "-1"
+_FIELDS = (RETENTION_MS, RETENTION_BYTES, DURABILITY, SCALING)
+"""What is kept in fields of the topic."""
+
+
+class AlterOp(IntEnum):
+    """What IncrementalAlterConfigs does to a config, as Kafka numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One step of IncrementalAlterConfigs."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+def config_named(name: str) -> Config:
+    """The config of this name. Raises InvalidConfig."""
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise InvalidConfig(f"there is no topic config {name[:100]!r}: use a name of Apache Kafka 4.1 or seaweedmq.*")
+    return config
+
+
+def parse_configs(configs: Mapping[str, str | None], *, replicas: int, limits: BrokerConfig) -> dict[str, str]:
+    """The configs as they are kept.
+
+    Args:
+        configs: what a client sent. None is no value.
+        replicas: how many the topic has.
+        limits: of the broker.
+
+    Raises:
+        InvalidConfig: a name is none, or a value is not allowed, or two do not go together.
+    """
+    parsed = {name: config_named(name).parsed(value) for name, value in configs.items()}
+    _check_together(parsed, replicas, limits)
+    return parsed
+
+
+def _check_together(configs: Mapping[str, str], replicas: int, limits: BrokerConfig) -> None:
+    insync = int(configs.get(MIN_INSYNC_REPLICAS, 1))
+    if insync > replicas:
+        raise InvalidConfig(
+            f"config {MIN_INSYNC_REPLICAS} is {insync}, and the topic has {replicas} replicas: nothing could ever be "
+            "produced, give as many at most"
+        )
+    message = int(configs.get(MAX_MESSAGE_BYTES, 0))
+    if message > limits.frame_bytes_max:
+        raise InvalidConfig(
+            f"config {MAX_MESSAGE_BYTES} is {message:,}: brokers take frames of up to {limits.frame_bytes_max:,} bytes "
+            "(frame_bytes_max)"
+        )
+    lag = int(configs.get(MIN_COMPACTION_LAG_MS, 0))
+    if MAX_COMPACTION_LAG_MS in configs and lag > int(configs[MAX_COMPACTION_LAG_MS]):
+        raise InvalidConfig(
+            f"config {MIN_COMPACTION_LAG_MS} is {lag}: give {MAX_COMPACTION_LAG_MS} "
+            f"({configs[MAX_COMPACTION_LAG_MS]}) at most"
+        )
+    if CLEANUP_POLICY in configs and not configs[CLEANUP_POLICY]:
+        raise InvalidConfig(f"config {CLEANUP_POLICY} is empty: give delete, compact or both")
+
+
+def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> TopicSpec:
+    """A topic with these configs, which are parsed."""
+    retention_bytes = _total_bytes(configs, partitions)
+    return TopicSpec(
+        name=name,
+        partitions=partitions,
+        replicas=replicas,
+        durability=Durability(configs[DURABILITY]) if DURABILITY in configs else None,
+        scaling=Scaling(configs[SCALING]) if SCALING in configs else None,
+        retention_s=_retention_s(configs) or None,
+        retention_bytes=retention_bytes or None,
+        configs=_without_fields(configs),
+    )
+
+
+def change_of(topic: Topic, configs: Mapping[str, str], *, partitions: int | None = None) -> TopicChange:
+    """What makes these, which are parsed, all the configs that are set of the topic.
+
+    Args:
+        partitions: how many there are to be; a bound on each then is one on so many.
+    """
+    count = partitions or partitions_of(topic)
+    return TopicChange(
+        partitions=partitions,
+        durability=Durability(configs.get(DURABILITY, usual_durability(topic.replicas))),
+        scaling=Scaling(configs[SCALING]) if SCALING in configs else None,
+        retention_s=_retention_s(configs),
+        retention_bytes=_total_bytes(configs, count),
+        configs=_without_fields(configs),
+    )
+
+
+def partitions_of(topic: Topic | TopicSpec) -> int:
+    """How many Kafka's clients see, or would, did they see it."""
+    return topic.partitions or (topic.segments_min if isinstance(topic, Topic) else topic.segments)
+
+
+def usual_durability(replicas: int) -> Durability:
+    """Of a topic of which nothing else is asked for."""
+    return Durability.STORED if replicas == 1 else Durability.REPLICATED
+
+
+def _retention_s(configs: Mapping[str, str]) -> float:
+    """0 for no limit. Kafka removes everything at 0, and nothing at -1."""
+    retention_ms = int(configs.get(RETENTION_MS, FOR_EVER))
+    return 0.0 if retention_ms < 0 else max(retention_ms, 1) / MS_PER_S
+
+
+def _total_bytes(configs: Mapping[str, str], partitions: int) -> int:
+    """0 for no limit."""
+    each = int(configs.get(RETENTION_BYTES, FOR_EVER))
+    return 0 if each < 0 else max(each, 1) * partitions
+
+
+def _without_fields(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in configs.items() if name not in _FIELDS))
+
+
+def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
+    """What is set of a topic, in one way or the other, by name."""
+    configs = dict(topic.configs)
+    if topic.retention_s is not None:
+        configs[RETENTION_MS] = str(max(1, round(topic.retention_s * MS_PER_S)))
+    if topic.retention_bytes is not None:
+        configs[RETENTION_BYTES] = str(max(1, topic.retention_bytes // partitions_of(topic)))
+    if topic.durability not in (None, usual_durability(topic.replicas)):
+        configs[DURABILITY] = str(topic.durability)
+    return dict(sorted(configs.items()))
+
+
+def altered_configs(topic: Topic, steps: Sequence[Alteration], limits: BrokerConfig) -> dict[str, str]:
+    """What is set of a topic after these steps.
+
+    Raises:
+        InvalidConfig: a step is not allowed, or a config is named twice.
+    """
+    configs = configs_of(topic)
+    named = [step.name for step in steps]
+    if twice := sorted({name for name in named if named.count(name) > 1}):
+        raise InvalidConfig(f"config {twice[0]} is changed twice in one request: say once what it is to be")
+    for step in steps:
+        config = config_named(step.name)
+        if step.op == AlterOp.SET:
+            configs[step.name] = config.parsed(step.value)
+        elif step.op == AlterOp.DELETE:
+            configs.pop(step.name, None)
+        elif step.op in (AlterOp.APPEND, AlterOp.SUBTRACT):
+            configs[step.name] = _with_items(config, configs.get(step.name, config.default), step)
+        else:
+            raise InvalidConfig(f"operation {step.op} on config {step.name} is unknown: use 0 to 3")
+    _check_together(configs, topic.replicas, limits)
+    return configs
+
+
+def _with_items(config: Config, value: str, step: Alteration) -> str:
+    if config.type is not ConfigType.LIST:
+        raise InvalidConfig(f"config {config.name} is no list: set it, nothing is appended to it or taken from it")
+    given = items_of(config.parsed(step.value))
+    if step.op == AlterOp.SUBTRACT:
+        return ",".join(item for item in items_of(value) if item not in given)
+    return ",".join(dict.fromkeys((*items_of(value), *given)))
+
+
+def describe_configs(topic: Topic | TopicSpec, limits: BrokerConfig) -> list[Described]:
+    """All configs of a topic, be it one that is only asked for, with the values that hold, by name."""
+    given = configs_of(topic)
+    defaults = true_defaults(topic.replicas, limits)
+    return [_described(config, given.get(name), defaults.get(name, config.default)) for name, config in _ALL]
+
+
+_ALL = tuple(TOPIC_CONFIGS.items())
+
+
+def true_defaults(replicas: int, limits: BrokerConfig) -> dict[str, str]:
+    """Defaults that depend on the topic or the broker."""
+    return {
+        DURABILITY: usual_durability(replicas),
+        SEGMENT_BYTES: str(limits.log_roll_bytes),
+        MAX_MESSAGE_BYTES: str(min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), limits.frame_bytes_max)),
+        LOCAL_RETENTION_MS: TOPIC_CONFIGS[LOCAL_RETENTION_MS].default,
+    }
+
+
+def _described(config: Config, given: str | None, default: str) -> Described:
+    fallback = Synonym(name=config.synonym or config.name, value=default, source=ConfigSource.DEFAULT_CONFIG)
+    if given is None:
+        value, source, synonyms = default, ConfigSource.DEFAULT_CONFIG, (fallback,)
+    else:
+        own = Synonym(name=config.name, value=given, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        value, source, synonyms = given, ConfigSource.DYNAMIC_TOPIC_CONFIG, (own, fallback)
+    return Described(
+        name=config.name,
+        value=value,
+        source=source,
+        type=config.type,
+        documentation=config.documentation,
+        synonyms=synonyms,
+    )

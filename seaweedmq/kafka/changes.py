@@ -1,0 +1,98 @@
+"""Topics created, altered and deleted for Kafka's clients: by whichever broker leads, and known here before it is said.
+
+Clients ask the same broker for metadata a moment later, so that every change is awaited in this broker's live view.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, ResourceExhausted, SeaweedMQError
+from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic
+from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.ports import BrokerApi
+
+PATIENCE_S_MIN, PATIENCE_S_MAX = 1.0, 60.0
+CALLS_AT_ONCE = 32
+"""Of one request."""
+
+
+def patience_s(timeout_ms: int) -> float:
+    """How long a client that says so may be kept waiting."""
+    return min(max(timeout_ms / 1_000, PATIENCE_S_MIN), PATIENCE_S_MAX)
+
+
+class TopicChanges:
+    """What admin requests and auto-creation do to topics."""
+
+    def __init__(self, api: BrokerApi, view: ClusterView) -> None:
+        self._api = api
+        self._view = view
+
+    async def create(self, specs: Sequence[TopicSpec], timeout_s: float) -> list[Topic | SeaweedMQError]:
+        """Create topics; what became of each, in their order. One that is refused does not keep others from it."""
+        outcomes: list[Topic | SeaweedMQError] = []
+        try:
+            async with asyncio.timeout(timeout_s):
+                for at in range(0, len(specs), TOPICS_AT_ONCE_MAX):
+                    outcomes += await self._create(specs[at : at + TOPICS_AT_ONCE_MAX])
+        except TimeoutError:
+            late = DeadlineExceeded(f"not created within {timeout_s:g} s: it may still happen, look for the topic")
+            outcomes += [late] * (len(specs) - len(outcomes))
+        return outcomes
+
+    async def alter(self, topic: Topic, change: TopicChange, timeout_s: float) -> Topic:
+        """Change a topic; as it then is.
+
+        Raises:
+            DeadlineExceeded: not done in time; it may still happen.
+            SeaweedMQError: as ``model.calls.AlterTopic``.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                altered = await self._api.call(AlterTopic(topic.name, change, topic.uid))
+                await self._view.wait_revision(altered.revision)
+        except TimeoutError:
+            raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: look at it again") from None
+        return altered.topic
+
+    async def newest(self, topic: Topic, timeout_s: float) -> Topic:
+        """A topic as the leader knows it: what is changed of it is changed of that. Raises as :meth:`alter`."""
+        return await self.alter(topic, TopicChange(), timeout_s)
+
+    async def delete(self, topic: Topic, timeout_s: float) -> None:
+        """Delete a topic with all its records. Raises as :meth:`alter`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._api.call(DeleteTopic(topic.name, topic.uid))
+                await self._until(lambda: self._uid(topic.name) != topic.uid)
+        except TimeoutError:
+            raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: look for it again") from None
+
+    async def known(self, name: TopicName, timeout_s: float) -> None:
+        """Return once the view knows a topic that another broker created. DeadlineExceeded."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._until(lambda: name in self._view.topics)
+        except TimeoutError:
+            raise DeadlineExceeded(f"{name} is there, and not known here after {timeout_s:g} s: ask again") from None
+
+    async def _create(self, specs: Sequence[TopicSpec]) -> list[Topic | SeaweedMQError]:
+        try:
+            made = await self._api.call(CreateTopics(tuple(specs)))
+        except (AlreadyExists, InvalidArgument, ResourceExhausted) as error:
+            if len(specs) == 1:
+                return [error]
+            return [outcome for spec in specs for outcome in await self._create([spec])]  # which of them is it?
+        except SeaweedMQError as error:
+            return [error] * len(specs)
+        await self._view.wait_revision(max(description.revision for description in made))
+        return [description.topic for description in made]
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._view.wait_change(self._view.changes)
+
+    def _uid(self, name: TopicName) -> int | None:
+        topic = self._view.topics.get(name)
+        return None if topic is None else topic.uid

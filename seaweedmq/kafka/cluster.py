@@ -1,0 +1,269 @@
+"""What Kafka's clients ask first: which brokers there are, and which of them serve the partitions of which topics."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
+from seaweedmq.errors import AlreadyExists, SeaweedMQError
+from seaweedmq.kafka.changes import TopicChanges
+from seaweedmq.kafka.directory import INTERNAL_TOPICS, Directory, PartitionedTopic
+from seaweedmq.kafka.nodes import Nodes
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DescribeClusterResponse,
+    DescribeTopicPartitionsResponse,
+    Handler,
+    MetadataResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.topic import TopicSpec
+
+ALL_WHEN_EMPTY = 0
+"""Version of Metadata in which no topics at all means all of them; later that is said by null."""
+IDS_FROM = 12
+"""Version of Metadata from which a topic may be named by its id."""
+CLUSTER_OPERATIONS_UP_TO = 10
+PARTITIONS_AT_ONCE_MAX = 2_000
+"""Of one answer to DescribeTopicPartitions."""
+TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
+CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
+"""Everything that can be done, by Kafka's numbers: there are no permissions."""
+BROKERS, CONTROLLERS = 1, 2
+"""Kinds of endpoints that DescribeCluster asks for."""
+CREATED_WITHIN_S = 15.0
+REPLICAS_DEFAULT_MAX = 3
+
+
+def default_replicas(brokers: int) -> int:
+    """Of a topic for which nobody says how many."""
+    return max(1, min(REPLICAS_DEFAULT_MAX, brokers))
+
+
+class ClusterRoom:
+    """Answers Metadata, DescribeCluster and DescribeTopicPartitions."""
+
+    def __init__(self, directory: Directory, changes: TopicChanges, config: BrokerConfig) -> None:
+        self._directory = directory
+        self._nodes: Nodes = directory.nodes
+        self._changes = changes
+        self._config = config
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.METADATA: self.metadata,
+            API.DESCRIBE_CLUSTER: self.describe_cluster,
+            API.DESCRIBE_TOPIC_PARTITIONS: self.describe_topic_partitions,
+        }
+
+    async def metadata(self, request: Request) -> Reply:
+        """Brokers and topics: those that are asked for, or all. Unknown ones are created if that is wanted."""
+        body = request.body
+        await self._nodes.ready()
+        if body.topics is None or (request.version == ALL_WHEN_EMPTY and not body.topics):
+            topics = [self._topic(topic, body) for topic in self._directory.topics()]
+        else:
+            topics = await self._asked_for(request, body)
+        wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
+                for node in self._nodes.live()
+            ],
+            cluster_id=self._nodes.cluster_id or None,
+            controller_id=self._nodes.controller(),
+            topics=topics,
+            authorized_operations=set(CLUSTER_OPERATIONS) if wants_operations else None,
+            error_code=Code.NONE,
+        )
+
+    async def _asked_for(self, request: Request, body: Any) -> list[Any]:
+        ids = [topic.topic_id.bytes for topic in body.topics if topic.topic_id is not None]
+        names = [topic.name for topic in body.topics if topic.topic_id is None]
+        if request.version < IDS_FROM and (ids or None in names):
+            raise KafkaRefusal(
+                Code.INVALID_REQUEST, f"Metadata version {request.version} names topics, ids come with {IDS_FROM}"
+            )
+        if None in names:
+            raise KafkaRefusal(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
+        names, ids = list(dict.fromkeys(names)), list(dict.fromkeys(ids))
+        failures = await self._create_missing(names) if body.allow_auto_topic_creation else {}
+        return [
+            *(self._named(name, failures.get(name), body) for name in names),
+            *(self._with_id(topic_id, body) for topic_id in ids),
+        ]
+
+    async def _create_missing(self, names: Sequence[str]) -> dict[str, SeaweedMQError]:
+        """Create those that are not there, and can be; which of them could not."""
+        if not self._config.kafka_auto_create:
+            return {}
+        specs = [spec for spec in map(self._missing, names) if spec is not None]
+        if not specs:
+            return {}
+        outcomes = await self._changes.create(specs, CREATED_WITHIN_S)
+        failures: dict[str, SeaweedMQError] = {}
+        for spec, outcome in zip(specs, outcomes, strict=True):
+            if isinstance(outcome, AlreadyExists):  # somebody was faster
+                try:
+                    await self._changes.known(spec.name, CREATED_WITHIN_S)
+                except SeaweedMQError as error:
+                    failures[spec.name.name] = error
+            elif isinstance(outcome, SeaweedMQError):
+                failures[spec.name.name] = outcome
+        return failures
+
+    def _missing(self, name: str) -> TopicSpec | None:
+        """What to create for a name; None for one that is taken, that no topic can have, or that the groups make."""
+        if name in INTERNAL_TOPICS:
+            return None
+        try:
+            topic = self._directory.topic_name(name)
+        except KafkaRefusal:
+            return None
+        if topic in self._directory.view.topics:
+            return None
+        replicas = default_replicas(len(self._directory.view.brokers))
+        return TopicSpec(name=topic, partitions=self._config.kafka_partitions_default, replicas=replicas)
+
+    def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:
+        try:
+            if failure is not None:
+                raise failure
+            self._directory.topic_name(name)
+            return self._topic(self._directory.find(name), body)
+        except SeaweedMQError as error:
+            return _no_topic(name, None, code_of(error, place=Place.METADATA))
+
+    def _with_id(self, topic_id: bytes, body: Any) -> Any:
+        try:
+            return self._topic(self._directory.find(topic_id), body)
+        except KafkaRefusal as refusal:
+            return _no_topic(None, topic_id, refusal.kafka_code)
+
+    def _topic(self, topic: PartitionedTopic, body: Any) -> Any:
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=Code.NONE,
+            name=topic.name,
+            topic_id=topic.id.hex(),
+            is_internal=topic.is_internal,
+            partitions=[
+                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
+                    error_code=partition.error,
+                    partition_index=partition.number,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.isr),
+                    offline_replicas=list(partition.offline),
+                )
+                for partition in topic.partitions()
+            ],
+            authorized_operations=set(TOPIC_OPERATIONS) if body.include_topic_authorized_operations else None,
+        )
+
+    async def describe_cluster(self, request: Request) -> Reply:
+        """The brokers."""
+        if request.body.endpoint_type != BROKERS:
+            known = request.body.endpoint_type == CONTROLLERS
+            raise KafkaRefusal(
+                Code.MISMATCHED_ENDPOINT_TYPE if known else Code.UNSUPPORTED_ENDPOINT_TYPE,
+                f"endpoints of type {request.body.endpoint_type} asked for: brokers ({BROKERS}) answer here",
+            )
+        await self._nodes.ready()
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=Code.NONE,
+            error_message=None,
+            endpoint_type=BROKERS,
+            cluster_id=self._nodes.cluster_id,
+            controller_id=self._nodes.controller(),
+            brokers=[
+                DescribeClusterResponse.DescribeClusterBroker(
+                    broker_id=node.id, host=node.host, port=node.port, rack=None, is_fenced=False
+                )
+                for node in self._nodes.live()
+            ],
+            authorized_operations=(
+                set(CLUSTER_OPERATIONS) if request.body.include_cluster_authorized_operations else None
+            ),
+        )
+
+    async def describe_topic_partitions(self, request: Request) -> Reply:
+        """Topics by name, page by page: all if none is named. Nothing is created."""
+        await self._nodes.ready()
+        body = request.body
+        names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in self._directory.topics()]
+        first_name, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
+        if first < 0:
+            raise KafkaRefusal(Code.INVALID_REQUEST, f"a cursor at partition {first}: give one from 0")
+        left = min(max(1, body.response_partition_limit), PARTITIONS_AT_ONCE_MAX)
+        topics, cursor = [], None
+        for name in (name for name in names if name >= first_name):
+            begin = first if name == first_name else 0
+            count = self._count(name)
+            if left <= 0 and count:
+                cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=begin)
+                break
+            end = min(count, begin + left)
+            topics.append(self._page(name, begin, end))
+            left -= max(0, end - begin)
+            if end < count:
+                cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=end)
+                break
+        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+
+    def _count(self, name: str) -> int:
+        try:
+            return self._directory.find(name).count
+        except KafkaRefusal:
+            return 0
+
+    def _page(self, name: str, begin: int, end: int) -> Any:
+        response = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+        try:
+            self._directory.topic_name(name)
+            topic = self._directory.find(name)
+        except KafkaRefusal as refusal:
+            return response(
+                error_code=refusal.kafka_code,
+                name=name,
+                topic_id=NO_TOPIC_ID.hex(),
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[],
+            )
+        return response(
+            error_code=Code.NONE,
+            name=name,
+            topic_id=topic.id.hex(),
+            is_internal=topic.is_internal,
+            partitions=[
+                response.DescribeTopicPartitionsResponsePartition(
+                    error_code=partition.error,
+                    partition_index=partition.number,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.isr),
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                    offline_replicas=list(partition.offline),
+                )
+                for partition in map(topic.partition, range(begin, end))
+            ],
+            topic_authorized_operations=sum(1 << operation for operation in TOPIC_OPERATIONS),
+        )
+
+
+def _no_topic(name: str | None, topic_id: bytes | None, code: int) -> Any:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=(topic_id or NO_TOPIC_ID).hex(),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+    )

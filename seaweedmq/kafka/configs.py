@@ -1,0 +1,235 @@
+"""Configs of topics and brokers: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import IntEnum
+from typing import Any
+
+from seaweedmq.core.kafka.broker_configs import describe_broker
+from seaweedmq.core.kafka.config_values import ConfigSource, Described, InvalidConfig
+from seaweedmq.core.kafka.topic_configs import (
+    Alteration,
+    altered_configs,
+    change_of,
+    describe_configs,
+    parse_configs,
+)
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.changes import TopicChanges
+from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.topics import admin_code
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.messages import (
+    API,
+    AlterConfigsResponse,
+    DescribeConfigsResponse,
+    Handler,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.topic import Topic
+
+ALTERED_WITHIN_S = 30.0
+ALL_KINDS_FROM = 1
+"""Version of ListConfigResources from which it lists more than the resources of client metrics, of which are none."""
+
+
+class ResourceKind(IntEnum):
+    """What can have configs, as Kafka numbers it."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigsRoom:
+    """Answers requests about configs. What one resource is refused for harms no other."""
+
+    def __init__(
+        self, directory: Directory, changes: TopicChanges, config: BrokerConfig, *, broker_id: Callable[[], str]
+    ) -> None:
+        self._directory = directory
+        self._changes = changes
+        self._config = config
+        self._broker_id = broker_id
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.DESCRIBE_CONFIGS: self.describe_configs,
+            API.ALTER_CONFIGS: self.alter_configs,
+            API.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+            API.LIST_CONFIG_RESOURCES: self.list_config_resources,
+        }
+
+    async def describe_configs(self, request: Request) -> Reply:
+        """All configs of each resource, or those that are named."""
+        await self._directory.nodes.ready()
+        results = [self._result(resource, request.body) for resource in request.body.resources]
+        return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+    def _result(self, resource: Any, body: Any) -> Any:
+        configs: Sequence[Described] = ()
+        failure: SeaweedMQError | None = None
+        try:
+            configs = self._described(resource.resource_type, resource.resource_name)
+        except SeaweedMQError as error:
+            failure = error
+        wanted = set(resource.configuration_keys or ())
+        return DescribeConfigsResponse.DescribeConfigsResult(
+            error_code=Code.NONE if failure is None else admin_code(failure),
+            error_message=None if failure is None else str(failure),
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[_config(config, body) for config in configs if not wanted or config.name in wanted],
+        )
+
+    def _described(self, kind: int, name: str) -> Sequence[Described]:
+        if kind == ResourceKind.TOPIC:
+            return describe_configs(self._topic(name), self._config)
+        if kind == ResourceKind.BROKER:
+            if not name:
+                return ()  # what all brokers share is in their files
+            self._check_own(name)
+            return describe_broker(self._config, self._known())
+        raise _has_none(kind, name)
+
+    def _topic(self, name: str) -> Topic:
+        self._directory.topic_name(name)
+        return self._directory.find(name).topic
+
+    def _check_own(self, name: str) -> None:
+        own = self._own_number()
+        if name != str(own):
+            raise KafkaRefusal(
+                Code.INVALID_REQUEST, f"configs of broker {name[:40]!r} asked for: this is {own}, ask that one"
+            )
+
+    def _own_number(self) -> int | None:
+        return self._directory.nodes.number_of(self._broker_id())
+
+    def _known(self) -> dict[str, str]:
+        nodes = self._directory.nodes
+        node = nodes.of_broker(self._broker_id())
+        known = {"broker.id": str(self._own_number()), "node.id": str(self._own_number())}
+        return known if node is None else known | {"advertised.listeners": f"PLAINTEXT://{node.host}:{node.port}"}
+
+    async def alter_configs(self, request: Request) -> Reply:
+        """Set all configs of each resource: what is not named gets its default."""
+
+        async def alter(resource: Any) -> None:
+            names = [config.name for config in resource.configs]
+            if twice := _first_twice(names):
+                raise InvalidConfig(f"config {twice} is named twice in one request: say once what it is to be")
+            given = {config.name: config.value for config in resource.configs}
+            found = self._topic_to_alter(resource)
+            configs = parse_configs(given, replicas=found.replicas, limits=self._config)
+            if not request.body.validate_only:
+                topic = await self._changes.newest(found, ALTERED_WITHIN_S)
+                await self._changes.alter(topic, change_of(topic, configs), ALTERED_WITHIN_S)
+
+        return await self._each(request, alter, AlterConfigsResponse)
+
+    async def incremental_alter_configs(self, request: Request) -> Reply:
+        """Set, delete, append to or take from single configs."""
+
+        async def alter(resource: Any) -> None:
+            steps = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
+            found = self._topic_to_alter(resource)
+            altered_configs(found, steps, self._config)
+            if not request.body.validate_only:
+                topic = await self._changes.newest(found, ALTERED_WITHIN_S)
+                change = change_of(topic, altered_configs(topic, steps, self._config))
+                await self._changes.alter(topic, change, ALTERED_WITHIN_S)
+
+        return await self._each(request, alter, IncrementalAlterConfigsResponse)
+
+    async def _each(self, request: Request, alter: Callable[[Any], Awaitable[None]], response: Any) -> Reply:
+        """What ``alter`` says of each resource, one after another."""
+        keys = [(resource.resource_type, resource.resource_name) for resource in request.body.resources]
+        times = Counter(keys)
+        responses = []
+        for (kind, name), resource in dict(zip(keys, request.body.resources, strict=True)).items():
+            failure: SeaweedMQError | None = None
+            try:
+                if times[kind, name] > 1:
+                    raise KafkaRefusal(Code.INVALID_REQUEST, f"resource {name} is named twice in one request")
+                await alter(resource)
+            except SeaweedMQError as error:
+                failure = error
+            responses.append(
+                response.AlterConfigsResourceResponse(
+                    error_code=Code.NONE if failure is None else admin_code(failure),
+                    error_message=None if failure is None else str(failure),
+                    resource_type=kind,
+                    resource_name=name,
+                )
+            )
+        return response(throttle_time_ms=0, responses=responses)
+
+    def _topic_to_alter(self, resource: Any) -> Topic:
+        kind, name = resource.resource_type, resource.resource_name
+        if kind == ResourceKind.TOPIC:
+            return self._topic(name)
+        if kind == ResourceKind.BROKER:
+            raise KafkaRefusal(
+                Code.INVALID_REQUEST,
+                "brokers' configs can not be changed while they run: change the configuration file and restart them",
+            )
+        raise _has_none(kind, name)
+
+    async def list_config_resources(self, request: Request) -> Reply:
+        """Which resources there are of the kinds that are asked for."""
+        await self._directory.nodes.ready()
+        wanted: Collection[int] = (ResourceKind.CLIENT_METRICS,)
+        if request.version >= ALL_KINDS_FROM:
+            wanted = set(request.body.resource_types) or set(ResourceKind)
+        if strange := sorted(set(wanted) - set(ResourceKind)):
+            raise KafkaRefusal(Code.UNSUPPORTED_VERSION, f"there are no resources of type {strange[0]}")
+        found: list[tuple[int, str]] = []
+        if ResourceKind.TOPIC in wanted:
+            found += [(ResourceKind.TOPIC, topic.name) for topic in self._directory.topics()]
+        if ResourceKind.BROKER in wanted:
+            found += [(ResourceKind.BROKER, str(node.id)) for node in self._directory.nodes.live()]
+        return ListConfigResourcesResponse(
+            throttle_time_ms=0,
+            error_code=Code.NONE,
+            config_resources=[
+                ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+                for kind, name in found
+            ],
+        )
+
+
+def _config(config: Described, body: Any) -> Any:
+    result = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+    return result(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        is_default=config.source is ConfigSource.DEFAULT_CONFIG,
+        config_source=config.source,
+        is_sensitive=False,
+        synonyms=[
+            result.DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in (config.synonyms if body.include_synonyms else ())
+        ],
+        config_type=config.type,
+        documentation=config.documentation if body.include_documentation else None,
+    )
+
+
+def _first_twice(names: Sequence[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
+def _has_none(kind: int, name: str) -> KafkaRefusal:
+    return KafkaRefusal(
+        Code.INVALID_REQUEST, f"resource {name[:100]!r} of type {kind} has no configs: topics (2) and brokers (4) have"
+    )

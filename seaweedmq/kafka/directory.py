@@ -1,0 +1,232 @@
+"""Topics as Kafka's clients see them: names of one namespace, partitions, leaders, epochs, replicas.
+
+A partition is what holds one slot of a topic with partitions, or one range of a ring that was never cut: its lineage is
+a line, so that an offset means one record. Topics whose segments split and merge are not shown, since two branches of a
+lineage use the same offsets. What is told is looked up in the live view each time; only which segments are whose
+partition is kept until the topic changes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.kafka.nodes import NO_NODE, Nodes
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import Scaling, Topic, TopicName
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInfo:
+    """Who serves a partition at the moment."""
+
+    number: int
+    error: Code
+    """``LEADER_NOT_AVAILABLE`` while nobody does."""
+    leader: int
+    """Number of the node, -1 for none."""
+    leader_epoch: int
+    """Id of the segment."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    """Those that live: a segment counts on all of its replicas, and one that lost one is replaced."""
+    offline: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which slots the partitions of a topic have, and their newest segments, if one is known."""
+
+    slots: tuple[KeyRange, ...]
+    segments: tuple[Segment | None, ...]
+
+
+class PartitionedTopic:
+    """A topic that Kafka's clients see, as of now."""
+
+    def __init__(self, topic: Topic, layout: _Layout, nodes: Nodes) -> None:
+        self.topic = topic
+        self._layout = layout
+        self._nodes = nodes
+
+    @property
+    def name(self) -> str:
+        """What Kafka's clients call it."""
+        return self.topic.name.name
+
+    @property
+    def id(self) -> bytes:
+        """Its topic id, 16 bytes."""
+        return topic_id_of(self.topic.uid)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a topic of Kafka itself."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether producers may choose its partitions; of a ring that would break the order of its keys."""
+        return self.topic.partitions is not None
+
+    @property
+    def count(self) -> int:
+        """How many partitions it has."""
+        return len(self._layout.slots)
+
+    def slot(self, partition: int) -> int:
+        """The first slot of a partition, by which the broker knows it.
+
+        Raises:
+            KafkaRefusal: it has no such partition.
+        """
+        return self._layout.slots[self._checked(partition)].lo
+
+    def segment(self, partition: int) -> Segment | None:
+        """The newest segment of a partition, open or not. Raises as :meth:`slot`."""
+        return self._layout.segments[self._checked(partition)]
+
+    def partition(self, number: int) -> PartitionInfo:
+        """Who serves a partition. Raises as :meth:`slot`."""
+        segment = self.segment(number)
+        if segment is None:
+            return PartitionInfo(
+                number=number,
+                error=Code.LEADER_NOT_AVAILABLE,
+                leader=NO_NODE,
+                leader_epoch=NO_EPOCH,
+                replicas=(),
+                isr=(),
+                offline=(),
+            )
+        primary = self._nodes.of_broker(segment.primary) if segment.is_open else None
+        live = tuple(node.id for node in map(self._nodes.of_broker, segment.replicas) if node is not None)
+        known = (self._nodes.number_of(broker) for broker in segment.replicas)
+        replicas = tuple(dict.fromkeys(number for number in known if number is not None))
+        return PartitionInfo(
+            number=number,
+            error=Code.NONE if primary is not None else Code.LEADER_NOT_AVAILABLE,
+            leader=NO_NODE if primary is None else primary.id,
+            leader_epoch=segment.id,
+            replicas=replicas,
+            isr=live,
+            offline=tuple(node for node in replicas if node not in live),
+        )
+
+    def partitions(self) -> list[PartitionInfo]:
+        """All of them, by number."""
+        return [self.partition(number) for number in range(self.count)]
+
+    def _checked(self, partition: int) -> int:
+        if not 0 <= partition < self.count:
+            raise KafkaRefusal(
+                Code.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {self.name} has no partition {partition}: it has {self.count}, from 0",
+            )
+        return partition
+
+
+class Directory:
+    """What Kafka's clients see of the cluster's topics."""
+
+    def __init__(self, view: ClusterView, nodes: Nodes, namespace: str) -> None:
+        self.view = view
+        self.nodes = nodes
+        self.namespace = namespace
+        self._layouts: dict[TopicName, tuple[int, _Layout | None]] = {}
+        """Name -> revision of the topic, and what it was worked out to."""
+        self._names: dict[int, TopicName] = {}
+        """By uid, as of ``_named`` changes of the view."""
+        self._named = -1
+
+    def topics(self) -> list[PartitionedTopic]:
+        """Those that are shown, by name."""
+        if len(self._layouts) > 2 * len(self.view.topics) + 100:
+            self._layouts.clear()
+        mine = sorted(name for name in self.view.topics if name.namespace == self.namespace)
+        return [shown for shown in map(self._shown, mine) if shown is not None]
+
+    def find(self, name_or_id: str | bytes) -> PartitionedTopic:
+        """A topic by what clients call it, or by its id of 16 bytes.
+
+        Raises:
+            KafkaRefusal: there is none (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or it is not shown.
+        """
+        name = self._by_id(name_or_id) if isinstance(name_or_id, bytes) else self._by_name(name_or_id)
+        shown = self._shown(name)
+        if shown is None:
+            raise KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION, self.why_hidden(name))
+        return shown
+
+    def topic_name(self, name: str) -> TopicName:
+        """What a topic of Kafka is called here.
+
+        Raises:
+            KafkaRefusal: no topic can have the name (INVALID_TOPIC_EXCEPTION).
+        """
+        try:
+            return TopicName(self.namespace, name)
+        except InvalidArgument as error:
+            raise KafkaRefusal(Code.INVALID_TOPIC_EXCEPTION, str(error)) from error
+
+    def why_hidden(self, name: TopicName) -> str:
+        """Why Kafka's clients do not see a topic."""
+        if name not in self.view.topics:
+            return f"there is no topic {name.name} (SeaweedMQ knows it as {name}): create it"
+        return (
+            f"topic {name} has no partitions: its segments split and merge, or did, so that an offset means more than "
+            "one record. Read it with SeaweedMQ's own client, or create a topic with partitions"
+        )
+
+    def _by_name(self, name: str) -> TopicName:
+        try:
+            return TopicName(self.namespace, name)
+        except InvalidArgument as error:
+            raise KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION, str(error)) from error
+
+    def _by_id(self, topic_id: bytes) -> TopicName:
+        uid = uid_of(topic_id)
+        if uid is not None and uid not in self._names and self._named != self.view.changes:
+            self._named = self.view.changes
+            mine = (topic for topic in self.view.topics.values() if topic.name.namespace == self.namespace)
+            self._names = {topic.uid: topic.name for topic in mine}
+        name = self._names.get(uid) if uid is not None else None
+        topic = self.view.topics.get(name) if name is not None else None
+        if name is None or topic is None or topic.uid != uid:
+            raise KafkaRefusal(
+                Code.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}: refresh the metadata"
+            )
+        return name
+
+    def _shown(self, name: TopicName) -> PartitionedTopic | None:
+        topic = self.view.topics.get(name)
+        layout = None if topic is None else self._layout(topic)
+        return None if topic is None or layout is None else PartitionedTopic(topic, layout, self.nodes)
+
+    def _layout(self, topic: Topic) -> _Layout | None:
+        revision = self.view.topic_revision(topic.name)
+        known = self._layouts.get(topic.name)
+        if known is None or known[0] != revision:
+            known = self._layouts[topic.name] = revision, _layout_of(topic, self.view)
+        return known[1]
+
+
+def _layout_of(topic: Topic, view: ClusterView) -> _Layout | None:
+    """None if it has no partitions that Kafka's clients could know."""
+    if topic.partitions is None and topic.scaling is not Scaling.FIXED:
+        return None
+    slots = even_ranges(topic.ring, topic.partitions or topic.segments_min)
+    if topic.partitions is None and not {s.slots for s in view.segments_of(topic.name).values()} <= set(slots):
+        return None
+    segments: Iterable[Segment] = view.open_of(topic.name).values()
+    if len(view.open_of(topic.name)) < len(slots):  # one is between a segment and its successor
+        segments = sorted(view.segments_of(topic.name).values(), key=lambda segment: segment.id)
+    newest = {segment.slots: segment for segment in segments}
+    return _Layout(slots, tuple(newest.get(of_one) for of_one in slots))

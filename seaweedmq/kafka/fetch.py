@@ -1,0 +1,170 @@
+"""Fetch: what partitions that are led here have for a consumer, by events and not by polling."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.core.kafka.fetch_plan import ReplyShare
+from seaweedmq.core.kafka.fetch_session import (
+    Exchange,
+    FetchSessions,
+    PartitionKey,
+    SessionProblem,
+    SessionRefused,
+    Wanted,
+)
+from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.partitions import LeaderHint, Partitions, key_of
+from seaweedmq.kafka.reading import Batches, PartitionReader
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.model.config import MIB
+
+WAIT_S_MAX = 300.0
+"""A client may ask for less."""
+READ_S_MAX = 10.0
+"""Of files, which may have to wait for memory. What was not read then is asked for again."""
+REPLY_BYTES_MAX = 55 * MIB
+"""Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
+NO_OFFSET = -1
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What is said of one partition."""
+
+    partition: int
+    error: Exception | None = None
+    hint: LeaderHint | None = None
+    high_watermark: int = NO_OFFSET
+    log_start: int = NO_OFFSET
+    batches: Batches | None = None
+    source: LocalPartition | None = None
+
+    @property
+    def has_records(self) -> bool:
+        return self.batches is not None and self.batches.size > 0
+
+    @property
+    def is_old(self) -> bool:
+        """Whether there may be more by now."""
+        source = self.source
+        return source is not None and (source.is_over or source.high_watermark != self.high_watermark)
+
+
+class FetchRoom:
+    """Answers Fetch."""
+
+    def __init__(
+        self, local: LocalBroker, partitions: Partitions, reader: PartitionReader, memory: FetchMemory
+    ) -> None:
+        self._partitions = partitions
+        self._reader = reader
+        self._memory = memory
+        self._sessions = FetchSessions(lambda: local.env.rng.getrandbits(31))
+
+    def handlers(self) -> dict[int, Handler]:
+        """By the keys of the APIs."""
+        return {API.FETCH: self.fetch}
+
+    async def fetch(self, request: Request) -> Reply:
+        """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over."""
+        body, loop = request.body, asyncio.get_running_loop()
+        try:
+            exchange = self._begin(body, loop.time())
+        except SessionRefused as refused:
+            return _refusal(request, _OF_PROBLEM[refused.problem])
+        deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
+        fetched: dict[PartitionKey, Fetched] = {}
+        memory = self._memory.reply()
+        try:
+            while True:
+                bytes_max = memory.reserve(min(max(body.max_bytes, 0), REPLY_BYTES_MAX))
+                size = await self._gather(exchange.partitions, fetched, bytes_max)
+                memory.hold(size)
+                is_enough = size >= max(body.min_bytes, 0) or any(f.error for f in fetched.values())
+                if is_enough or not await _change(fetched, deadline):
+                    break
+            return self._reply(request, exchange, fetched, memory)
+        except BaseException:
+            memory.release()
+            raise
+
+    def _begin(self, body: Any, now: float) -> Exchange:
+        wanted = {
+            (key_of(topic.topic, topic.topic_id), part.partition): Wanted(
+                part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+            )
+            for topic in body.topics
+            for part in topic.partitions
+        }
+        forgotten = [(key_of(t.topic, t.topic_id), p) for t in body.forgotten_topics_data for p in t.partitions]
+        return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now)
+
+    async def _gather(
+        self, wanted: Mapping[PartitionKey, Wanted], fetched: dict[PartitionKey, Fetched], bytes_max: int
+    ) -> int:
+        """Read what there is now, and what was read from files before; return the bytes."""
+        share = ReplyShare(bytes_max)
+        for known in fetched.values():
+            if known.batches is not None and known.batches.from_files:
+                share.took(known.batches.size)
+        for key, want in wanted.items():
+            before = fetched.get(key)
+            if before is None or before.batches is None or not before.batches.from_files or not before.batches.size:
+                fetched[key] = await self._read(key, want, share)
+        return share.taken
+
+    async def _read(self, key: PartitionKey, want: Wanted, share: ReplyShare) -> Fetched:
+        name, index = key
+        said = Fetched(index)
+        topic = None
+        try:
+            topic = self._partitions.topic(name)
+            partition = self._partitions.led(topic, index, want.leader_epoch)
+            said.source, said.high_watermark = partition, partition.high_watermark
+            said.log_start = await partition.log_start()
+            _check_offset(partition, want.offset, said.log_start)
+            if want.offset < said.high_watermark:
+                async with asyncio.timeout(READ_S_MAX):
+                    said.batches = await self._reader.read(partition, want.offset, want.bytes_max, share)
+        except SeaweedMQError as error:
+            said.error, said.source = error, None
+            said.hint = None if topic is None else self._partitions.hint(topic, index, error)
+        except TimeoutError:
+            said.error = Unavailable(f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again")
+        return said
+
+
+def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> None:
+    if not log_start <= offset <= partition.end:
+        raise OutOfRange(
+            f"offset {offset} of partition {partition.partition} of {partition.topic.name}: it holds {log_start} to "
+            f"{partition.high_watermark}"
+        )
+
+
+async def _change(fetched: Mapping[PartitionKey, Fetched], deadline: float) -> bool:
+    """Wait until a partition has more than was seen of it. False: not before the deadline."""
+    sources = [f.source for f in fetched.values() if f.source is not None]
+    if any(f.is_old for f in fetched.values()):
+        return asyncio.get_running_loop().time() < deadline
+    try:
+        async with asyncio.timeout_at(deadline):
+            if sources:
+                first, *others = (source.changed for source in sources)
+                await first.wait(*others)
+            else:
+                await asyncio.Event().wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+_OF_PROBLEM = {
+    SessionProblem.UNKNOWN: Code.FETCH_SESSION_ID_NOT_FOUND,
+    SessionProblem.EPOCH: Code.INVALID_FETCH_SESSION_EPOCH,
+}

@@ -1,0 +1,124 @@
+"""Kafka's nodes: the brokers that serve Kafka's clients, by numbers that stay the same over restarts.
+
+The numbers are kept in etcd by the address that clients dial, and whichever broker meets an address without one gives
+it a number.
+"""
+
+import base64
+import logging
+
+from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
+from seaweedmq.codec.keys import KAFKA_NODES
+from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.kafka.node_ids import with_nodes
+from seaweedmq.errors import Conflict, Unavailable
+from seaweedmq.model.kafka_nodes import NODES_MAX, Node, NodeTable
+from seaweedmq.ports import Compare, Environment, MetaStore, Put
+from seaweedmq.rpc.address import parse_address
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
+
+log = logging.getLogger(__name__)
+
+NO_NODE = -1
+RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
+NODES_TIMEOUT_S = 5.0
+CLUSTER_ID_BYTES = 16
+
+
+class Nodes:
+    """Whom Kafka's clients may dial. A broker without an address for them is no node."""
+
+    def __init__(self, view: ClusterView, meta: MetaStore, env: Environment) -> None:
+        self._view = view
+        self._meta = meta
+        self._env = env
+        self._table = NodeTable(cluster_id="")
+        self._ran_at: dict[str, str] = {}
+        """Broker id -> its address for Kafka: those that are gone are still named as replicas."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the whole cluster, for good; "" before the first :meth:`ready`."""
+        return self._table.cluster_id
+
+    async def ready(self) -> None:
+        """See to it that every broker that lives has its number; costs nothing if it is so.
+
+        Raises:
+            Unavailable: etcd is out of reach, and no node is known.
+        """
+        self._note()
+        if self._table.cluster_id and not self._nameless():
+            return
+        attempts = retrying(
+            backoff(self._env.rng, RETRY_FIRST_S, RETRY_MOST_S), on=Conflict, stop=after_s(NODES_TIMEOUT_S)
+        )
+        try:
+            await attempts(self._give_numbers)
+        except Unavailable as error:
+            if not self.live():
+                raise
+            log.warning("brokers without a node id are not shown to Kafka's clients: %s", error)
+
+    def live(self) -> list[Node]:
+        """Those that live and have a number, by number."""
+        return sorted(node for node in map(self.of_broker, self._view.brokers) if node is not None)
+
+    def of_broker(self, broker_id: str) -> Node | None:
+        """The node that this broker is; None if it is gone or is none."""
+        info = self._view.brokers.get(broker_id)
+        number = self._table.ids.get(info.kafka_address) if info is not None and info.kafka_address else None
+        if info is None or number is None:
+            return None
+        address = parse_address(info.kafka_address)
+        return Node(number, address.host, address.port)
+
+    def number_of(self, broker_id: str) -> int | None:
+        """The number of a broker that lives, or did: None if it never was a node as far as this broker knows."""
+        info = self._view.brokers.get(broker_id)
+        address = info.kafka_address if info is not None else self._ran_at.get(broker_id, "")
+        return self._table.ids.get(address)
+
+    def broker_of(self, number: int) -> str | None:
+        """The id of the broker with this number, if it lives."""
+        return next((broker for broker in self._view.brokers if self._has_number(broker, number)), None)
+
+    def controller(self) -> int:
+        """Number of the node that Kafka's clients should ask for changes. Any passes them on; that of the leader."""
+        leader = self.of_broker(self._view.leader) if self._view.leader is not None else None
+        if leader is not None:
+            return leader.id
+        return min((node.id for node in self.live()), default=NO_NODE)
+
+    def _has_number(self, broker_id: str, number: int) -> bool:
+        node = self.of_broker(broker_id)
+        return node is not None and node.id == number
+
+    def _note(self) -> None:
+        """Remember who lives where, of the last ``NODES_MAX``."""
+        for broker in self._view.brokers.values():
+            if broker.kafka_address and broker.id not in self._ran_at:
+                self._ran_at[broker.id] = broker.kafka_address
+        while len(self._ran_at) > NODES_MAX:
+            del self._ran_at[next(iter(self._ran_at))]
+
+    def _live_addresses(self) -> set[str]:
+        return {broker.kafka_address for broker in self._view.brokers.values() if broker.kafka_address}
+
+    def _nameless(self) -> list[str]:
+        """Addresses without a number."""
+        return sorted(self._live_addresses() - self._table.ids.keys())
+
+    async def _give_numbers(self) -> None:
+        entry = await self._meta.get(KAFKA_NODES)
+        found = NodeTable(cluster_id=self._new_cluster_id()) if entry is None else node_table_from_json(entry.value)
+        wanted = with_nodes(found, sorted(self._live_addresses()), self._live_addresses())
+        if entry is None or wanted != found:
+            unchanged = Compare(KAFKA_NODES, mod_revision=0 if entry is None else entry.mod_revision)
+            if await self._meta.transact([unchanged], [Put(KAFKA_NODES, node_table_to_json(wanted))]) is None:
+                raise Conflict("another broker gave Kafka's nodes their numbers at the same time: read them again")
+        self._table = wanted
+
+    def _new_cluster_id(self) -> str:
+        number = self._env.rng.getrandbits(8 * CLUSTER_ID_BYTES).to_bytes(CLUSTER_ID_BYTES, "big")
+        return base64.urlsafe_b64encode(number).rstrip(b"=").decode("ascii")

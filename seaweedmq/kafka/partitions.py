@@ -1,0 +1,79 @@
+"""From what a client names, topic and partition, to the partition that is led here, or to who leads it."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
+from seaweedmq.kafka.directory import Directory, PartitionedTopic
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.model.kafka_nodes import Node
+
+NO_EPOCH = -1
+NO_TOPIC_ID = bytes(16)
+
+
+class LeaderHint(NamedTuple):
+    """Where to go on (KIP-951)."""
+
+    node: Node
+    epoch: int
+
+
+class Partitions:
+    """Partitions as clients name them."""
+
+    def __init__(self, local: LocalBroker, directory: Directory) -> None:
+        self._local = local
+        self._directory = directory
+
+    def topic(self, name_or_id: str | bytes) -> PartitionedTopic:
+        """By its name, or its id. KafkaRefusal: there is none."""
+        return self._directory.find(name_or_id)
+
+    def led(self, topic: PartitionedTopic, partition: int, leader_epoch: int = NO_EPOCH) -> LocalPartition:
+        """The partition, if it is led here.
+
+        Args:
+            leader_epoch: of the leader whom the client believes to ask; -1: it does not say.
+
+        Raises:
+            KafkaRefusal: no such partition; or another epoch.
+            StaleMetadata, Unavailable: it is led elsewhere, or by nobody.
+        """
+        slot = topic.slot(partition)
+        if leader_epoch != NO_EPOCH:
+            self._check_epoch(topic, slot, leader_epoch)
+        return self._local.leads(topic.topic.name, slot)
+
+    def hint(self, topic: PartitionedTopic, partition: int, error: SeaweedMQError) -> LeaderHint | None:
+        """Who leads the partition, where to know that is the remedy."""
+        if not isinstance(error, StaleMetadata):
+            return None
+        segment = topic.segment(partition)
+        node = self._directory.nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
+        return None if segment is None or node is None else LeaderHint(node, segment.id)
+
+    def _check_epoch(self, topic: PartitionedTopic, slot: int, epoch: int) -> None:
+        lineage = self._local.lineages(topic.topic.name).get(slot)
+        if lineage is None or epoch == lineage[-1].id:
+            return
+        if epoch < lineage[-1].id:
+            raise KafkaRefusal(
+                Code.FENCED_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is over, it is {lineage[-1].id} by now"
+            )
+        raise KafkaRefusal(Code.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} of {topic.name} is not known here yet: ask again")
+
+
+def key_of(name: str | None, topic_id: Any) -> str | bytes:
+    """What a request names a topic by, in one shape: its name, or its id where its version names ids."""
+    if name:
+        return name
+    return NO_TOPIC_ID if topic_id is None else bytes(topic_id.bytes)
+
+
+def endpoints(hints: Iterable[LeaderHint], make: Any) -> list[Any]:
+    """The nodes that are named in hints, once each, as a reply has them."""
+    nodes = {hint.node.id: hint.node for hint in hints}
+    return [make(node_id=n.id, host=n.host, port=n.port, rack=None) for n in nodes.values()]

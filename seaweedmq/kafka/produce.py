@@ -1,0 +1,196 @@
+"""Produce: batches go to the partitions that are led here, in order, and the reply waits until they are committed."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
+from seaweedmq.codec.kafka.compression import NONE
+from seaweedmq.codec.kafka.header import read_header
+from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
+from seaweedmq.kafka.directory import PartitionedTopic
+from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
+from seaweedmq.kafka.wire.messages import API, Handler, ProduceResponse, Reply, Request
+from seaweedmq.model.frames import Frames
+from seaweedmq.model.publish import FrameAck
+from seaweedmq.model.topic_settings import TimestampType, TopicSettings, settings_of
+
+TIMEOUT_S_MAX = 300.0
+"""A client may ask for less."""
+THREAD_FROM_BYTES = 256 * 1024
+"""Larger batches are checked beside the loop: nobody waits for what somebody else packed."""
+MESSAGE_BYTES_MAX = 1_048_588
+"""``max.message.bytes`` where a topic has none: Kafka's."""
+ACKS_ALL = -1
+ACKS = (0, 1, ACKS_ALL)
+NO_OFFSET = -1
+NO_TIME = -1
+
+
+class _Appended(NamedTuple):
+    number: int
+    topic: PartitionedTopic
+    partition: LocalPartition
+    ack: FrameAck
+    append_time_ms: int
+
+
+class _Failed(NamedTuple):
+    number: int
+    error: Exception
+    hint: LeaderHint | None = None
+
+
+class ProduceRoom:
+    """Answers Produce."""
+
+    def __init__(self, local: LocalBroker, partitions: Partitions) -> None:
+        self._local = local
+        self._partitions = partitions
+
+    def handlers(self) -> dict[int, Handler]:
+        """By the keys of the APIs."""
+        return {API.PRODUCE: self.produce}
+
+    async def produce(self, request: Request) -> Awaitable[Reply]:
+        """Append everything that a request brings. What is returned waits until all of it is committed.
+
+        Raises:
+            KafkaRefusal: ``acks`` is none of Kafka's.
+        """
+        body = request.body
+        if body.acks not in ACKS:
+            raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
+        deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
+        topics = [
+            (wanted, [await self._append(wanted, part, body.acks, deadline) for part in wanted.partition_data])
+            for wanted in body.topic_data
+        ]
+        return self._reply(topics, deadline)
+
+    async def _append(self, wanted: Any, part: Any, acks: int, deadline: float) -> _Appended | _Failed:
+        topic = None
+        try:
+            topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
+            async with asyncio.timeout_at(deadline):
+                return await self._append_to(topic, part.index, part.records, needs_all=acks == ACKS_ALL)
+        except SeaweedMQError as error:
+            hint = None if topic is None else self._partitions.hint(topic, part.index, error)
+            return _Failed(part.index, error, hint)
+        except TimeoutError:
+            return _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
+
+    async def _append_to(
+        self, topic: PartitionedTopic, index: int, records: Frames | None, *, needs_all: bool
+    ) -> _Appended:
+        if not topic.is_writable:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION,
+                f"topic {topic.name} has no partitions of its own, its keys are spread over a ring: publish to it with "
+                "SeaweedMQ's own clients, or create a topic with partitions",
+            )
+        partition = self._partitions.led(topic, index)
+        settings = settings_of(partition.topic.configs)
+        if needs_all and len(partition.segment.replicas) < settings.insync_replicas_min:
+            raise KafkaRefusal(
+                Code.NOT_ENOUGH_REPLICAS,
+                f"partition {index} of {topic.name} has {len(partition.segment.replicas)} replicas at the moment, and "
+                f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when brokers are back",
+            )
+        data: Frames = records if records is not None else b""
+        checked = await self._checked(data, settings)
+        append_time_ms = NO_TIME
+        if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            append_time_ms = self._local.env.wall_us() // 1000
+            data, checked = with_append_time(data, checked, append_time_ms)
+        ack = await partition.append(frame_of_batch(data, partition.partition, checked))
+        return _Appended(index, topic, partition, ack, append_time_ms)
+
+    async def _checked(self, data: Frames, settings: TopicSettings) -> CheckedBatch:
+        bytes_max = settings.message_bytes_max
+        check = partial(
+            check_batch,
+            data,
+            unpacked_bytes_max=self._local.config.kafka_unpacked_bytes_max,
+            compacted=settings.compacts,
+            bytes_max=MESSAGE_BYTES_MAX if bytes_max is None else bytes_max,
+        )
+        is_work = len(data) >= THREAD_FROM_BYTES or read_header(data).compression != NONE
+        return await asyncio.to_thread(check) if is_work else check()
+
+    async def _reply(
+        self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float
+    ) -> ProduceResponse:
+        hints: list[LeaderHint] = []
+        responses = []
+        for wanted, outcomes in topics:
+            settled = [await self._settle(outcome, deadline) for outcome in outcomes]
+            hints += [s.hint for s in settled if isinstance(s, _Failed) and s.hint is not None]
+            responses.append(
+                ProduceResponse.TopicProduceResponse(
+                    name=wanted.name, topic_id=wanted.topic_id, partition_responses=[_said(s) for s in settled]
+                )
+            )
+        return ProduceResponse(
+            responses=responses, throttle_time_ms=0, node_endpoints=endpoints(hints, ProduceResponse.NodeEndpoint)
+        )
+
+    async def _settle(self, outcome: _Appended | _Failed, deadline: float) -> _Appended | _Failed:
+        """What became of an appended batch: committed, or why not in time."""
+        if isinstance(outcome, _Failed):
+            return outcome
+        try:
+            async with asyncio.timeout_at(deadline):
+                await outcome.partition.committed(outcome.ack.end_offset)
+        except SeaweedMQError as error:
+            return _Failed(outcome.number, error, self._partitions.hint(outcome.topic, outcome.number, error))
+        except TimeoutError:
+            return _Failed(outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
+        return outcome
+
+
+def _said(outcome: _Appended | _Failed) -> Any:
+    make = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+    if isinstance(outcome, _Appended):
+        return make(
+            index=outcome.number,
+            error_code=Code.NONE,
+            base_offset=outcome.ack.base_offset,
+            log_append_time_ms=outcome.append_time_ms,
+            log_start_offset=NO_OFFSET,
+            record_errors=[],
+            error_message=None,
+        )
+    leader = {} if outcome.hint is None else {"current_leader": _leader(make, outcome.hint)}
+    return make(
+        index=outcome.number,
+        error_code=_code(outcome.error),
+        base_offset=NO_OFFSET,
+        log_append_time_ms=NO_TIME,
+        log_start_offset=NO_OFFSET,
+        record_errors=[],
+        error_message=str(outcome.error),
+        **leader,
+    )
+
+
+def _leader(make: Any, hint: LeaderHint) -> Any:
+    return make.LeaderIdAndEpoch(leader_id=hint.node.id, leader_epoch=hint.epoch)
+
+
+def _code(error: Exception) -> int:
+    match error:
+        case BatchRefused():
+            return Code[error.refusal.name]
+        case OutOfOrderSequence():
+            return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+        case DuplicateSequence():
+            return Code.DUPLICATE_SEQUENCE_NUMBER
+        case Fenced():
+            return Code.INVALID_PRODUCER_EPOCH
+    return code_of(error)

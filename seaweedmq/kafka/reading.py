@@ -1,0 +1,122 @@
+"""Reading one partition for a Fetch reply: batches as they were sent, from memory or from files."""
+
+from dataclasses import dataclass, field
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition, Standing, Tail
+from seaweedmq.codec.frame import Frame, decode_header, split_frames
+from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
+from seaweedmq.codec.payload.batch import ENCODING_KAFKA
+from seaweedmq.core.kafka.fetch_plan import ReplyShare
+from seaweedmq.kafka.cursors import CursorKey, Cursors
+from seaweedmq.kafka.reencode import Reencoder
+
+
+@dataclass(slots=True)
+class Batches:
+    """What was read of a partition, in buffers that are sent one after another: nothing is joined here."""
+
+    next_offset: int
+    """Offset after the last record."""
+    buffers: list[bytes | memoryview] = field(default_factory=list)
+    size: int = 0
+    """Bytes."""
+    from_files: bool = False
+    """Whether it was read from files, and should not be read again."""
+
+
+class PartitionReader:
+    """Reads from partitions that are led here."""
+
+    def __init__(self, local: LocalBroker, cursors: Cursors, reencoder: Reencoder) -> None:
+        self._local = local
+        self._cursors = cursors
+        self._reencoder = reencoder
+
+    async def read(self, partition: LocalPartition, offset: int, bytes_max: int, share: ReplyShare) -> Batches:
+        """Committed batches from the one that holds ``offset`` on: at most ``bytes_max`` bytes, and what the reply's
+        share has left, but for a first batch.
+
+        Raises:
+            OutOfRange: what lies there is not kept any more.
+            StaleMetadata, NotFound: the partition is not led here any more, or gone.
+            Corrupt, StorageFailed: as ``reader.read_segment``.
+        """
+        found = _Filling(offset, share, share.of(bytes_max))
+        while not found.is_full and found.batches.next_offset < partition.high_watermark:
+            position = found.batches.next_offset
+            entries = partition.in_memory(position, found.left)
+            if entries is None:
+                await self._from_files(partition, found)
+                continue
+            for entry in entries:
+                frame = Frame(decode_header(entry.header), entry.header, memoryview(entry.payload))
+                await self._add(partition, partition.segment.id, frame, found)
+            if found.batches.next_offset == position:
+                break
+        return found.batches
+
+    async def _from_files(self, partition: LocalPartition, found: "_Filling") -> None:
+        """Until the reply is full, or what follows is in memory or in another segment."""
+        position = found.batches.next_offset
+        tail = self._cursor(partition, position)
+        found.batches.from_files = True
+        try:
+            while not found.is_full and await tail.look() is Standing.READABLE:
+                if not await tail.ready():
+                    continue
+                if not tail.reads_files or not found.share.fits(tail.next_bytes(found.left), found.left):
+                    found.is_full = found.is_full or tail.reads_files
+                    break
+                taken = tail.take(max(1, found.left))
+                if taken is None:
+                    continue
+                for part in taken.parts:
+                    for frame in split_frames(part, verify=False):  # the reader did
+                        await self._add(partition, tail.found.segment.id, frame, found)
+        except BaseException:
+            await tail.close()
+            raise
+        if tail.position == found.batches.next_offset:
+            self._cursors.put(tail)
+        else:
+            await tail.close()
+
+    def _cursor(self, partition: LocalPartition, offset: int) -> Tail:
+        tail = partition.tail(offset)
+        key = CursorKey(partition.topic.uid, tail.found.segment.id, offset)
+        return self._cursors.take(key) or tail
+
+    async def _add(self, partition: LocalPartition, segment: int, frame: Frame, found: "_Filling") -> None:
+        if frame.header.encoding == ENCODING_KAFKA:
+            stored = batch_bytes(frame.payload)
+            if found.takes(len(stored)):
+                head = patched_head(stored, frame.header.base_offset, segment)
+                found.add((head, stored[len(head) :]), len(stored), frame.header.end_offset)
+            return
+        for batch in await self._reencoder.batches(partition.topic.uid, segment, frame):
+            end = read_header(batch).end_offset
+            if end > found.batches.next_offset and found.takes(len(batch)):
+                found.add((batch,), len(batch), end)
+
+
+class _Filling:
+    """Batches that are being gathered, and what still fits."""
+
+    def __init__(self, offset: int, share: ReplyShare, left: int) -> None:
+        self.batches = Batches(offset)
+        self.share = share
+        self.left = left
+        self.is_full = left <= 0 and share.taken > 0
+
+    def takes(self, size: int) -> bool:
+        """Whether a batch still fits; nothing does after one that did not."""
+        self.is_full = self.is_full or not self.share.fits(size, self.left)
+        return not self.is_full
+
+    def add(self, buffers: tuple[bytes | memoryview, ...], size: int, end_offset: int) -> None:
+        self.batches.buffers += buffers
+        self.batches.size += size
+        self.batches.next_offset = end_offset
+        self.share.took(size)
+        self.left -= size
+        self.is_full = self.left <= 0

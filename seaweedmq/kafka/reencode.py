@@ -1,0 +1,53 @@
+"""Frames of SeaweedMQ's own publishers, and of tables, as Kafka's batches: made once for all who read them."""
+
+import asyncio
+from collections import OrderedDict
+from typing import NamedTuple
+
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.kafka.build import batches_of
+from seaweedmq.codec.payload.batch import decode_frame, full_batch
+
+BATCH_BYTES_MAX = 256 * 1024
+
+
+class _Key(NamedTuple):
+    topic_uid: int
+    segment: int
+    base_offset: int
+    end_offset: int
+
+
+class Reencoder:
+    """Keeps the batches it made, within a bound."""
+
+    def __init__(self, kept_bytes_max: int) -> None:
+        self._limit = kept_bytes_max
+        self._kept: OrderedDict[_Key, tuple[bytes, ...]] = OrderedDict()
+        """The longest unused first."""
+        self._kept_bytes = 0
+
+    async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
+        """The records of a plain frame in batches of their offsets, the segment's id as leader epoch.
+
+        Raises:
+            Corrupt, Unsupported: as ``decode_frame``.
+        """
+        header = frame.header
+        key = _Key(topic_uid, segment, header.base_offset, header.end_offset)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        made = await asyncio.to_thread(_made, frame, segment)
+        if key not in self._kept:
+            self._kept[key] = made
+            self._kept_bytes += sum(map(len, made))
+            while self._kept_bytes > self._limit and len(self._kept) > 1:
+                self._kept_bytes -= sum(map(len, self._kept.popitem(last=False)[1]))
+        return made
+
+
+def _made(frame: Frame, segment: int) -> tuple[bytes, ...]:
+    header = frame.header
+    rows = full_batch(decode_frame(frame, None), header, None)
+    return tuple(batches_of(rows, header.base_offset, segment, BATCH_BYTES_MAX))

@@ -1,0 +1,271 @@
+"""Topics by hand: CreateTopics, DeleteTopics, CreatePartitions."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seaweedmq.core.kafka.config_values import InvalidConfig
+from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
+from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
+from seaweedmq.core.lineage.topology import REPLICAS_MAX
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.changes import CALLS_AT_ONCE, TopicChanges, patience_s
+from seaweedmq.kafka.cluster import default_replicas
+from seaweedmq.kafka.directory import Directory, PartitionedTopic
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.messages import (
+    API,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    Handler,
+    Reply,
+    Request,
+)
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.topic import PARTITIONS_MAX, Topic, TopicSpec
+
+DEFAULT = -1
+"""As many as the cluster's settings say."""
+NAMED_BY_ID_FROM = 6
+"""Version of DeleteTopics from which topics are named one by one, by name or id."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    partitions: int
+    replicas: int
+
+
+def admin_code(error: SeaweedMQError) -> int:
+    """What an admin request is told of a failure."""
+    return Code.INVALID_CONFIG if isinstance(error, InvalidConfig) else code_of(error, place=Place.ADMIN)
+
+
+class TopicsRoom:
+    """Answers CreateTopics, DeleteTopics and CreatePartitions. What one topic is refused for harms no other."""
+
+    def __init__(self, directory: Directory, changes: TopicChanges, config: BrokerConfig) -> None:
+        self._directory = directory
+        self._changes = changes
+        self._config = config
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.CREATE_TOPICS: self.create_topics,
+            API.DELETE_TOPICS: self.delete_topics,
+            API.CREATE_PARTITIONS: self.create_partitions,
+        }
+
+    # --- creation -----------------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: Request) -> Reply:
+        """Create topics, or check that they could be."""
+        body = request.body
+        named = Counter(topic.name for topic in body.topics)
+        outcomes: dict[str, TopicSpec | Topic | SeaweedMQError] = {}
+        for topic in body.topics:
+            try:
+                if named[topic.name] > 1:
+                    raise _named_twice(topic.name)
+                outcomes[topic.name] = self._spec(topic)
+            except SeaweedMQError as error:
+                outcomes[topic.name] = error
+        if not body.validate_only:
+            specs = {name: spec for name, spec in outcomes.items() if isinstance(spec, TopicSpec)}
+            made = await self._changes.create(tuple(specs.values()), patience_s(body.timeout_ms))
+            outcomes |= zip(specs, made, strict=True)
+        results = [self._created(name, outcome) for name, outcome in outcomes.items()]
+        return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+    def _spec(self, topic: Any) -> TopicSpec:
+        name = self._directory.topic_name(topic.name)
+        if name in self._directory.view.topics:
+            raise KafkaRefusal(Code.TOPIC_ALREADY_EXISTS, f"topic {topic.name} (SeaweedMQ's {name}) is there already")
+        shape = self._shape(topic)
+        twice = sorted(config for config, times in Counter(c.name for c in topic.configs).items() if times > 1)
+        if twice:
+            raise InvalidConfig(f"config {twice[0]} of topic {topic.name} is named twice: say once what it is to be")
+        given = {config.name: config.value for config in topic.configs}
+        configs = parse_configs(given, replicas=shape.replicas, limits=self._config)
+        return spec_of(name, partitions=shape.partitions, replicas=shape.replicas, configs=configs)
+
+    def _shape(self, topic: Any) -> _Shape:
+        if topic.assignments:
+            if (topic.num_partitions, topic.replication_factor) != (DEFAULT, DEFAULT):
+                raise KafkaRefusal(
+                    Code.INVALID_REQUEST,
+                    f"topic {topic.name} is given assignments, and numbers of partitions and replicas: leave these -1",
+                )
+            ordered = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+            if [assignment.partition_index for assignment in ordered] != list(range(len(ordered))):
+                raise KafkaRefusal(
+                    Code.INVALID_REPLICA_ASSIGNMENT,
+                    f"assignments of topic {topic.name} are not of partitions 0 to {len(ordered) - 1}: name each once",
+                )
+            replicas = _replicas_of(topic.name, [assignment.broker_ids for assignment in ordered])
+            return self._checked(topic.name, len(ordered), replicas)
+        brokers = len(self._directory.view.brokers)
+        partitions, replicas = topic.num_partitions, topic.replication_factor
+        return self._checked(
+            topic.name,
+            self._config.kafka_partitions_default if partitions == DEFAULT else partitions,
+            default_replicas(brokers) if replicas == DEFAULT else replicas,
+        )
+
+    def _checked(self, name: str, partitions: int, replicas: int) -> _Shape:
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise KafkaRefusal(
+                Code.INVALID_PARTITIONS,
+                f"topic {name} is to have {partitions} partitions: give from 1 to {PARTITIONS_MAX:,}, or -1 for "
+                f"{self._config.kafka_partitions_default}",
+            )
+        brokers = len(self._directory.view.brokers)
+        if not 1 <= replicas <= min(brokers, REPLICAS_MAX):
+            raise KafkaRefusal(
+                Code.INVALID_REPLICATION_FACTOR,
+                f"topic {name} is to have {replicas} replicas: there are {brokers} brokers, give from 1 to "
+                f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(brokers)}",
+            )
+        return _Shape(partitions, replicas)
+
+    def _created(self, name: str, outcome: TopicSpec | Topic | SeaweedMQError) -> Any:
+        result = CreateTopicsResponse.CreatableTopicResult
+        if isinstance(outcome, SeaweedMQError):
+            return result(
+                name=name,
+                topic_id=NO_TOPIC_ID.hex(),
+                error_code=admin_code(outcome),
+                error_message=str(outcome),
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=[],
+            )
+        configs = describe_configs(outcome, self._config)
+        return result(
+            name=name,
+            topic_id=(topic_id_of(outcome.uid) if isinstance(outcome, Topic) else NO_TOPIC_ID).hex(),
+            error_code=Code.NONE,
+            error_message=None,
+            num_partitions=outcome.partitions,
+            replication_factor=outcome.replicas,
+            configs=[
+                result.CreatableTopicConfigs(
+                    name=config.name,
+                    value=config.value,
+                    read_only=config.read_only,
+                    config_source=config.source,
+                    is_sensitive=False,
+                )
+                for config in configs
+            ],
+        )
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+
+    async def delete_topics(self, request: Request) -> Reply:
+        """Delete topics with all their records."""
+        body = request.body
+        asked: list[tuple[str | None, bytes | None]]
+        if request.version >= NAMED_BY_ID_FROM:
+            asked = [(t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics]
+        else:
+            asked = [(name, None) for name in body.topic_names]
+        named = Counter(asked)
+        turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+        async def delete(name: str | None, topic_id: bytes | None) -> Any:
+            async with turns:
+                return await self._delete(name, topic_id, named[name, topic_id], patience_s(body.timeout_ms))
+
+        responses = await asyncio.gather(*(delete(name, topic_id) for name, topic_id in dict.fromkeys(asked)))
+        return DeleteTopicsResponse(throttle_time_ms=0, responses=list(responses))
+
+    async def _delete(self, name: str | None, topic_id: bytes | None, times: int, timeout_s: float) -> Any:
+        failure: SeaweedMQError | None = None
+        try:
+            topic = self._to_delete(name, topic_id, times)
+            name, topic_id = topic.name, topic.id
+            await self._changes.delete(topic.topic, timeout_s)
+        except SeaweedMQError as error:
+            failure = error
+        return DeleteTopicsResponse.DeletableTopicResult(
+            name=name,
+            topic_id=(topic_id or NO_TOPIC_ID).hex(),
+            error_code=Code.NONE if failure is None else admin_code(failure),
+            error_message=None if failure is None else str(failure),
+        )
+
+    def _to_delete(self, name: str | None, topic_id: bytes | None, times: int) -> PartitionedTopic:
+        if (name is None) == (topic_id is None):
+            raise KafkaRefusal(Code.INVALID_REQUEST, "a topic is to be deleted by its name, or by its id: give one")
+        if times > 1:
+            raise _named_twice(name or "")
+        return self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
+
+    # --- more partitions ----------------------------------------------------------------------------------------------
+
+    async def create_partitions(self, request: Request) -> Reply:
+        """Give topics more partitions, or check that they could have them."""
+        body = request.body
+        named = Counter(topic.name for topic in body.topics)
+        results = []
+        for topic in {topic.name: topic for topic in body.topics}.values():
+            failure: SeaweedMQError | None = None
+            try:
+                if named[topic.name] > 1:
+                    raise _named_twice(topic.name)
+                await self._grow(topic, body.validate_only, patience_s(body.timeout_ms))
+            except SeaweedMQError as error:
+                failure = error
+            results.append(
+                CreatePartitionsResponse.CreatePartitionsTopicResult(
+                    name=topic.name,
+                    error_code=Code.NONE if failure is None else admin_code(failure),
+                    error_message=None if failure is None else str(failure),
+                )
+            )
+        return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+
+    async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:
+        found = self._directory.find(asked.name)
+        if not found.is_writable or found.is_internal:
+            why = "its groups and transactions lie in partitions by number" if found.is_internal else "it is a ring"
+            raise KafkaRefusal(Code.INVALID_PARTITIONS, f"topic {asked.name} can not have more partitions: {why}")
+        if not found.count < asked.count <= PARTITIONS_MAX:
+            raise KafkaRefusal(
+                Code.INVALID_PARTITIONS,
+                f"topic {asked.name} has {found.count} partitions, and {asked.count} are asked for: they only grow, up "
+                f"to {PARTITIONS_MAX:,}",
+            )
+        if asked.assignments is not None:
+            new = [assignment.broker_ids for assignment in asked.assignments]
+            if len(new) != asked.count - found.count or _replicas_of(asked.name, new) != found.topic.replicas:
+                raise KafkaRefusal(
+                    Code.INVALID_REPLICA_ASSIGNMENT,
+                    f"topic {asked.name} gets {asked.count - found.count} new partitions with {found.topic.replicas} "
+                    "replicas each: give an assignment for each of them, or none",
+                )
+        if not validate_only:
+            topic = await self._changes.newest(found.topic, timeout_s)
+            change = change_of(topic, configs_of(topic), partitions=asked.count)
+            await self._changes.alter(topic, change, timeout_s)
+
+
+def _replicas_of(name: str, assignments: Sequence[Sequence[int]]) -> int:
+    """How many each partition has. Who they are the cluster chooses, by load: only the shape is looked at."""
+    counts = {len(brokers) for brokers in assignments}
+    if len(counts) != 1 or 0 in counts or any(len(set(brokers)) < len(brokers) for brokers in assignments):
+        raise KafkaRefusal(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"assignments of topic {name} differ in their number of replicas, are empty, or name a broker twice",
+        )
+    return counts.pop()
+
+
+def _named_twice(name: str) -> KafkaRefusal:
+    return KafkaRefusal(Code.INVALID_REQUEST, f"topic {name} is named twice in one request: name it once")

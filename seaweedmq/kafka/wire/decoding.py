@@ -1,0 +1,271 @@
+"""Requests from bytes, checked: nothing is allocated or looped over that the bytes at hand can not hold.
+
+The layouts are kafka-python's schemas, and so are the objects that are made. Its own decoder trusts the counts and
+lengths it reads, takes what is cut off for whole, and copies records; this one is for bytes from anywhere.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+from uuid import UUID  # noqa: TID251 - the value, no source of randomness
+
+from seaweedmq.errors import ProtocolViolation
+
+ELEMENTS_MAX = 250_000
+"""Of all arrays of a request together: each becomes an object, some hundred bytes for as few as one that was sent."""
+VARINT_BYTES_MAX = 5
+
+_FORMATS = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "bool": "?",
+}
+_SIZES = {"uuid": 16}
+_NO_UUID = UUID(int=0)
+
+
+class Malformed(ProtocolViolation):
+    """Bytes that are no message of this API and version."""
+
+
+class _Cursor:
+    """A position in the bytes of one message."""
+
+    __slots__ = ("data", "elements_left", "end", "position")
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.position = 0
+        self.end = len(data)
+        self.elements_left = ELEMENTS_MAX
+
+    def take(self, size: int) -> memoryview:
+        start = self.position
+        if size > self.end - start:
+            raise Malformed(f"{size:,} bytes at {start} of {self.end}")
+        self.position = start + size
+        return self.data[start : start + size]
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        start = self.position
+        if form.size > self.end - start:
+            raise Malformed(f"{form.size:,} bytes at {start} of {self.end}")
+        self.position = start + form.size
+        return form.unpack_from(self.data, start)
+
+    def varint(self) -> int:
+        value = 0
+        for i in range(VARINT_BYTES_MAX):
+            if self.position >= self.end:
+                raise Malformed(f"a number that is cut off at {self.end}")
+            byte = self.data[self.position]
+            self.position += 1
+            value |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                return value
+        raise Malformed(f"a number longer than {VARINT_BYTES_MAX} bytes at {self.position}")
+
+
+_Read: TypeAlias = Callable[[_Cursor], Any]
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def decode(message: Any, version: int, data: memoryview) -> Any:
+    """A message of a kafka-python class from its bytes; ``records`` are views of them, not copies.
+
+    Raises:
+        Malformed: they are not such a message, or more follows it.
+    """
+    cursor = _Cursor(data)
+    try:
+        found = _message(message, version)(cursor)
+    except UnicodeDecodeError as error:
+        raise Malformed(f"text that is not UTF-8: {error.reason}") from None
+    if cursor.position != cursor.end:
+        raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
+    found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
+    return found
+
+
+def skip_tags(data: memoryview, position: int) -> int:
+    """Where the tagged fields end that begin at ``position``.
+
+    Raises:
+        Malformed: they are cut off.
+    """
+    cursor = _Cursor(data)
+    cursor.position = position
+    _tags({})(cursor, None)
+    return cursor.position
+
+
+@cache
+def _message(message: Any, version: int) -> _Read:
+    return _struct(message, list(message.fields.values()), version, message.flexible_version_q(version))
+
+
+def _struct(made: Any, fields: Sequence[Any], version: int, flexible: bool) -> _Read:
+    """A reader of one object: runs of numbers are unpacked at once."""
+    here = [field for field in fields if field.for_version_q(version)]
+    steps: list[tuple[tuple[str, ...], struct.Struct | None, _Read | None]] = []
+    run: list[Any] = []
+
+    def end_run() -> None:
+        if run:
+            form = struct.Struct(">" + "".join(_FORMATS[field.type_str] for field in run))
+            steps.append((tuple(field.name for field in run), form, None))
+            run.clear()
+
+    tagged = dict[int, tuple[str, _Read]]()
+    for field in here:
+        if field.tagged_field_q(version):
+            tagged[field.tag] = (field.name, _field(field, version, flexible))
+        elif _is_number(field):
+            run.append(field)
+        else:
+            end_run()
+            steps.append(((field.name,), None, _field(field, version, flexible)))
+    end_run()
+    tags = _tags(tagged) if flexible else None
+    new = object.__new__
+
+    def read(cursor: _Cursor) -> Any:
+        found = new(made)
+        found._version = version  # noqa: SLF001 - as kafka-python's own decoder does
+        found.tags = None
+        found.unknown_tags = None
+        for names, form, one in steps:
+            if form is not None:
+                for name, value in zip(names, cursor.unpack(form), strict=True):
+                    setattr(found, name, value)
+            elif one is not None:
+                setattr(found, names[0], one(cursor))
+        if tags is not None:
+            tags(cursor, found)
+        return found
+
+    return read
+
+
+def _is_number(field: Any) -> bool:
+    return not field.is_array() and not field.is_struct_array() and not field.is_struct() and field.type_str in _FORMATS
+
+
+def _field(field: Any, version: int, flexible: bool) -> _Read:
+    nullable = field.nullable_for_version_q(version)
+    if field.is_struct_array():
+        inner = field.array_of
+        item = _struct(field.data_class, list(inner.fields.values()), version, flexible)
+        return _array(field.name, item, _least(inner, version, flexible), nullable, flexible)
+    if field.is_array():
+        inner = field.array_of
+        return _array(field.name, _simple(inner, False, flexible), _least(inner, version, flexible), nullable, flexible)
+    if field.is_struct():
+        one = _struct(field.data_class, list(field.fields.values()), version, flexible)
+        return _nullable_struct(one) if nullable and not field.tagged_field_q(version) else one
+    return _simple(field, nullable, flexible)
+
+
+def _nullable_struct(one: _Read) -> _Read:
+    def read(cursor: _Cursor) -> Any:
+        (present,) = cursor.unpack(_INT8)
+        return None if present < 0 else one(cursor)
+
+    return read
+
+
+_INT8 = struct.Struct(">b")
+
+
+def _array(name: str, item: _Read, least: int, nullable: bool, flexible: bool) -> _Read:
+    def read(cursor: _Cursor) -> Any:
+        count = cursor.varint() - 1 if flexible else cursor.unpack(_INT32)[0]
+        if count < 0:
+            if count == -1 and nullable:
+                return None
+            raise Malformed(f"{name} has {count} elements")
+        if count * least > cursor.end - cursor.position:
+            raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
+        cursor.elements_left -= count
+        if cursor.elements_left < 0:
+            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
+        return [item(cursor) for _ in range(count)]
+
+    return read
+
+
+def _simple(field: Any, nullable: bool, flexible: bool) -> _Read:
+    kind = field.type_str.removeprefix("[]")
+    if kind in _FORMATS:
+        form = struct.Struct(">" + _FORMATS[kind])
+        return lambda cursor: cursor.unpack(form)[0]
+    if kind == "uuid":
+        return _uuid
+    name = field.name
+    length = _INT16 if kind == "string" else _INT32
+
+    def read(cursor: _Cursor) -> memoryview | None:
+        size = cursor.varint() - 1 if flexible else cursor.unpack(length)[0]
+        if size < 0:
+            if size == -1 and nullable:
+                return None
+            raise Malformed(f"{name} has length {size}")
+        return cursor.take(size)
+
+    match kind:
+        case "string":
+            return lambda cursor: None if (found := read(cursor)) is None else str(found, "utf-8")
+        case "bytes":
+            return lambda cursor: None if (found := read(cursor)) is None else bytes(found)
+        case "records":
+            return read
+        case _:
+            raise AssertionError(f"field {name} of a request has type {kind}")
+
+
+def _uuid(cursor: _Cursor) -> UUID | None:
+    found = UUID(bytes=bytes(cursor.take(16)))
+    return None if found == _NO_UUID else found
+
+
+def _tags(known: dict[int, tuple[str, _Read]]) -> Callable[[_Cursor, Any], None]:
+    def read(cursor: _Cursor, found: Any) -> None:
+        count = cursor.varint()
+        if 2 * count > cursor.end - cursor.position:
+            raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")
+        for _ in range(count):
+            tag = cursor.varint()
+            size = cursor.varint()
+            start = cursor.position
+            if tag not in known:
+                cursor.take(size)
+                continue
+            name, one = known[tag]
+            setattr(found, name, one(cursor))
+            if cursor.position != start + size:
+                raise Malformed(f"tagged field {name} takes {cursor.position - start} bytes, not {size}")
+
+    return read
+
+
+def _least(field: Any, version: int, flexible: bool) -> int:
+    """How few bytes one element may take."""
+    if field.is_struct():
+        here = [one for one in field.fields.values() if one.for_version_q(version) and not one.tagged_field_q(version)]
+        return sum(_least(one, version, flexible) for one in here) + (1 if flexible else 0)
+    if field.is_struct_array() or field.is_array():
+        return 1 if flexible else 4
+    kind = field.type_str
+    if kind in _FORMATS:
+        return struct.calcsize(">" + _FORMATS[kind])
+    if kind in _SIZES:
+        return _SIZES[kind]
+    if flexible:
+        return 1
+    return 2 if kind == "string" else 4

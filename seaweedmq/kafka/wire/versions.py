@@ -1,0 +1,91 @@
+"""The APIs that are answered and in which versions. ``python -m seaweedmq.kafka.wire.versions`` prints the table."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seaweedmq.kafka.wire.messages import API
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Of one API; both ends are answered."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+
+ADVERTISED: Mapping[API, Versions] = {
+    API.PRODUCE: Versions(0, 13),
+    API.FETCH: Versions(4, 17),
+    API.LIST_OFFSETS: Versions(1, 10),
+    API.METADATA: Versions(0, 13),
+    API.OFFSET_COMMIT: Versions(2, 9),
+    API.OFFSET_FETCH: Versions(1, 9),
+    API.FIND_COORDINATOR: Versions(0, 5),
+    API.JOIN_GROUP: Versions(0, 9),
+    API.HEARTBEAT: Versions(0, 4),
+    API.LEAVE_GROUP: Versions(0, 5),
+    API.SYNC_GROUP: Versions(0, 5),
+    API.DESCRIBE_GROUPS: Versions(0, 6),
+    API.LIST_GROUPS: Versions(0, 5),
+    API.API_VERSIONS: Versions(0, 4),
+    API.CREATE_TOPICS: Versions(0, 7),
+    API.DELETE_TOPICS: Versions(0, 6),
+    API.DELETE_RECORDS: Versions(0, 2),
+    API.INIT_PRODUCER_ID: Versions(0, 5),
+    API.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
+    API.DESCRIBE_ACLS: Versions(1, 3),
+    API.CREATE_ACLS: Versions(1, 3),
+    API.DELETE_ACLS: Versions(1, 3),
+    API.DESCRIBE_CONFIGS: Versions(1, 4),
+    API.ALTER_CONFIGS: Versions(0, 2),
+    API.DESCRIBE_LOG_DIRS: Versions(1, 4),
+    API.CREATE_PARTITIONS: Versions(0, 3),
+    API.DELETE_GROUPS: Versions(0, 2),
+    API.ELECT_LEADERS: Versions(0, 2),
+    API.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
+    API.LIST_PARTITION_REASSIGNMENTS: Versions(0, 0),
+    API.OFFSET_DELETE: Versions(0, 0),
+    API.DESCRIBE_CLIENT_QUOTAS: Versions(0, 1),
+    API.DESCRIBE_CLUSTER: Versions(0, 2),
+    API.DESCRIBE_PRODUCERS: Versions(0, 0),
+    API.LIST_CONFIG_RESOURCES: Versions(0, 1),
+    API.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
+}
+PRODUCE_LOWEST = 3
+"""Below it records have formats of before Kafka 0.11, which are not taken: such requests are answered
+UNSUPPORTED_VERSION. They are advertised since librdkafka looks for them to tell what a broker can do (KAFKA-18659)."""
+
+
+def is_advertised(api: int, version: int) -> bool:
+    """Whether requests of an API key in a version are answered."""
+    versions = _BY_KEY.get(api)
+    return versions is not None and version in versions
+
+
+def name_of(api: int) -> str:
+    """As Kafka writes it: ``ListOffsets``; of a key that is not known, the key."""
+    return _NAMES.get(api, f"API {api}")
+
+
+def table() -> str:
+    """What is advertised, in Markdown."""
+    lines = ["| key | API | versions |", "|---|---|---|"]
+    lines += [f"| {int(api)} | {name_of(api)} | {_span(versions)} |" for api, versions in ADVERTISED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _span(versions: Versions) -> str:
+    return str(versions.lowest) if versions.lowest == versions.highest else f"{versions.lowest}-{versions.highest}"
+
+
+_BY_KEY: Mapping[int, Versions] = {int(api): versions for api, versions in ADVERTISED.items()}
+_NAMES: Mapping[int, str] = {int(api): "".join(word.capitalize() for word in api.name.split("_")) for api in API}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

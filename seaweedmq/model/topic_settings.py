@@ -1,0 +1,169 @@
+"""What was set of a topic by name, as tools for Kafka do, and which of it acts here. Pure.
+
+Any name and value is kept and shown. What acts is read by :func:`settings_of`, and checked before it is kept; what has
+a field of its own in a topic is set there and never by name. Names and units are Kafka's.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from seaweedmq.errors import InvalidArgument
+
+Configs: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name, each name once."""
+
+CONFIGS_MAX = 100
+CONFIG_NAME_LENGTH_MAX = 249
+CONFIG_VALUE_LENGTH_MAX = 4_096
+CONFIGS_LENGTH_MAX = 16_384
+"""Characters of all names and values of a topic, whose record is written again with every segment that is replaced."""
+_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+OWN_FIELDS: Mapping[str, str] = {
+    "retention.ms": "retention_s (--retention)",
+    "retention.bytes": "retention_bytes (--retention-bytes)",
+    "seaweedmq.durability": "durability (--durability)",
+    "seaweedmq.scaling": "scaling (--scaling)",
+}
+"""Names that are never kept by name -> where what they mean is set."""
+
+LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_FOR_EVER = -2, -1
+ROLL_BYTES_MIN = 64 * 1024
+"""A smaller ``segment.bytes`` acts as this: what a log file begins with may be as large."""
+
+
+class TimestampType(StrEnum):
+    """Whose time a record has."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What acts of what was set by name. None: as the broker's own settings say."""
+
+    roll_age_s: float | None = None
+    """``segment.ms``: a log file is sealed at this age ..."""
+    roll_bytes: int | None = None
+    """... ``segment.bytes``: or at this size, if it is not above the brokers' own bound."""
+    log_kept_s: float | None = None
+    """``local.retention.ms``: how long log files stay once they are in tables, infinity if as long as those. None for
+    -2, too."""
+    message_bytes_max: int | None = None
+    """``max.message.bytes``: of one record batch of Kafka."""
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    """``message.timestamp.type``, of Kafka's record batches."""
+    compacts: bool = False
+    """``cleanup.policy`` has compact: every record of Kafka has a key."""
+    expires: bool = True
+    """``cleanup.policy`` has delete: retention removes records."""
+    insync_replicas_min: int = 1
+    """``min.insync.replicas``: a segment with fewer takes no batch of Kafka that asks for all."""
+
+
+def configs_of(values: Mapping[str, str]) -> Configs:
+    """As a topic keeps them."""
+    return tuple(sorted(values.items()))
+
+
+def check_configs(configs: Configs, replicas: int) -> None:
+    """Raise InvalidArgument unless a topic with so many replicas may have them."""
+    if len(configs) > CONFIGS_MAX:
+        raise InvalidArgument(f"{len(configs)} settings by name: a topic has at most {CONFIGS_MAX}")
+    for name, value in configs:
+        _check_form(name, value)
+        if name in OWN_FIELDS:
+            raise InvalidArgument(f"{name} is not set by name: set {OWN_FIELDS[name]} instead")
+        if name in _ACTING:
+            _ACTING[name](value)
+    names = [name for name, _ in configs]
+    if names != sorted(set(names)):
+        raise InvalidArgument("settings by name are out of order, or one is there twice: name each once, sorted")
+    length = sum(len(name) + len(value) for name, value in configs)
+    if length > CONFIGS_LENGTH_MAX:
+        raise InvalidArgument(f"settings by name of {length} characters in all: a topic has {CONFIGS_LENGTH_MAX}")
+    wanted = settings_of(configs).insync_replicas_min
+    if wanted > replicas:
+        raise InvalidArgument(
+            f"min.insync.replicas of {wanted} with {replicas} replica{'s' if replicas > 1 else ''}: nothing could ever "
+            "be produced, give at most as many"
+        )
+
+
+@lru_cache(maxsize=1_024)
+def settings_of(configs: Configs) -> TopicSettings:
+    """What acts. A value that can not be read, since another version checked it by another rule, does not act."""
+    acting: dict[str, Any] = {}
+    for name, value in configs:
+        if name in _ACTING:
+            try:
+                acting |= _ACTING[name](value)
+            except InvalidArgument:
+                continue
+    return TopicSettings(**acting)
+
+
+def _check_form(name: str, value: str) -> None:
+    if len(name) > CONFIG_NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"setting {name[:40]!r} is no name: use 1 to {CONFIG_NAME_LENGTH_MAX} of A-Z a-z 0-9 . _ -"
+        )
+    if len(value) > CONFIG_VALUE_LENGTH_MAX or not value.isprintable():
+        raise InvalidArgument(
+            f"value {value[:40]!r} of {name} has {len(value)} characters: use up to {CONFIG_VALUE_LENGTH_MAX} that "
+            "can be printed"
+        )
+
+
+def _integer(name: str, low: int) -> Callable[[str], int]:
+    def read(value: str) -> int:
+        text = value.strip()
+        if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not low <= int(text) < 1 << 63:
+            raise InvalidArgument(f"{name} is {value[:40]!r}: give a whole number from {low} on")
+        return int(text)
+
+    return read
+
+
+def _field(field: str, read: Callable[[str], object]) -> Callable[[str], dict[str, object]]:
+    return lambda value: {field: read(value)}
+
+
+def _log_kept_s(value: str) -> float | None:
+    kept_ms = _integer("local.retention.ms", LOCAL_RETENTION_AS_USUAL)(value)
+    if kept_ms == LOCAL_RETENTION_AS_USUAL:
+        return None
+    return math.inf if kept_ms == LOCAL_RETENTION_FOR_EVER else kept_ms / 1_000
+
+
+def _timestamp_type(value: str) -> TimestampType:
+    try:
+        return TimestampType(value)
+    except ValueError:
+        allowed = " or ".join(TimestampType)
+        raise InvalidArgument(f"message.timestamp.type is {value[:40]!r}: give {allowed}") from None
+
+
+def _cleanup(value: str) -> dict[str, object]:
+    policies = {policy.strip() for policy in value.split(",")}
+    if not policies <= {"compact", "delete"}:
+        raise InvalidArgument(f"cleanup.policy is {value[:40]!r}: give delete, compact, or compact,delete")
+    return {"compacts": "compact" in policies, "expires": "delete" in policies}
+
+
+_ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
+    "segment.ms": _field("roll_age_s", lambda value: _integer("segment.ms", 1)(value) / 1_000),
+    "segment.bytes": _field("roll_bytes", lambda value: max(ROLL_BYTES_MIN, _integer("segment.bytes", 1)(value))),
+    "local.retention.ms": _field("log_kept_s", _log_kept_s),
+    "max.message.bytes": _field("message_bytes_max", _integer("max.message.bytes", 0)),
+    "message.timestamp.type": _field("timestamp_type", _timestamp_type),
+    "cleanup.policy": _cleanup,
+    "min.insync.replicas": _field("insync_replicas_min", _integer("min.insync.replicas", 1)),
+}
+"""By name: what its value sets of ``TopicSettings``. Raises InvalidArgument."""

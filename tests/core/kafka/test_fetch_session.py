@@ -1,0 +1,122 @@
+"""Fetch sessions: what both sides know, and what is said of it."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from seaweedmq.core.kafka.fetch_session import (
+    EPOCH_MAX,
+    UNUSED_S,
+    Exchange,
+    FetchSessions,
+    PartitionKey,
+    SessionProblem,
+    SessionRefused,
+    Told,
+    Wanted,
+    epoch_after,
+)
+
+A, B, C = ("orders", 0), ("orders", 1), ("bills", 0)
+NOTHING_NEW = Told(high_watermark=10, log_start=0)
+
+
+def sessions(limit: int = 10) -> FetchSessions:
+    numbers = iter(range(100, 200))
+    return FetchSessions(lambda: next(numbers), limit)
+
+
+def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, Wanted]:
+    return {key: Wanted(offset, 1_000, -1) for key in keys}
+
+
+def named(
+    exchange: Exchange, told: Told = NOTHING_NEW, *, with_records: Iterable[PartitionKey] = ()
+) -> list[PartitionKey]:
+    """The partitions that a reply names."""
+    return [
+        key
+        for key in list(exchange.partitions)
+        if exchange.settle(key, told, has_records=key in with_records, has_error=False)
+    ]
+
+
+def test_without_a_session_all_is_named_each_time() -> None:
+    all_of_them = sessions()
+    for _ in range(2):
+        exchange = all_of_them.begin(0, -1, wants(A, B), (), 0.0)
+        assert (exchange.session_id, named(exchange)) == (0, [A, B])
+    assert len(all_of_them) == 0
+
+
+def test_a_session_names_what_changed() -> None:
+    mine = sessions()
+    first = mine.begin(0, 0, wants(A, B), (), 0.0)
+    assert (first.session_id, named(first)) == (100, [A, B])
+    assert named(mine.begin(100, 1, {}, (), 1.0)) == []
+    assert named(mine.begin(100, 2, {}, (), 2.0), Told(11, 0)) == [A, B]
+    assert named(mine.begin(100, 3, {}, (), 3.0), Told(11, 5)) == [A, B]
+    assert named(mine.begin(100, 4, {}, (), 4.0), Told(11, 5), with_records=[B]) == [B]
+
+
+def test_who_got_records_is_served_last_next_time() -> None:
+    mine = sessions()
+    named(mine.begin(0, 0, wants(A, B, C), (), 0.0), with_records=[A])
+    assert list(mine.begin(100, 1, {}, (), 1.0).partitions) == [B, C, A]
+
+
+def test_an_error_is_said_and_what_holds_after_it_too() -> None:
+    mine = sessions()
+    named(mine.begin(0, 0, wants(A), (), 0.0))
+    exchange = mine.begin(100, 1, {}, (), 1.0)
+    assert exchange.settle(A, NOTHING_NEW, has_records=False, has_error=True)
+    assert named(mine.begin(100, 2, {}, (), 2.0)) == [A]
+    assert named(mine.begin(100, 3, {}, (), 3.0)) == []
+
+
+def test_partitions_come_change_and_go() -> None:
+    mine = sessions()
+    named(mine.begin(0, 0, wants(A), (), 0.0))
+    exchange = mine.begin(100, 1, wants(A, B, offset=7), (), 1.0)
+    assert {key: want.offset for key, want in exchange.partitions.items()} == {A: 7, B: 7}
+    assert named(exchange) == [B]
+    exchange = mine.begin(100, 2, {}, [A], 2.0)
+    assert list(exchange.partitions) == [B]
+    assert named(mine.begin(100, 3, wants(A), (), 3.0)) == [A], "what was forgotten is new again"
+
+
+def test_a_request_that_is_not_the_next_one_is_refused() -> None:
+    mine = sessions()
+    mine.begin(0, 0, wants(A), (), 0.0)
+    for epoch in (2, 0x7FFF):
+        with pytest.raises(SessionRefused) as refused:
+            mine.begin(100, epoch, {}, (), 1.0)
+        assert refused.value.problem is SessionProblem.EPOCH
+    with pytest.raises(SessionRefused) as refused:
+        mine.begin(101, 1, {}, (), 1.0)
+    assert refused.value.problem is SessionProblem.UNKNOWN
+
+
+def test_a_session_ends_and_begins_anew_by_its_epoch() -> None:
+    mine = sessions()
+    mine.begin(0, 0, wants(A), (), 0.0)
+    assert mine.begin(100, 0, wants(B), (), 1.0).session_id == 101
+    assert mine.begin(101, -1, wants(B), (), 2.0).session_id == 0
+    assert len(mine) == 0
+
+
+def test_epochs_wrap_around_to_one() -> None:
+    assert epoch_after(1) == 2
+    assert epoch_after(EPOCH_MAX) == 1
+
+
+def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
+    mine = sessions(limit=2)
+    mine.begin(0, 0, wants(A), (), 0.0)
+    mine.begin(0, 0, wants(A), (), 1.0)
+    mine.begin(100, 1, {}, (), 5.0)
+    assert mine.begin(0, 0, wants(A), (), UNUSED_S).session_id == 0, "it fetches without one"
+    assert mine.begin(0, 0, wants(A), (), UNUSED_S + 1.0).session_id == 102
+    mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
+    with pytest.raises(SessionRefused):
+        mine.begin(101, 1, {}, (), UNUSED_S + 1.0)
