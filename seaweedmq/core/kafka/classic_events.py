@@ -34,14 +34,13 @@ class Limits:
     """Of a shard: members and offsets, as they count in ``size_bytes``."""
     group_id_bytes_max: int = 249
     offset_metadata_bytes_max: int = 4_096
-    commit_bytes_max: int = 4 << 20
-    """Of one OffsetCommit: all of it is one frame."""
     offsets_per_group_max: int = 100_000
     offsets_retention_ms: int = 7 * 24 * 3_600 * 1_000
     offsets_check_ms: int = 600_000
     """How often old offsets and empty groups are looked for."""
-    offsets_expired_max: int = 10_000
-    """In one go: what is left is looked for again at once."""
+    offsets_checked_max: int = 10_000
+    """In one go, whole groups: the others are looked at ``offsets_check_pause_ms`` later."""
+    offsets_check_pause_ms: int = 50
 
 
 # --- what comes in --------------------------------------------------------------------------------------------------
@@ -298,7 +297,10 @@ class GroupOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """What to append first, as one frame, and what to say afterwards."""
+    """What to append first, and what to say afterwards.
+
+    ``records`` keep their order; if they are too many for one frame they may be cut: nothing relies on all or none.
+    """
 
     records: tuple[ShardRecord, ...] = ()
     replies: tuple[Reply, ...] = ()

@@ -5,19 +5,78 @@ The shell (``kafka.shard``) loads what the partition holds, begins, and then han
 | step | what |
 |---|---|
 | ``load(record)`` | every record of the partition in order, tombstones too; later ones replace earlier ones |
-| ``begin(now)`` | everything is loaded: sessions begin |
-| ``handle(event, now, at_ms)`` | append ``records`` as one frame, say ``replies`` when all of it is committed |
+| ``begin(now, at_ms)`` | everything is loaded: sessions begin |
+| ``handle(event, now, at_ms)`` | append ``records``, say ``replies`` when all of it is committed |
 | ``wake_at`` | when ``TimePassed`` is to be handled next |
 | ``snapshot()`` | the records that give the same state again, to be appended from time to time |
 
 The state is ahead of what is committed. If an append fails, all of it is to be dropped: the next coordinator loads what
-was committed, and nobody was told of anything else.
+was committed, and nobody was told of anything else. So what is read here (``groups``, ``describe``, ``offsets``) is
+told when everything that was handed out before is committed.
+
+A group comes to be when somebody joins or commits without a member id. It is forgotten when it is deleted, or when
+nobody is in it and no offset of it is left; at once, if nothing was ever written of it.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
-from seaweedmq.core.kafka.classic_events import Limits, Partition, ShardEvent, ShardOutcome
-from seaweedmq.model.kafka_groups import DescribedGroup, ListedGroup, OffsetValue, ShardRecord
+from seaweedmq.core.kafka.classic_events import (
+    Commit,
+    CommitReply,
+    DeleteGroup,
+    DeleteGroupReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    GroupOutcome,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    Leave,
+    Limits,
+    Partition,
+    Reply,
+    ShardEvent,
+    ShardOutcome,
+    Sync,
+    TimePassed,
+    TimerFired,
+    TopicsDeleted,
+)
+from seaweedmq.core.kafka.classic_group import ClassicGroup
+from seaweedmq.core.kafka.committed import Committed, deletion_error
+from seaweedmq.core.kafka.deadlines import Deadlines
+from seaweedmq.core.kafka.refusals import growth_bytes, refusal
+from seaweedmq.model.kafka_groups import (
+    DescribedGroup,
+    GroupError,
+    GroupMetadataRecord,
+    GroupState,
+    ListedGroup,
+    OffsetValue,
+    ShardRecord,
+)
+
+
+class _Entry:
+    """A group and its offsets."""
+
+    __slots__ = ("committed", "counted_bytes", "group")
+
+    def __init__(self, group: ClassicGroup) -> None:
+        self.group = group
+        self.committed = Committed(group.name)
+        self.counted_bytes = 0
+        """What the shard counts for it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.group.size_bytes + self.committed.size_bytes + len(self.group.name) + 1_000
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing would be missed."""
+        return self.group.is_idle and self.group.written is None and not len(self.committed)
 
 
 class GroupShard:
@@ -25,36 +84,220 @@ class GroupShard:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._entries: dict[str, _Entry] = {}
+        self._deadlines = Deadlines()
+        self._check_at: float | None = None
+        self._unchecked: deque[str] = deque()
+        """Groups whose offsets were not looked at yet, in this round of checks."""
+        self._records: list[ShardRecord] = []
+        self._replies: list[Reply] = []
+        self.size_bytes = 0
+        """What all of it counts for."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     @property
     def wake_at(self) -> float | None:
         """When ``TimePassed`` is to be handled; None: there is nothing to wait for."""
-        raise NotImplementedError
+        return min((at for at in (self._deadlines.first_at, self._check_at) if at is not None), default=None)
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
 
     def load(self, record: ShardRecord) -> None:
         """Take what the partition holds."""
-        raise NotImplementedError
+        entry = self._entry(record.group)
+        if isinstance(record, GroupMetadataRecord):
+            entry.group = ClassicGroup(record.group, self._limits, 0.0, record.value)
+        else:
+            entry.committed.set((record.topic, record.partition), record.value)
+        self._settle(entry)
 
-    def begin(self, now: float) -> None:
+    def begin(self, now: float, at_ms: int) -> None:
         """All is loaded."""
-        raise NotImplementedError
-
-    def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
-        """Take one event."""
-        raise NotImplementedError
+        for entry in self._entries.values():
+            self._take(entry, entry.group.take_over(now, at_ms))
+        self._check_at = now + self._limits.offsets_check_ms / 1_000
 
     def snapshot(self) -> Iterator[ShardRecord]:
         """What gives this state again. To be taken at once: it must not be changed meanwhile."""
-        raise NotImplementedError
+        for name, entry in self._entries.items():
+            if entry.group.written is not None:
+                yield GroupMetadataRecord(name, entry.group.written)
+            yield from entry.committed.records()
+
+    # --- what is told -------------------------------------------------------------------------------------------------
 
     def groups(self) -> tuple[ListedGroup, ...]:
         """All of them."""
-        raise NotImplementedError
+        return tuple(entry.group.listed() for entry in self._entries.values())
 
     def describe(self, group: str) -> DescribedGroup:
         """One that does not exist is ``DEAD``."""
-        raise NotImplementedError
+        entry = self._entries.get(group)
+        return entry.group.described() if entry is not None else DescribedGroup(group=group, state=GroupState.DEAD)
 
     def offsets(self, group: str, partitions: Collection[Partition] | None = None) -> Mapping[Partition, OffsetValue]:
         """What is committed, of these partitions or (None) of all. Those without an offset are left out."""
-        raise NotImplementedError
+        entry = self._entries.get(group)
+        return entry.committed.select(partitions) if entry is not None else {}
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:
+        """Take one event."""
+        match event:
+            case Join() | Sync() | Heartbeat() | Leave():
+                self._member_speaks(event, now, at_ms)
+            case Commit():
+                self._replies.append(CommitReply(event.token, self._commit(event, now, at_ms)))
+            case DeleteOffsets():
+                self._delete_offsets(event)
+            case DeleteGroup(token, group):
+                self._replies.append(DeleteGroupReply(token, self._delete_group(group)))
+            case TopicsDeleted(topics):
+                for entry in list(self._entries.values()):
+                    self._records += entry.committed.drop_topics(topics)
+                    self._settle(entry)
+            case TimePassed():
+                self._pass_time(now, at_ms)
+        outcome = ShardOutcome(
+            records=tuple(self._records),
+            replies=tuple(reply for reply in self._replies if not isinstance(reply, HeartbeatReply)),
+            prompt=tuple(reply for reply in self._replies if isinstance(reply, HeartbeatReply)),
+        )
+        self._records, self._replies = [], []
+        return outcome
+
+    def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
+        error = self._group_error(event)
+        if error is not GroupError.NONE:
+            self._replies.append(refusal(event, error))
+            return
+        entry = self._entry(event.group)
+        self._take(entry, entry.group.handle(event, now, at_ms))
+        self._settle(entry)
+
+    def _group_error(self, event: Join | Sync | Heartbeat | Leave) -> GroupError:
+        if not event.group or self._is_too_long(event.group):
+            return GroupError.INVALID_GROUP_ID
+        entry = self._entries.get(event.group)
+        if entry is None and not (isinstance(event, Join) and not event.member):
+            return GroupError.UNKNOWN_MEMBER_ID
+        more_bytes = growth_bytes(event, entry.group if entry is not None else None)
+        return GroupError.NONE if self._has_room(event.group, more_bytes) else GroupError.POLICY_VIOLATION
+
+    def _commit(self, commit: Commit, now: float, at_ms: int) -> tuple[GroupError, ...]:
+        error = self._commit_error(commit)
+        if error is not GroupError.NONE:
+            return (error,) * len(commit.offsets)
+        entry = self._entry(commit.group)
+        self._take(entry, entry.group.touch(commit.member, now))
+        room_bytes = self._limits.state_bytes_max - self.size_bytes
+        errors, records = entry.committed.commit(commit, at_ms, self._limits, room_bytes)
+        self._records += records
+        self._settle(entry)
+        return errors
+
+    def _commit_error(self, commit: Commit) -> GroupError:
+        if self._is_too_long(commit.group):
+            return GroupError.INVALID_GROUP_ID
+        entry = self._entries.get(commit.group)
+        if entry is not None:
+            return entry.group.commit_error(commit)
+        if commit.generation >= 0:
+            return GroupError.GROUP_ID_NOT_FOUND if commit.is_v9 else GroupError.ILLEGAL_GENERATION
+        return GroupError.NONE if self._has_room(commit.group, 0) else GroupError.POLICY_VIOLATION
+
+    def _delete_offsets(self, delete: DeleteOffsets) -> None:
+        entry = self._entries.get(delete.group)
+        error = GroupError.GROUP_ID_NOT_FOUND if entry is None else deletion_error(entry.group)
+        if entry is None or error is not GroupError.NONE:
+            self._replies.append(DeleteOffsetsReply(delete.token, error))
+            return
+        errors, records = entry.committed.delete(delete, entry.group)
+        self._records += records
+        self._replies.append(DeleteOffsetsReply(delete.token, errors=errors))
+        self._settle(entry)
+
+    def _delete_group(self, group: str) -> GroupError:
+        entry = self._entries.get(group)
+        if entry is None:
+            return GroupError.GROUP_ID_NOT_FOUND
+        if entry.group.state is not GroupState.EMPTY:
+            return GroupError.NON_EMPTY_GROUP
+        self._forget(entry)
+        return GroupError.NONE
+
+    def _forget(self, entry: _Entry) -> None:
+        self._records += entry.committed.drop_all()
+        if entry.group.written is not None:
+            self._records.append(GroupMetadataRecord(entry.group.name, None))
+        self._take(entry, entry.group.die())
+        self._remove(entry)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _pass_time(self, now: float, at_ms: int) -> None:
+        for group, timer, member in self._deadlines.pop_due(now):
+            entry = self._entries.get(group)
+            if entry is not None:
+                self._take(entry, entry.group.handle(TimerFired(timer, member), now, at_ms))
+                self._settle(entry)
+        if self._check_at is not None and self._check_at <= now:
+            self._check_offsets(now, at_ms)
+
+    def _check_offsets(self, now: float, at_ms: int) -> None:
+        if not self._unchecked:
+            self._unchecked.extend(self._entries)
+        checked = 0
+        while self._unchecked and checked < self._limits.offsets_checked_max:
+            entry = self._entries.get(self._unchecked.popleft())
+            if entry is None:
+                continue
+            checked += 1 + len(entry.committed)
+            self._records += entry.committed.expire(entry.group, at_ms, self._limits.offsets_retention_ms)
+            if entry.group.is_idle and not len(entry.committed):
+                self._forget(entry)
+            else:
+                self._settle(entry)
+        pause_ms = self._limits.offsets_check_pause_ms if self._unchecked else self._limits.offsets_check_ms
+        self._check_at = now + pause_ms / 1_000
+
+    # --- entries ------------------------------------------------------------------------------------------------------
+
+    def _entry(self, group: str) -> _Entry:
+        """It exists from here on; ``_settle`` is to follow."""
+        entry = self._entries.get(group)
+        if entry is None:
+            entry = self._entries[group] = _Entry(ClassicGroup(group, self._limits, 0.0))
+        return entry
+
+    def _take(self, entry: _Entry, outcome: GroupOutcome) -> None:
+        name = entry.group.name
+        if outcome.value is not None:
+            self._records.append(GroupMetadataRecord(name, outcome.value))
+        self._replies += outcome.replies
+        for (timer, member), at in outcome.timers.items():
+            self._deadlines.set((name, timer, member), at)
+
+    def _settle(self, entry: _Entry) -> None:
+        """Something of it changed: count it anew, or forget it."""
+        if entry.is_over:
+            self._remove(entry)
+        else:
+            size_bytes = entry.size_bytes
+            self.size_bytes += size_bytes - entry.counted_bytes
+            entry.counted_bytes = size_bytes
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry.group.name]
+        self.size_bytes -= entry.counted_bytes
+
+    def _has_room(self, group: str, more_bytes: int) -> bool:
+        if group not in self._entries and len(self._entries) >= self._limits.groups_max:
+            return False
+        return more_bytes <= 0 or self.size_bytes + more_bytes <= self._limits.state_bytes_max
+
+    def _is_too_long(self, group: str) -> bool:
+        return len(group.encode()) > self._limits.group_id_bytes_max

@@ -1,0 +1,155 @@
+"""The committed offsets of one group: which are taken, how long they are kept."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from seaweedmq.core.kafka.classic_events import Commit, DeleteOffsets, Limits, OffsetToCommit, Partition
+from seaweedmq.core.kafka.classic_group import ClassicGroup
+from seaweedmq.core.kafka.classic_round import CONSUMER
+from seaweedmq.model.kafka_groups import GroupError, GroupState, OffsetRecord, OffsetValue
+
+
+class Committed:
+    """By topic and partition."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.size_bytes = 0
+        self._count = 0
+        self._by_topic: dict[str, dict[int, OffsetValue]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, partition: Partition) -> OffsetValue | None:
+        """None: nothing is committed."""
+        topic, number = partition
+        return self._by_topic.get(topic, {}).get(number)
+
+    def select(self, partitions: Collection[Partition] | None) -> Mapping[Partition, OffsetValue]:
+        """Of these partitions, or (None) of all. Those without an offset are left out."""
+        if partitions is None:
+            return {(topic, number): value for topic, number, value in self._items()}
+        found = {partition: self.get(partition) for partition in partitions}
+        return {partition: value for partition, value in found.items() if value is not None}
+
+    def records(self) -> Iterator[OffsetRecord]:
+        """All, as they are kept."""
+        for topic, number, value in self._items():
+            yield OffsetRecord(self.group, topic, number, value)
+
+    def set(self, partition: Partition, value: OffsetValue | None) -> OffsetRecord:
+        """Keep an offset, or (None) forget it."""
+        topic, number = partition
+        before = self.get(partition)
+        if before is not None:
+            self.size_bytes -= entry_bytes(topic, before.metadata)
+            self._count -= 1
+        if value is not None:
+            self.size_bytes += entry_bytes(topic, value.metadata)
+            self._count += 1
+            self._by_topic.setdefault(topic, {})[number] = value
+        elif before is not None:
+            del self._by_topic[topic][number]
+            if not self._by_topic[topic]:
+                del self._by_topic[topic]
+        return OffsetRecord(self.group, topic, number, value)
+
+    # --- what is taken ------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, commit: Commit, at_ms: int, limits: Limits, room_bytes: int
+    ) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+        """Take each offset for itself. ``room_bytes``: by how much all of it may grow."""
+        errors, records = [], []
+        end_bytes = self.size_bytes + room_bytes
+        expire_ms = None if commit.retention_ms is None else at_ms + commit.retention_ms
+        for offset in commit.offsets:
+            error = self._error(offset, limits, end_bytes)
+            errors.append(error)
+            if error is GroupError.NONE:
+                value = OffsetValue(
+                    offset=offset.offset,
+                    leader_epoch=offset.leader_epoch,
+                    metadata=offset.metadata,
+                    commit_ms=at_ms,
+                    expire_ms=expire_ms,
+                )
+                records.append(self.set((offset.topic, offset.partition), value))
+        return tuple(errors), records
+
+    def _error(self, offset: OffsetToCommit, limits: Limits, end_bytes: int) -> GroupError:
+        if len(offset.metadata.encode()) > limits.offset_metadata_bytes_max:
+            return GroupError.OFFSET_METADATA_TOO_LARGE
+        before = self.get((offset.topic, offset.partition))
+        if before is None and len(self) >= limits.offsets_per_group_max:
+            return GroupError.POLICY_VIOLATION
+        grows_bytes = entry_bytes(offset.topic, offset.metadata)
+        grows_bytes -= entry_bytes(offset.topic, before.metadata) if before is not None else 0
+        if grows_bytes > 0 and self.size_bytes + grows_bytes > end_bytes:
+            return GroupError.POLICY_VIOLATION
+        return GroupError.NONE
+
+    # --- what is dropped ----------------------------------------------------------------------------------------------
+
+    def delete(self, delete: DeleteOffsets, group: ClassicGroup) -> tuple[tuple[GroupError, ...], list[OffsetRecord]]:
+        """Drop offsets of topics that nobody in the group reads. One that is not there is dropped, too."""
+        errors, records = [], []
+        for topic, number in delete.partitions:
+            if group.subscribes(topic):
+                errors.append(GroupError.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(GroupError.NONE)
+            records += self._drop([(topic, number)])
+        return tuple(errors), records
+
+    def drop_topics(self, topics: Iterable[str]) -> list[OffsetRecord]:
+        """Topics are no more."""
+        return self._drop([(topic, number) for topic in topics for number in self._by_topic.get(topic, {})])
+
+    def drop_all(self) -> list[OffsetRecord]:
+        """The group is no more."""
+        return self.drop_topics(list(self._by_topic))
+
+    def expire(self, group: ClassicGroup, at_ms: int, retention_ms: int) -> list[OffsetRecord]:
+        """Drop what is too old, but not while somebody may be reading the topic."""
+        return self._drop(
+            [
+                (topic, number)
+                for topic, number, value in self._items()
+                if not group.subscribes(topic) and is_expired(group, value, at_ms, retention_ms)
+            ]
+        )
+
+    def _drop(self, partitions: Iterable[Partition]) -> list[OffsetRecord]:
+        return [self.set(partition, None) for partition in partitions if self.get(partition) is not None]
+
+    def _items(self) -> Iterator[tuple[str, int, OffsetValue]]:
+        for topic, by_number in self._by_topic.items():
+            for number, value in by_number.items():
+                yield topic, number, value
+
+
+def entry_bytes(topic: str, metadata: str) -> int:
+    """What an offset counts for in memory."""
+    return 150 + len(topic) + 2 * len(metadata)
+
+
+def deletion_error(group: ClassicGroup) -> GroupError:
+    """Whether offsets may be deleted: of an empty group, or of one that says which topics it reads."""
+    if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER:
+        return GroupError.NONE
+    return GroupError.NON_EMPTY_GROUP
+
+
+def is_expired(group: ClassicGroup, value: OffsetValue, at_ms: int, retention_ms: int) -> bool:
+    """Whether an offset has been kept for long enough: since the group is empty, or since it was committed if nobody
+    ever joined or its members read other topics."""
+    if group.protocol_type is None:
+        since_ms = value.commit_ms
+    elif group.state is GroupState.EMPTY:
+        since_ms = value.commit_ms if group.since_ms is None else group.since_ms
+    elif group.state is GroupState.STABLE and group.knows_topics:
+        since_ms = value.commit_ms
+    else:
+        return False
+    return at_ms >= (value.expire_ms if value.expire_ms is not None else since_ms + retention_ms)

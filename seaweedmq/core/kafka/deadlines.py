@@ -1,0 +1,72 @@
+"""Many deadlines, most of which are put off again and again before they come."""
+
+from heapq import heapify, heappop, heappush
+
+from seaweedmq.core.kafka.classic_events import Timer
+
+Key = tuple[str, Timer, str]
+"""Group, timer, and the member it is of."""
+
+VOID_MAX = 1_000
+"""Entries of the heap that nobody waits for any more, beside one for each that somebody does."""
+
+
+class Deadlines:
+    """One deadline a key.
+
+    A heartbeat puts a session off: that costs a look-up. The heap learns of it when the earlier time comes, so it holds
+    no more than one entry for each time a deadline was set anew or brought forward, and is swept when most are void.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._queued: dict[Key, float] = {}
+        """What the heap has of a key, at the earliest; entries that say otherwise are void."""
+        self._heap: list[tuple[float, int, Key]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def set(self, key: Key, at: float | None) -> None:
+        """Set, move or (None) cancel one."""
+        if at is None:
+            self._due.pop(key, None)
+            return
+        self._due[key] = at
+        if at < self._queued.get(key, float("inf")):
+            self._queue(key, at)
+
+    @property
+    def first_at(self) -> float | None:
+        """The next one; None: there is none."""
+        while self._heap:
+            at, _, key = self._heap[0]
+            due = self._due.get(key)
+            if due == at:
+                return at
+            heappop(self._heap)
+            if self._queued.get(key) == at:
+                del self._queued[key]
+                if due is not None:
+                    self._queue(key, due)
+        return None
+
+    def pop_due(self, now: float) -> list[Key]:
+        """Those that have come, in their order. They are over."""
+        keys = []
+        while (at := self.first_at) is not None and at <= now:
+            _, _, key = heappop(self._heap)
+            del self._due[key]
+            self._queued.pop(key, None)
+            keys.append(key)
+        return keys
+
+    def _queue(self, key: Key, at: float) -> None:
+        self._queued[key] = at
+        self._number += 1
+        heappush(self._heap, (at, self._number, key))
+        if len(self._heap) > 2 * len(self._due) + VOID_MAX:
+            self._heap = [(due, number, key) for number, (key, due) in enumerate(self._due.items())]
+            heapify(self._heap)
+            self._queued, self._number = dict(self._due), len(self._due)
