@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
-from seaweedmq.codec.java_hash import partition_of_group
+from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.kafka.shard import Shard, Stage

@@ -1,18 +1,19 @@
 """Requests of consumer groups and their members: to events of the coordinator, and back."""
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from seaweedmq.core.kafka.classic_events import (
     DeleteGroup,
+    DeleteGroupReply,
     Heartbeat,
+    HeartbeatReply,
     Join,
+    JoinReply,
     Leave,
+    LeaveReply,
     Leaving,
-    Reply,
     Sync,
+    SyncReply,
 )
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
@@ -25,14 +26,12 @@ from seaweedmq.kafka.wire.messages import (
     JoinGroupResponse,
     LeaveGroupResponse,
     ListGroupsResponse,
+    Reply,
     Request,
     SyncGroupResponse,
 )
-from seaweedmq.kafka.wire.messages import Reply as Message
-from seaweedmq.model.kafka_groups import DescribedGroup, DescribedMember, GroupState
+from seaweedmq.model.kafka_groups import GroupState, ListedGroup
 from seaweedmq.ports import Environment
-
-R = TypeVar("R", bound=Reply)
 
 CLASSIC = "classic"
 """The only type of groups there is."""
@@ -63,7 +62,7 @@ class GroupRequests:
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    async def join(self, request: Request) -> Message:
+    async def join(self, request: Request) -> Reply:
         """JoinGroup. Waits until the round is complete, which the coordinator's timers bound."""
         body = request.body
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
@@ -102,7 +101,7 @@ class GroupRequests:
             ],
         )
 
-    async def sync(self, request: Request) -> Message:
+    async def sync(self, request: Request) -> Reply:
         """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
         body = request.body
         reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
@@ -125,7 +124,7 @@ class GroupRequests:
             assignment=reply.assignment,
         )
 
-    async def heartbeat(self, request: Request) -> Message:
+    async def heartbeat(self, request: Request) -> Reply:
         """Heartbeat."""
         body = request.body
         reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
@@ -140,7 +139,7 @@ class GroupRequests:
         assert isinstance(reply, HeartbeatReply)
         return HeartbeatResponse(error_code=reply.error)
 
-    async def leave(self, request: Request) -> Message:
+    async def leave(self, request: Request) -> Reply:
         """LeaveGroup, of one member, or of many."""
         body = request.body
         many = request.version >= MANY_LEAVE_FROM
@@ -172,13 +171,13 @@ class GroupRequests:
 
     # --- administration -----------------------------------------------------------------------------------------------
 
-    async def describe(self, request: Request) -> Message:
+    async def describe(self, request: Request) -> Reply:
         """DescribeGroups: each by itself, since some may be elsewhere."""
         return DescribeGroupsResponse(
             groups=[await self._described(group, request.version) for group in request.body.groups]
         )
 
-    async def _described(self, group: str, version: int) -> Message:
+    async def _described(self, group: str, version: int) -> Reply:
         make = DescribeGroupsResponse.DescribedGroup
         try:
             found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
@@ -212,11 +211,11 @@ class GroupRequests:
             authorized_operations=NO_OPERATIONS,
         )
 
-    async def list(self, request: Request) -> Message:
+    async def list(self, request: Request) -> Reply:
         """ListGroups: those whose coordinator is here; clients ask every broker."""
         states = {state.lower() for state in request.body.states_filter or ()}
         types = {kind.lower() for kind in request.body.types_filter or ()}
-        groups = []
+        groups: list[ListedGroup] = []
         for shard in self._coordinators.here():
             try:
                 groups += await shard.look(lambda state: state.groups())
@@ -235,7 +234,7 @@ class GroupRequests:
             ]
         )
 
-    async def delete(self, request: Request) -> Message:
+    async def delete(self, request: Request) -> Reply:
         """DeleteGroups: each by itself."""
         return DeleteGroupsResponse(
             results=[

@@ -261,7 +261,7 @@ class Shard:
             await self.partition.committed(end)
 
     def _begin(self) -> None:
-        self._state.begin(self._loop.time())
+        self._state.begin(self._loop.time(), self._env.wall_us() // 1_000)
         self.stage = Stage.ACTIVE
         self._set_timer()
         if self._deleted_topics:
