@@ -4,21 +4,17 @@ So publishers of both kinds agree on where a key goes. The hash is Austin Appleb
 of ``org.apache.kafka.common.utils.Utils.murmur2``, whose test vectors are those of our tests.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from seaweedmq.codec.slots import column_of_keys
+from seaweedmq.codec.key_columns import blocks_of, bytes_of
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 
-_BLOCK_KEYS = 8_192
-"""Keys worked on at once: see ``codec.slots``."""
 _FEW_KEYS = 32
 """Up to here one after another is faster than all at once."""
 
@@ -49,23 +45,20 @@ def partitions_of(keys: pa.Array, partitions: int) -> npt.NDArray[np.uint16]:
     Raises:
         InvalidArgument: another type of array.
     """
-    keys = column_of_keys(keys)
     found = np.empty(len(keys), np.uint16)
-    for first in range(0, len(keys), _BLOCK_KEYS):
-        block = keys.slice(first, _BLOCK_KEYS)
-        found[first : first + len(block)] = (_hashes_of(block) & _POSITIVE) % partitions
+    for place, block in blocks_of(keys):
+        found[place] = (_hashes_of(block) & _POSITIVE) % partitions
     return found
 
 
 def _hashes_of(keys: pa.Array) -> npt.NDArray[np.uint32]:
     if len(keys) <= _FEW_KEYS:
         return np.array([murmur2(key or b"") for key in keys.to_pylist()], np.uint32)
-    _, offsets_buffer, data = keys.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(keys) + 1, keys.offset * 4).astype(np.int64)
-    starts, lengths = offsets[:-1], np.diff(offsets)
+    all_bytes = bytes_of(keys)
+    starts, lengths, data = all_bytes
     h = np.uint32(_SEED) ^ lengths.astype(np.uint32)
     words = lengths >> 2
-    word_at = _words(data)
+    word_at = all_bytes.words("<u4")
     for number in range(int(words.max(initial=0))):
         # as long as all keys reach so far, without picking out those that do
         some = slice(None) if number < words.min() else np.flatnonzero(words > number)
@@ -83,9 +76,3 @@ def _hashes_of(keys: pa.Array) -> npt.NDArray[np.uint32]:
     h *= np.uint32(_M)
     h ^= h >> np.uint32(15)
     return h
-
-
-def _words(data: pa.Buffer | None) -> npt.NDArray[Any]:
-    """A view of the little-endian word that begins at every byte of the buffer."""
-    size = 0 if data is None else data.size
-    return np.ndarray((max(size - 3, 0),), np.dtype("<u4"), data, strides=(1,))

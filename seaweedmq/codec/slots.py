@@ -14,10 +14,10 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.arrays import array_of
+from seaweedmq.codec.key_columns import Longs, blocks_of, bytes_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS, KeyRange, slot_of
 
-_Longs: TypeAlias = npt.NDArray[np.int64]
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 _u = np.uint64
@@ -34,10 +34,6 @@ _SECRET_9_16_LOW = _u(0x6782737BEA4239B9)
 _SECRET_9_16_HIGH = _u(0xAF56BC3B0996523A)
 _SLOT_OF_EMPTY = slot_of(b"")
 
-_BLOCK_KEYS = 8_192
-"""Keys worked on at once: temporaries of 64 KiB stay in the cache, and below the 128 KiB from which malloc maps fresh
-pages each time (measured: twice that block is two to three times slower)."""
-
 _FEW_KEYS = 64
 """Up to here one after another is faster than all at once."""
 
@@ -48,25 +44,10 @@ def slots_of(keys: pa.Array) -> npt.NDArray[np.uint16]:
     Raises:
         InvalidArgument: another type of array.
     """
-    keys = column_of_keys(keys)
     slots = np.empty(len(keys), np.uint16)
-    for first in range(0, len(keys), _BLOCK_KEYS):
-        block = keys.slice(first, _BLOCK_KEYS)
-        slots[first : first + len(block)] = _slots_of_block(block)
+    for place, block in blocks_of(keys):
+        slots[place] = _slots_of_block(block)
     return slots
-
-
-def column_of_keys(keys: pa.Array) -> pa.Array:
-    """The same as a binary column.
-
-    Raises:
-        InvalidArgument: it is neither that nor text.
-    """
-    if pa.types.is_string(keys.type):
-        keys = keys.cast(pa.binary())
-    if not pa.types.is_binary(keys.type):
-        raise InvalidArgument(f"keys of type {keys.type}: a key is binary, cast the column")
-    return keys
 
 
 def histogram_of(slots: npt.NDArray[np.uint16], key_range: KeyRange) -> tuple[int, ...]:
@@ -84,17 +65,16 @@ def histogram_of(slots: npt.NDArray[np.uint16], key_range: KeyRange) -> tuple[in
 def _slots_of_block(keys: pa.Array) -> npt.NDArray[np.uint16]:
     if len(keys) <= _FEW_KEYS:
         return np.array([slot_of(key or b"") for key in keys.to_pylist()], np.uint16)
-    _, offsets_buffer, data = keys.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, len(keys) + 1, keys.offset * 4).astype(np.int64)
-    starts, lengths = offsets[:-1], np.diff(offsets)
+    all_bytes = bytes_of(keys)
+    starts, lengths, _ = all_bytes
     slots = np.full(len(keys), _SLOT_OF_EMPTY, np.uint16)
     shortest, longest = int(lengths.min()), int(lengths.max())
     for low, high, words, hash_of in _CLASSES:
         if low <= shortest and longest <= high:
-            slots[:] = hash_of(starts, lengths, _words(data, words)) >> _SLOT_SHIFT
+            slots[:] = hash_of(starts, lengths, all_bytes.words(words)) >> _SLOT_SHIFT
         elif shortest <= high and longest >= low:
             at = np.flatnonzero((lengths >= low) & (lengths <= high))
-            slots[at] = hash_of(starts[at], lengths[at], _words(data, words)) >> _SLOT_SHIFT
+            slots[at] = hash_of(starts[at], lengths[at], all_bytes.words(words)) >> _SLOT_SHIFT
     if longest > 16:
         at = np.flatnonzero(lengths > 16)
         long_keys = keys.take(array_of(at, pa.int64())).to_pylist()
@@ -102,13 +82,7 @@ def _slots_of_block(keys: pa.Array) -> npt.NDArray[np.uint16]:
     return slots
 
 
-def _words(data: pa.Buffer, word: str) -> npt.NDArray[Any]:
-    """A view of the little-endian word that begins at every byte of the buffer."""
-    kind = np.dtype(word)
-    return np.ndarray((max(data.size - kind.itemsize + 1, 0),), kind, data, strides=(1,))
-
-
-def _hash_1_to_3(start: _Longs, length: _Longs, byte_at: npt.NDArray[Any]) -> _Hashes:
+def _hash_1_to_3(start: Longs, length: Longs, byte_at: npt.NDArray[Any]) -> _Hashes:
     first = byte_at[start].astype(_u)
     middle = byte_at[start + (length >> 1)].astype(_u)
     last = byte_at[start + length - 1].astype(_u)
@@ -121,7 +95,7 @@ def _hash_1_to_3(start: _Longs, length: _Longs, byte_at: npt.NDArray[Any]) -> _H
     return h
 
 
-def _hash_4_to_8(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _Hashes:
+def _hash_4_to_8(start: Longs, length: Longs, word_at: npt.NDArray[Any]) -> _Hashes:
     h: _Hashes = (word_at[start + length - 4].astype(_u) + (word_at[start].astype(_u) << _u(32))) ^ _SECRET_4_8
     h ^= ((h << _u(49)) | (h >> _u(15))) ^ ((h << _u(24)) | (h >> _u(40)))
     h *= _PRIME_MX2
@@ -131,7 +105,7 @@ def _hash_4_to_8(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _H
     return h
 
 
-def _hash_9_to_16(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _Hashes:
+def _hash_9_to_16(start: Longs, length: Longs, word_at: npt.NDArray[Any]) -> _Hashes:
     low = word_at[start] ^ _SECRET_9_16_LOW
     high = word_at[start + length - 8] ^ _SECRET_9_16_HIGH
     # The product has 128 bits, of which both halves count: schoolbook multiplication of 32-bit digits.
@@ -146,7 +120,7 @@ def _hash_9_to_16(start: _Longs, length: _Longs, word_at: npt.NDArray[Any]) -> _
     return h
 
 
-_CLASSES: tuple[tuple[int, int, str, Callable[[_Longs, _Longs, npt.NDArray[Any]], _Hashes]], ...] = (
+_CLASSES: tuple[tuple[int, int, str, Callable[[Longs, Longs, npt.NDArray[Any]], _Hashes]], ...] = (
     (1, 3, "<u1", _hash_1_to_3),
     (4, 8, "<u4", _hash_4_to_8),
     (9, 16, "<u8", _hash_9_to_16),

@@ -4,21 +4,23 @@ Some 4 M records of 100 bytes a second, by aiokafka's builder, a record at a tim
 """
 
 import struct
+from collections.abc import Iterator
 from itertools import repeat
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-import google_crc32c
+import numpy as np
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from seaweedmq.codec.kafka.columns import US_PER_MS
 from seaweedmq.codec.kafka.compression import NONE
-from seaweedmq.codec.kafka.header import ATTRIBUTES_AT, CRC_AT, FIRST_TIMESTAMP_AT, MAGIC, NO_PRODUCER, patched_head
+from seaweedmq.codec.kafka.header import FIRST_TIMESTAMP_AT, MAGIC, NO_PRODUCER, patched_head, write_crc
+from seaweedmq.codec.kafka.varints import Longs
 
+_Row: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 _ROWS_AT_ONCE: Final = 4_096
 """That are Python objects."""
 _TIMESTAMPS: Final = struct.Struct(">qq")
-_CRC: Final = struct.Struct(">I")
 
 
 def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
@@ -29,63 +31,53 @@ def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_
             downwards.
         base_offset: of the first row.
     """
-    building = _Building(base_offset, leader_epoch, bytes_max)
+    done: list[bytes] = []
+    builder = _builder(bytes_max)
+    count = first_ms = 0
+    for timestamp_ms, key, value, headers in _rows_of(rows):
+        if not count:
+            first_ms = timestamp_ms
+        # Timestamps begin with 0, since the builder takes -1 for none; ``_finish`` puts that right.
+        if builder.append(count, timestamp_ms - first_ms, key, value, headers) is None:
+            done.append(_finish(builder, first_ms, base_offset, leader_epoch))
+            base_offset += count
+            builder, count, first_ms = _builder(bytes_max), 0, timestamp_ms
+            builder.append(0, 0, key, value, headers)
+        count += 1
+    if count:
+        done.append(_finish(builder, first_ms, base_offset, leader_epoch))
+    return done
+
+
+def _rows_of(rows: pa.RecordBatch) -> Iterator[_Row]:
     for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
-        building.add(rows.slice(first, _ROWS_AT_ONCE))
-    return building.finish()
+        part = rows.slice(first, _ROWS_AT_ONCE)
+        headers = part.column("_headers")
+        yield from zip(
+            _milliseconds_of(part.column("_timestamp")).tolist(),
+            part.column("_key").to_pylist(),
+            part.column("_value").to_pylist(),
+            repeat([]) if headers.null_count == len(headers) else [some or [] for some in headers.to_pylist()],
+            strict=False,
+        )
 
 
-class _Building:
-    """Batches that are done, and the one that takes rows."""
+def _milliseconds_of(timestamps: pa.Array) -> Longs:
+    # Not ``to_numpy``, which imports pandas where it is installed: see ``codec.arrays``.
+    begin = timestamps.offset * np.dtype(np.int64).itemsize
+    return np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps), begin) // US_PER_MS
 
-    def __init__(self, base_offset: int, leader_epoch: int, bytes_max: int) -> None:
-        self._base_offset = base_offset
-        self._leader_epoch = leader_epoch
-        self._bytes_max = bytes_max
-        self._done: list[bytes] = []
-        self._count = 0
-        """Of records in the batch."""
-        self._first_ms = 0
-        self._builder = self._begin()
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        timestamps = rows.column("_timestamp").view(pa.int64()).to_numpy() // US_PER_MS
-        column = rows.column("_headers")
-        headers = repeat([]) if column.null_count == len(column) else (each or [] for each in column.to_pylist())
-        keys, values = (rows.column(name).to_pylist() for name in ("_key", "_value"))
-        for row in zip(timestamps.tolist(), keys, values, headers, strict=False):
-            if not self._append(*row):
-                self._close()
-                self._append(*row)
+def _builder(bytes_max: int) -> Any:
+    # It keeps below its limit, but for a first record.
+    return DefaultRecordBatchBuilder(MAGIC, NONE, 0, NO_PRODUCER, -1, -1, bytes_max + 1)
 
-    def finish(self) -> list[bytes]:
-        if self._count:
-            self._close()
-        return self._done
 
-    def _append(
-        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]
-    ) -> bool:
-        if not self._count:
-            self._first_ms = timestamp_ms
-        # Timestamps begin with 0, since the builder takes -1 for none; ``_close`` puts that right.
-        if self._builder.append(self._count, timestamp_ms - self._first_ms, key, value, headers) is None:
-            return False
-        self._count += 1
-        return True
-
-    def _begin(self) -> DefaultRecordBatchBuilder:
-        # The builder keeps below its limit, but for a first record.
-        return DefaultRecordBatchBuilder(MAGIC, NONE, 0, NO_PRODUCER, -1, -1, self._bytes_max + 1)
-
-    def _close(self) -> None:
-        batch = self._builder.build()
-        first, last = _TIMESTAMPS.unpack_from(batch, FIRST_TIMESTAMP_AT)
-        _TIMESTAMPS.pack_into(batch, FIRST_TIMESTAMP_AT, first + self._first_ms, last + self._first_ms)
-        _CRC.pack_into(batch, CRC_AT, google_crc32c.value(bytes(memoryview(batch)[ATTRIBUTES_AT:])))
-        head = patched_head(batch, self._base_offset, self._leader_epoch)
-        batch[: len(head)] = head
-        self._done.append(bytes(batch))
-        self._base_offset += self._count
-        self._count = 0
-        self._builder = self._begin()
+def _finish(builder: Any, first_ms: int, base_offset: int, leader_epoch: int) -> bytes:
+    batch: bytearray = builder.build()
+    first, last = _TIMESTAMPS.unpack_from(batch, FIRST_TIMESTAMP_AT)
+    _TIMESTAMPS.pack_into(batch, FIRST_TIMESTAMP_AT, first + first_ms, last + first_ms)
+    write_crc(batch)
+    head = patched_head(memoryview(batch), base_offset, leader_epoch)
+    batch[: len(head)] = head
+    return bytes(batch)

@@ -23,9 +23,9 @@ _HEAD = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
-_LENGTH_AT, _LENGTH_END = 8, 12
-CRC_AT, ATTRIBUTES_AT, FIRST_TIMESTAMP_AT, MAX_TIMESTAMP_AT = 17, 21, 27, 35
-"""The CRC is of what begins with the attributes."""
+_LENGTH_AT, _LENGTH_END, _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 8, 12, 17, 21, 35
+FIRST_TIMESTAMP_AT: Final = 27
+"""The highest follows it."""
 _CODEC_MASK, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
 assert _HEADER.size == HEADER_BYTES
@@ -105,7 +105,7 @@ def read_header(data: Frames) -> BatchHeader:
 
 def check_crc(header: BatchHeader, data: Frames) -> None:
     """Raise BatchRefused unless the batch is the one that was sent. ``data``: exactly the batch."""
-    found = google_crc32c.value(bytes(data[ATTRIBUTES_AT:]))
+    found = _crc_of(data)
     if found != header.crc:
         raise BatchRefused(
             Refusal.CORRUPT_MESSAGE,
@@ -129,8 +129,18 @@ def patched_head(payload: Frames, base_offset: int, leader_epoch: int) -> bytes:
 def with_append_time(data: Frames, timestamp_ms: int) -> bytes:
     """The same batch, with one timestamp for all of its records: Kafka's ``LogAppendTime``."""
     stamped = bytearray(data)
-    (attributes,) = _ATTRIBUTES.unpack_from(stamped, ATTRIBUTES_AT)
-    _ATTRIBUTES.pack_into(stamped, ATTRIBUTES_AT, attributes | _APPEND_TIME)
-    _TIMESTAMP.pack_into(stamped, MAX_TIMESTAMP_AT, timestamp_ms)
-    _CRC.pack_into(stamped, CRC_AT, google_crc32c.value(bytes(memoryview(stamped)[ATTRIBUTES_AT:])))
+    (attributes,) = _ATTRIBUTES.unpack_from(stamped, _ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(stamped, _ATTRIBUTES_AT, attributes | _APPEND_TIME)
+    _TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, timestamp_ms)
+    write_crc(stamped)
     return bytes(stamped)
+
+
+def write_crc(batch: bytearray) -> None:
+    """What has to follow a change of anything behind the CRC."""
+    _CRC.pack_into(batch, _CRC_AT, _crc_of(batch))
+
+
+def _crc_of(batch: Frames | bytearray) -> int:
+    covered = memoryview(batch)[_ATTRIBUTES_AT:]
+    return int(google_crc32c.value(bytes(covered)))
