@@ -5,6 +5,7 @@ Each of them has a ``Shard`` for every such partition that it leads, from the mo
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -13,6 +14,7 @@ from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.kafka.shard import Shard, Stage
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.model.calls import CreateTopic
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
 
@@ -26,13 +28,18 @@ CREATE_TIMEOUT_S: Final = 10.0
 class Coordinators:
     """The coordinators of groups that are here, and where the others are."""
 
-    def __init__(self, broker: LocalBroker, *, namespace: str, partitions: int) -> None:
+    def __init__(
+        self, broker: LocalBroker, *, namespace: str, partitions: int, snapshot_after_bytes: int = AFTER_BYTES
+    ) -> None:
         """``partitions``: of the internal topic, if there is none yet."""
         self.topic_name = TopicName(namespace, GROUPS_TOPIC)
         self._broker = broker
         self._partitions = partitions
-        frame_bytes = broker.config.frame_bytes_max
-        self._limits = Limits(group_bytes_max=min(Limits.group_bytes_max, frame_bytes // 2))
+        self._snapshot_after_bytes = snapshot_after_bytes
+        largest = Limits()
+        self._limits = replace(
+            largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
+        )
         self._shards: dict[int, Shard] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_over = False
@@ -68,7 +75,9 @@ class Coordinators:
         """
         topic = self._broker.view.topics.get(self.topic_name)
         if topic is None:
-            raise Unavailable(f"there is no topic {self.topic_name} yet: ask for the coordinator of group {group!r} first")
+            raise Unavailable(
+                f"there is no topic {self.topic_name} yet: ask for the coordinator of group {group!r} first"
+            )
         number = self._partition_of(group, topic)
         shard = self._shards.get(number)
         if shard is None or shard.partition.is_over:
@@ -183,6 +192,7 @@ class Coordinators:
             config=self._broker.config,
             env=self._broker.env,
             raise_mark=partial(self._raise_mark, partition),
+            snapshot_after_bytes=self._snapshot_after_bytes,
         )
 
     def _raise_mark(self, partition: LocalPartition, mark: int) -> None:

@@ -135,7 +135,9 @@ class FetchRoom:
             said.error, said.source = error, None
             said.hint = None if topic is None else self._partitions.hint(topic, index, error)
         except TimeoutError:
-            said.error = Unavailable(f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again")
+            said.error = Unavailable(
+                f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again"
+            )
         return said
 
 

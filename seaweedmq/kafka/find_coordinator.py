@@ -14,7 +14,7 @@ OF_GROUPS = 0
 MANY_KEYS_FROM = 4
 
 
-class FindCoordinator:
+class CoordinatorRoom:
     """Answers it, at any broker."""
 
     def __init__(self, coordinators: Coordinators, nodes: Nodes) -> None:
@@ -54,5 +54,7 @@ class FindCoordinator:
         await self._nodes.ready()
         node = self._nodes.of_broker(broker)
         if node is None:
-            raise Unavailable(f"broker {broker}, which has group {group!r}, is gone or does not listen for Kafka: retry")
+            raise Unavailable(
+                f"broker {broker}, which has group {group!r}, is gone or does not listen for Kafka: retry"
+            )
         return node

@@ -31,7 +31,7 @@ MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NO_OFFSET = -1
 
 
-class OffsetRequests:
+class GroupOffsetsRoom:
     """Answers them. A group without a name has offsets, too, as in Kafka: very old consumers use it."""
 
     def __init__(self, coordinators: Coordinators, directory: Directory) -> None:

@@ -41,7 +41,7 @@ NO_OPERATIONS = -(2**31)
 """Nobody asked what is allowed, and there is nothing that is not."""
 
 
-class GroupRequests:
+class GroupRoom:
     """Answers them."""
 
     def __init__(self, coordinators: Coordinators, env: Environment) -> None:

@@ -6,8 +6,7 @@
 | loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
 | active | a request, a timer | the state machine says what to append, and what to say once that is committed |
 | active | a look at the state | told once all that it saw is committed |
-| active | nothing to append, and the lease is in doubt | a record without meaning is appended: if it is committed, nobody \
-else leads |
+| active | nothing to append, and the lease is in doubt | a record without meaning is: committed, it proves the rest |
 | active | much was written | a snapshot is appended, piece by piece between other records, and what is below may go |
 | any | an append fails, or the segment ends | over: whoever waits hears NOT_COORDINATOR, the state is dropped |
 
@@ -29,7 +28,7 @@ from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimeP
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.shard_log import Pair, ShardLog
-from seaweedmq.kafka.shard_snapshots import Snapshots
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
 from seaweedmq.model.config import BrokerConfig
@@ -82,6 +81,7 @@ class Shard:
         config: BrokerConfig,
         env: Environment,
         raise_mark: Callable[[int], None],
+        snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
         """``raise_mark``: have what lies below an offset deleted some time."""
         self.partition = partition
@@ -100,7 +100,7 @@ class Shard:
         self._timer: asyncio.TimerHandle | None = None
         self._deleted_topics: set[str] = set()
         """While it loads."""
-        self._snapshots = Snapshots()
+        self._snapshots = Snapshots(snapshot_after_bytes)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,8 @@ class Shard:
         """
         self._check_active()
         token = next(self._tokens)
-        return await self._told(token, lambda: self._take(event_of(token)))
+        reply: Reply = await self._told(token, lambda: self._take(event_of(token)))
+        return reply
 
     async def look(self, at: Callable[[GroupShard], T]) -> T:
         """What there is to see in the state, once it counts. Raises as :meth:`ask`."""
@@ -146,7 +147,7 @@ class Shard:
         if self.stage is Stage.LOADING:
             raise KafkaRefusal(
                 Code.COORDINATOR_LOAD_IN_PROGRESS,
-                f"the coordinator of partition {self.partition.partition} of {self.partition.topic.name} is still loading",
+                f"partition {self.partition.partition} of {self.partition.topic.name} is being loaded: retry",
             )
         if self.stage is Stage.OVER:
             raise self._moved()

@@ -101,9 +101,11 @@ async def _take_in(tail: Tail, kept: Kept) -> None:
             continue  # not written by us: without a key nobody could find it again
         for pairs in _slices(columns, skipped):
             for key, value in pairs:
+                if key is None:
+                    continue
                 if value is None:
                     kept.latest.pop(key, None)
-                elif key is not None:
+                else:
                     kept.latest[key] = value
             await asyncio.sleep(0)
 
