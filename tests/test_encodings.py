@@ -123,7 +123,7 @@ async def test_files_of_it_are_read_searched_and_converted(store: FileSegmentSto
     first = await write_log(store, 0, [toy_frame(0, 10), make_frame(10, 5, stamps=True), toy_frame(15, 5)])
     await write_log(store, 18, [toy_frame(18, 7)], writer="b-2")
     assert await read(store, 0, 20) == expected(0, 20)
-    assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == 7
+    assert await find_offset_by_time(store, make_topic(), 0, T0 + 7_000_000, 20) == (7, T0 + 7_000_000)
     topic = make_topic()
     scan = Scan(root=store.root, topic=topic, timestamps=Interval(), columns=columns_of(topic, ["offset", "value"]))
     pieces = plan_snapshot(make_segment(20), await store.list_files(NAME, 0))

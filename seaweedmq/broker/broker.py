@@ -17,6 +17,7 @@ from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
@@ -57,7 +58,9 @@ class Broker:
         dialer: Dialer,
         converter: TableConverter,
         address: str,
+        kafka_address: str = "",
     ) -> None:
+        """``kafka_address`` is where this process listens for Kafka clients; "" for nowhere."""
         self.address = address
         self._config = config
         self._env = env
@@ -103,6 +106,7 @@ class Broker:
             env=env,
             lease_ttl_s=config.lease_ttl_s,
             address=address,
+            kafka_address=kafka_address,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
             # Segments may have been assigned to a new id before etcd's answer was here.
             changed=self._view.look_again,
@@ -111,8 +115,8 @@ class Broker:
         self._draining = Draining(
             view=self._view, dialer=dialer, membership=self._membership, member=self._member, address=address
         )
-        lookup = Lookup(self._view, self._owned.segments)
-        publish = PublishService(config, lookup, store, self._memory.intake)
+        lookup = Lookup(self._view, self._owned.segments, SealedProducers(store))
+        publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
         self.api = Api(

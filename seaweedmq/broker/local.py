@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from seaweedmq.broker.segment.primary import OpenSegment
@@ -22,6 +23,7 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
+from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_offset_by_time
 
 __all__ = ["LocalBroker", "LocalPartition", "Standing", "Tail"]
 
@@ -174,6 +176,32 @@ class LocalPartition:
             if ends:
                 return min(max(ends), self.high_watermark)
         return 0
+
+    async def find_time(self, timestamp_us: int) -> RecordAt | None:
+        """The first kept record at or after a time, microseconds since 1970 UTC. Raises as ``reader.read_segment``."""
+        return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
+
+    async def latest_time(self) -> RecordAt | None:
+        """The kept record with the highest timestamp. Raises as ``reader.read_segment``."""
+        latest: RecordAt | None = None
+        for segment in self._lineage:
+            found = await self._search([segment], find_latest_time)
+            if found is not None and (latest is None or found.timestamp_us > latest.timestamp_us):
+                latest = found
+        return latest
+
+    async def _search(
+        self, segments: Sequence[Segment], find: Callable[..., Awaitable[RecordAt | None]]
+    ) -> RecordAt | None:
+        """In each of the segments, up to what is committed."""
+        for segment in segments:
+            end = self.high_watermark if segment.end_offset is None else segment.end_offset
+            found = await find(
+                self._broker.store, self.topic, segment.id, end_offset=end, start_offset=segment.start_offset
+            )
+            if found is not None:
+                return found
+        return None
 
     async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
         return await self._broker.store.list_files(self.topic.name, segment.id)

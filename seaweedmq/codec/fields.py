@@ -84,6 +84,10 @@ class Fields:
     def text(self, field: str) -> str:
         return self.as_text(field, self._values.get(field))
 
+    def optional_text(self, field: str) -> str:
+        """ "" if absent: older brokers do not write it."""
+        return self.text(field) if field in self._values else ""
+
     def flag(self, field: str) -> bool:
         """False if absent: older brokers do not write it."""
         return self._values.get(field) is True

@@ -12,6 +12,7 @@
 | ``/seaweedmq-groups/state/<namespace>/<name>/<group>`` | GroupRecord | - |
 | ``/seaweedmq-groups/offsets/<namespace>/<name>/<group>/<id, 10 digits>`` | committed offset | - |
 | ``/seaweedmq-kafka/nodes`` | NodeTable | - |
+| ``/seaweedmq-kafka/producer-ids`` | counter of ids | - |
 
 Groups lie outside the first root, which every broker watches: commits are many, and only the leader reads them. So
 does what Kafka's gateways keep: each asks for it when it has to.
@@ -34,6 +35,7 @@ GROUPS = GROUPS_ROOT + "state/"
 OFFSETS = GROUPS_ROOT + "offsets/"
 KAFKA_ROOT = "/seaweedmq-kafka/"
 KAFKA_NODES = KAFKA_ROOT + "nodes"
+KAFKA_PRODUCER_IDS = KAFKA_ROOT + "producer-ids"
 
 SEGMENT_DIGITS = 10
 

@@ -66,6 +66,7 @@ def segment_fields(segment: Segment) -> dict[str, object]:
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:
     """The broker's registration as JSON values."""
+    kafka = {"kafka_address": info.kafka_address} if info.kafka_address else {}
     return {
         "v": METADATA_VERSION,
         "id": info.id,
@@ -74,6 +75,7 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
         "pid": info.pid,
         "version": info.version,
         "draining": info.draining,
+        **kafka,
     }
 
 
@@ -178,4 +180,5 @@ def broker_from_json(data: bytes) -> BrokerInfo:
         pid=fields.uint("pid"),
         version=fields.text("version"),
         draining=fields.flag("draining"),
+        kafka_address=fields.optional_text("kafka_address"),
     )

@@ -10,7 +10,7 @@ from seaweedmq.core.kafka.config_values import InvalidConfig
 from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.kafka.changes import CALLS_AT_ONCE, TopicChanges, patience_s
 from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
@@ -41,8 +41,15 @@ class _Shape:
 
 
 def admin_code(error: SeaweedMQError) -> int:
-    """What an admin request is told of a failure."""
-    return Code.INVALID_CONFIG if isinstance(error, InvalidConfig) else code_of(error, place=Place.ADMIN)
+    """What an admin request is told of a failure. Numbers, names and configs were checked before the leader was asked:
+    what it refuses all the same are the cluster's limits."""
+    match error:
+        case InvalidConfig():
+            return Code.INVALID_CONFIG
+        case InvalidArgument():
+            return Code.POLICY_VIOLATION
+        case _:
+            return code_of(error, place=Place.ADMIN)
 
 
 class TopicsRoom:

@@ -81,7 +81,16 @@ def segments(draw: st.DrawFn) -> Segment:
     )
 
 
-BROKERS = st.builds(BrokerInfo, id=TEXTS, address=TEXTS, started_us=UINTS, pid=UINTS, version=TEXTS)
+BROKERS = st.builds(
+    BrokerInfo,
+    id=TEXTS,
+    address=TEXTS,
+    started_us=UINTS,
+    pid=UINTS,
+    version=TEXTS,
+    draining=st.booleans(),
+    kafka_address=st.just("") | TEXTS,
+)
 
 ORDERS = TopicName("shop", "orders")
 GOLDEN_TOPIC = Topic(
@@ -142,6 +151,11 @@ def test_the_bytes_of_the_values_are_these() -> None:
     assert deletion_to_json(deletion) == b'{"v":1,"name":"shop/orders","uid":77,"primaries":["b-1","b-2"]}'
     assert broker_to_json(GOLDEN_BROKER) == (
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
+    )
+    listening = replace(GOLDEN_BROKER, kafka_address="127.0.0.1:9092")
+    assert broker_to_json(listening) == (
+        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false,'
+        b'"kafka_address":"127.0.0.1:9092"}'
     )
 
 

@@ -162,7 +162,16 @@ STATUSES = st.builds(
     brokers=st.lists(
         st.builds(
             BrokerStatus,
-            info=st.builds(BrokerInfo, id=TEXTS, address=TEXTS, started_us=I64, pid=U32, version=TEXTS),
+            info=st.builds(
+                BrokerInfo,
+                id=TEXTS,
+                address=TEXTS,
+                started_us=I64,
+                pid=U32,
+                version=TEXTS,
+                draining=st.booleans(),
+                kafka_address=TEXTS,
+            ),
             load=st.none() | LOADS,
             open_segments=U32,
             is_leader=st.booleans(),

@@ -22,7 +22,7 @@ from seaweedmq.core.segment.segment_log import ENTRY_OVERHEAD_BYTES, LogEntry, S
 from seaweedmq.errors import SeaweedMQError, StorageFailed, Unavailable, fresh
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.replication import SealedLog
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.retrying import retrying, when
 from seaweedmq.runtime.signal import Signal
@@ -63,6 +63,7 @@ class OpenSegment:
             env=context.env,
             ask_sync=self._ask_sync,
         )
+        self._opened_s = asyncio.get_running_loop().time()
         self._context = context
         self._fate = SegmentFate(segment, self.log)
         self._followers = Followers(
@@ -191,6 +192,17 @@ class OpenSegment:
         return self.log.producers.find_repeat(
             header.producer_id, header.producer_epoch, header.first_sequence, header.record_count, self._loop.time()
         )
+
+    @property
+    def asked_back_s(self) -> float:
+        """For how long producers may still repeat what they sent to earlier segments; below 0: not any more."""
+        return self._context.config.producer_idle_s - (self._loop.time() - self._opened_s)
+
+    def adopt_producer(self, state: ProducerState) -> None:
+        """Go on from what an earlier segment holds of a producer that is not known here. Raises as
+        ``ProducerTable.adopt``, and what keeps the segment from taking records."""
+        self.check_open()
+        self.log.producers.adopt(state, self._loop.time())
 
     async def admit(self, size_bytes: int) -> None:
         """Wait until a frame of this size fits the segment's and the broker's memory, and count it.

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pyarrow as pa
 
 from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.heritage import Heritage
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.codec.payload.batch import validate_payload
@@ -24,6 +25,7 @@ class Appender:
     def __init__(self, segment: OpenSegment, lookup: Lookup, *, frame_bytes_max: int) -> None:
         self.segment = segment
         self._lookup = lookup
+        self._heritage = Heritage(segment, lookup.view, lookup.sealed_producers)
         self._frame_bytes_max = frame_bytes_max
         self._stopped: SeaweedMQError | None = None
         self._waiting = False
@@ -45,6 +47,7 @@ class Appender:
 
         Raises:
             InvalidArgument: it breaks a rule; or it is not the producer's next one.
+            DuplicateSequence, OutOfOrderSequence: the same of a Kafka producer, who goes on from earlier segments.
             Fenced: its producer has a newer epoch.
             StaleMetadata: it is not for this segment, or not any more.
             SeaweedMQError: the segment was closed, can not store anything at the moment, or ``stop`` was called.
@@ -55,6 +58,7 @@ class Appender:
             self._check(frame)
         self._waiting = True
         try:
+            await self._heritage.learn(frame.header)
             await self.segment.admit(frame.header.frame_bytes)
             return await self._append_admitted(frame)
         finally:
@@ -66,6 +70,7 @@ class Appender:
         self._check_header(header)
         self._waiting = True
         try:
+            await self._heritage.learn(header)
             await self.segment.admit(header.frame_bytes)
             try:
                 frame = await receive()

@@ -8,6 +8,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import NotFound, StaleMetadata
@@ -40,8 +41,9 @@ class Found:
 class Lookup:
     """Finds segments in the view and among those this broker owns."""
 
-    def __init__(self, view: ClusterView, owned: Mapping[SegmentId, OpenSegment]) -> None:
+    def __init__(self, view: ClusterView, owned: Mapping[SegmentId, OpenSegment], sealed: SealedProducers) -> None:
         self.view = view
+        self.sealed_producers = sealed
         self._owned = owned
 
     async def segment(self, name: TopicName, number: int, uid: int = 0) -> Found:

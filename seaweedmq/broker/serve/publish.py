@@ -9,7 +9,6 @@ from seaweedmq.broker.memory.intake import Intake
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
-from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import FrameHeader, split_frames
 from seaweedmq.errors import Fenced, ProtocolViolation, StaleMetadata, fresh
 from seaweedmq.model.config import BrokerConfig
@@ -25,17 +24,15 @@ from seaweedmq.model.publish import (
 )
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
-from seaweedmq.ports import SegmentStore
 
 
 class PublishService:
     """Serves publish streams."""
 
-    def __init__(self, config: BrokerConfig, lookup: Lookup, store: SegmentStore, intake: MemoryBudget) -> None:
+    def __init__(self, config: BrokerConfig, lookup: Lookup, intake: MemoryBudget) -> None:
         self._config = config
         self._intake = intake
         self._lookup = lookup
-        self._sealed_producers = SealedProducers(store)
         self.latest: dict[tuple[OpenSegment, int], _Stream] = {}
         """The stream that appends for a producer to a segment: the newest. Bounded by the streams there are."""
 
@@ -107,7 +104,7 @@ class PublishService:
     async def _sealed(self, topic: Topic, segment: Segment, opening: PublishOpen, first: int) -> PublishSealed:
         """What a sealed segment holds of this producer, which repeats nothing below ``first``."""
         assert segment.end_offset is not None
-        next_sequence, recent = await self._sealed_producers.progress(
+        next_sequence, recent = await self._lookup.sealed_producers.progress(
             topic, segment, opening.producer_id, opening.producer_epoch, first
         )
         return PublishSealed(

@@ -30,7 +30,7 @@ Sequences: TypeAlias = tuple[ProducerSequence, ...]
 
 
 class SealedProducers:
-    """Answers publishers whose segment is sealed."""
+    """Answers for sealed segments: publishers whose segment it was, and successors in which others go on."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._recorded = _Recorded()
@@ -47,7 +47,7 @@ class SealedProducers:
             OutOfRange: neither the record nor the files, of which some are gone, know.
             SeaweedMQError: the files would know, and can not be read.
         """
-        recorded = self._recorded.of(topic, segment).get(producer_id)
+        recorded = self.recorded(topic, segment).get(producer_id)
         if recorded is not None:
             _check_epoch(segment, recorded, producer_epoch)
         if recorded is not None and recorded.producer_epoch == producer_epoch:
@@ -56,7 +56,7 @@ class SealedProducers:
             return await self._with_frames(topic, segment, recorded)
         if segment.sequences_complete:
             return first_sequence, ()
-        found = await self._recovered.of(topic, segment)
+        found = await self.recovered(topic, segment)
         state = found.states.get(producer_id)
         if state is not None:
             _check_epoch(segment, state.sequence, producer_epoch)
@@ -71,12 +71,20 @@ class SealedProducers:
             )
         return first_sequence, ()
 
+    def recorded(self, topic: Topic, segment: Segment) -> Mapping[int, ProducerSequence]:
+        """Producers by id, as the record of the segment names them."""
+        return self._recorded.of(topic, segment)
+
+    async def recovered(self, topic: Topic, segment: Segment) -> "FoundProducers":
+        """Producers as the log files have them, read once for all who ask. Raises as ``recover_segment``."""
+        return await self._recovered.of(topic, segment)
+
     async def _with_frames(
         self, topic: Topic, segment: Segment, recorded: ProducerSequence
     ) -> tuple[int, tuple[FrameAck, ...]]:
         try:
             async with asyncio.timeout(OFFSETS_TIMEOUT_S):
-                found = await self._recovered.of(topic, segment)
+                found = await self.recovered(topic, segment)
         except (Corrupt, NotFound, StorageFailed, TimeoutError) as error:
             log.warning("%s: a publisher gets no offsets of its last frames: %s", segment, error or "not in time")
             return recorded.next_sequence, ()
@@ -123,12 +131,13 @@ class _Recorded:
         self._weight -= 1 + len(recorded)
 
 
-class _Found:
+class FoundProducers:
     """Producers of one sealed segment, by id."""
 
     def __init__(self, recovered: Recovered) -> None:
         self.states: dict[int, ProducerState] = {p.producer_id: p for p in recovered.producers}
         self.is_complete = recovered.producers_complete
+        """Whether who is missing has stored nothing that it may still repeat."""
         self.weight = sum(1 + len(p.recent) for p in recovered.producers)
 
 
@@ -138,12 +147,12 @@ class _Recovered:
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
-        self._known: OrderedDict[ReplicaKey, _Found] = OrderedDict()
+        self._known: OrderedDict[ReplicaKey, FoundProducers] = OrderedDict()
         """The longest unused first."""
-        self._reading: dict[ReplicaKey, asyncio.Task[_Found]] = {}
+        self._reading: dict[ReplicaKey, asyncio.Task[FoundProducers]] = {}
         """Goes on when somebody who waits for it has gone: the next one who asks would begin anew."""
 
-    async def of(self, topic: Topic, segment: Segment) -> _Found:
+    async def of(self, topic: Topic, segment: Segment) -> FoundProducers:
         """Raises as ``recover_segment``."""
         key = ReplicaKey(topic.uid, segment.id)
         if key not in self._known:
@@ -160,13 +169,13 @@ class _Recovered:
         self._known.move_to_end(key)
         return self._known[key]
 
-    async def _read(self, key: ReplicaKey, topic: Topic, segment: Segment) -> _Found:
-        found = self._known[key] = _Found(await recover_segment(self._store, topic, segment))
+    async def _read(self, key: ReplicaKey, topic: Topic, segment: Segment) -> FoundProducers:
+        found = self._known[key] = FoundProducers(await recover_segment(self._store, topic, segment))
         while len(self._known) > 1 and sum(known.weight for known in self._known.values()) > RECOVERED_WEIGHT_MAX:
             self._known.popitem(last=False)
         return found
 
-    def _done(self, key: ReplicaKey, task: "asyncio.Task[_Found]") -> None:
+    def _done(self, key: ReplicaKey, task: "asyncio.Task[FoundProducers]") -> None:
         del self._reading[key]
         if not task.cancelled():
             task.exception()  # told to those who wait, if there still are any

@@ -98,6 +98,7 @@ __all__ = [
     "AlterConfigsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "Buffer",
     "CreateAclsRequest",
     "CreateAclsResponse",
     "CreatePartitionsRequest",
@@ -235,11 +236,16 @@ class Request:
     """Id of its connection, unique in the process."""
 
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedReply:
     """The body of a reply that is bytes already, in buffers that are sent one after another."""
 
-    buffers: Sequence[bytes | bytearray | memoryview]
+    buffers: Sequence[Buffer]
+    sent: Callable[[], None] | None = None
+    """Called once when the socket has taken them, or nobody is there any more to take them."""
 
 
 Reply: TypeAlias = Any

@@ -543,6 +543,7 @@ class BrokerInfo(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    KAFKA_ADDRESS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     address: _builtins.str
     """host:port"""
@@ -552,6 +553,8 @@ class BrokerInfo(_message.Message):
     """Of the software, for people."""
     draining: _builtins.bool
     """It is handing its segments over and gets no new ones."""
+    kafka_address: _builtins.str
+    """host:port that Kafka clients dial; empty if it does not listen for them."""
     def __init__(
         self,
         *,
@@ -561,10 +564,11 @@ class BrokerInfo(_message.Message):
         pid: _builtins.int = ...,
         version: _builtins.str = ...,
         draining: _builtins.bool = ...,
+        kafka_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "id", b"id", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "id", b"id", "kafka_address", b"kafka_address", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,17 +1,23 @@
-"""Where a time begins in a segment. Timestamps are the publishers' and need not rise: bisection would miss some.
+"""Where a time begins in a segment, and its latest. Timestamps are the publishers' and need not rise: bisection would
+miss some.
 
 Tables are pruned by the statistics of their row groups, log files by the headers of their frames.
 """
 
 import asyncio
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, closing
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
-from seaweedmq.core.files.cover import cover
+from seaweedmq.core.files.cover import Piece, cover
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
@@ -20,84 +26,196 @@ from seaweedmq.storage.read.reader import read_segment
 
 CHUNK_BYTES = 1024 * 1024
 
+Times: TypeAlias = npt.NDArray[np.int64]
+
+
+class RecordAt(NamedTuple):
+    """A record, by its time."""
+
+    offset: int
+    timestamp_us: int
+
 
 async def find_offset_by_time(
-    store: SegmentStore, topic: Topic, segment: int, timestamp_us: int, end_offset: int
-) -> int:
-    """Offset of the first kept record at or after a time, microseconds since 1970 UTC; ``end_offset`` if there is none.
+    store: SegmentStore, topic: Topic, segment: int, timestamp_us: int, end_offset: int, *, start_offset: int = 0
+) -> RecordAt | None:
+    """The first record at or after a time, microseconds since 1970 UTC, that is kept in ``[start_offset, end_offset)``;
+    None if there is none.
 
     Raises:
         Corrupt, StorageFailed: as ``reader.read_segment``.
     """
-    files = await store.list_files(topic.name, segment)
-    position = min((f.base_offset for f in files), default=end_offset)
-    for piece in cover(files, position, end_offset):
-        found = None
-        searched = False
-        if piece.table is not None:
-            try:
-                source = await store.open_input(piece.table)
-                found = await asyncio.to_thread(
-                    _search_table, source, piece.table, topic, timestamp_us, piece.start, piece.end
-                )
-                searched = True
-            except (NotFound, Corrupt):
-                searched = False  # the reader knows how to go on without a file, or names what is lost
-        if not searched:
-            found = await _search_frames(store, topic, segment, timestamp_us, piece.start, piece.end)
+    search = _Search(store, topic, segment)
+    for piece in await search.pieces(start_offset, end_offset):
+        found = await search.first_from(timestamp_us, piece)
         if found is not None:
             return found
-    return end_offset
+    return None
 
 
-def _search_table(
-    source: BlockingInput, file: SegmentFile, topic: Topic, timestamp_us: int, start: int, end: int
-) -> int | None:
+async def find_latest_time(
+    store: SegmentStore, topic: Topic, segment: int, end_offset: int, *, start_offset: int = 0
+) -> RecordAt | None:
+    """The record with the highest timestamp of those kept in ``[start_offset, end_offset)``, the first of several; None
+    if nothing is kept.
+
+    Raises:
+        Corrupt, StorageFailed: as ``reader.read_segment``.
+    """
+    search = _Search(store, topic, segment)
+    latest: RecordAt | None = None
+    for piece in reversed(await search.pieces(start_offset, end_offset)):  # from the newest on most are passed over
+        found = await search.latest(piece, -math.inf if latest is None else latest.timestamp_us)
+        if found is not None and (latest is None or found.timestamp_us >= latest.timestamp_us):
+            latest = found
+    return latest
+
+
+class _Group(NamedTuple):
+    """A row group of an open table, as far as it is searched."""
+
+    base: int
+    bound: float
+    """Its highest timestamp, or more."""
+    times: Callable[[], Times]
+    """From ``base`` on."""
+
+
+Look: TypeAlias = Callable[[Sequence[_Group]], RecordAt | None]
+
+
+class _Search:
+    """Through the files of one segment."""
+
+    def __init__(self, store: SegmentStore, topic: Topic, segment: int) -> None:
+        self._store = store
+        self._topic = topic
+        self._segment = segment
+        self._schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+
+    async def pieces(self, start: int, end: int) -> Sequence[Piece]:
+        """What is kept of the offsets, by the files that hold it."""
+        files = await self._store.list_files(self._topic.name, self._segment)
+        lowest = min((f.base_offset for f in files), default=end)
+        return cover(files, max(start, lowest), end)
+
+    async def first_from(self, timestamp_us: int, piece: Piece) -> RecordAt | None:
+        """The first record of a piece at or after a time."""
+        searched, found = await self._in_table(piece, lambda groups: _first_of_groups(groups, timestamp_us))
+        if searched:
+            return found
+        async with aclosing(self._frames(piece)) as frames:
+            async for frame in frames:
+                if frame.header.timestamp_max >= timestamp_us:
+                    found = _first_from(*self._times(frame, piece), timestamp_us)
+                    if found is not None:
+                        return found
+        return None
+
+    async def latest(self, piece: Piece, floor: float) -> RecordAt | None:
+        """The first record of a piece with its highest timestamp, if that is at least ``floor``."""
+        searched, found = await self._in_table(piece, lambda groups: _latest_of_groups(groups, floor))
+        if searched:
+            return found
+        kept: Frame | None = None
+        async with aclosing(self._frames(piece)) as frames:
+            async for frame in frames:
+                bound = frame.header.timestamp_max
+                if frame.header.base_offset < piece.start or frame.header.end_offset > piece.end:
+                    bound = _latest(*self._times(frame, piece)).timestamp_us
+                if bound > floor or (bound == floor and kept is None):
+                    kept, floor = frame, bound
+        return None if kept is None else _latest(*self._times(kept, piece))
+
+    async def _in_table(self, piece: Piece, look: Look) -> tuple[bool, RecordAt | None]:
+        """Whether there is a table to look into, and what was found there."""
+        if piece.table is None:
+            return False, None
+        try:
+            source = await self._store.open_input(piece.table)
+            return True, await asyncio.to_thread(_look_into, source, piece.table, self._topic, piece, look)
+        except (NotFound, Corrupt):
+            return False, None  # the reader knows how to go on without a file, or names what is lost
+
+    async def _frames(self, piece: Piece) -> AsyncGenerator[Frame, None]:
+        reading = read_segment(self._store, self._topic, self._segment, piece.start, piece.end, chunk_bytes=CHUNK_BYTES)
+        async with aclosing(reading) as chunks:
+            async for chunk in chunks:
+                for frame in split_frames(chunk.data, verify=False):  # the reader did
+                    yield frame
+
+    def _times(self, frame: Frame, piece: Piece) -> tuple[int, Times]:
+        """Of those records of a frame that are in a piece; the offset of the first."""
+        header = frame.header
+        typed = self._schema if header.schema_version else None
+        batch = full_batch(decode_frame(frame, typed), header, typed)
+        base = max(header.base_offset, piece.start)
+        times = _values(batch.column("_timestamp"))
+        return base, times[base - header.base_offset : piece.end - header.base_offset]
+
+
+def _look_into(source: BlockingInput, file: SegmentFile, topic: Topic, piece: Piece, look: Look) -> RecordAt | None:
     # Imported here: a broker that reads no tables does without some 10 MB.
     from seaweedmq.storage.tables.opener import open_table, table_error
 
     with closing(source), open_table(source, file, topic) as table:
-        column = table.schema_arrow.get_field_index("_timestamp")
-        following = file.base_offset
-        for i in range(table.metadata.num_row_groups):
-            group = table.metadata.row_group(i)
-            base, following = following, following + group.num_rows
-            statistics = group.column(column).statistics
-            latest = None if statistics is None or not statistics.has_min_max else statistics.max_raw
-            if following <= start or base >= end or (latest is not None and latest < timestamp_us):
-                continue
+
+        def times(number: int, first: int, last: int) -> Times:
             try:
-                values = table.read_row_group(i, columns=["_timestamp"], use_threads=False).column(0).combine_chunks()
+                read = table.read_row_group(number, columns=["_timestamp"], use_threads=False)
             except (pa.ArrowException, OSError) as e:
                 raise table_error(file, e) from e
-            found = _first_from(values, timestamp_us, max(0, start - base))
-            if found is not None and base + found < end:
-                return base + found
+            return _values(read.column(0).combine_chunks())[first:last]
+
+        column = table.schema_arrow.get_field_index("_timestamp")
+        groups: list[_Group] = []
+        following = file.base_offset
+        for number in range(table.metadata.num_row_groups):
+            group = table.metadata.row_group(number)
+            base, following = following, following + group.num_rows
+            if following <= piece.start or base >= piece.end:
+                continue
+            statistics = group.column(column).statistics
+            bound = math.inf if statistics is None or not statistics.has_min_max else statistics.max_raw
+            first = max(base, piece.start)
+            groups.append(_Group(first, bound, partial(times, number, first - base, piece.end - base)))
+        return look(groups)
+
+
+def _first_of_groups(groups: Sequence[_Group], timestamp_us: int) -> RecordAt | None:
+    for group in groups:
+        if group.bound >= timestamp_us:
+            found = _first_from(group.base, group.times(), timestamp_us)
+            if found is not None:
+                return found
     return None
 
 
-async def _search_frames(
-    store: SegmentStore, topic: Topic, segment: int, timestamp_us: int, start: int, end: int
-) -> int | None:
-    schema = None if topic.schema is None else schema_from_bytes(topic.schema)
-    async with aclosing(read_segment(store, topic, segment, start, end, chunk_bytes=CHUNK_BYTES)) as chunks:
-        async for chunk in chunks:
-            for frame in split_frames(chunk.data, verify=False):  # the reader did
-                header = frame.header
-                if header.timestamp_max < timestamp_us:
-                    continue
-                typed = schema if header.schema_version else None
-                batch = full_batch(decode_frame(frame, typed), header, typed)
-                found = _first_from(batch.column("_timestamp"), timestamp_us, max(0, start - header.base_offset))
-                if found is not None and header.base_offset + found < end:
-                    return header.base_offset + found
-    return None
+def _latest_of_groups(groups: Sequence[_Group], floor: float) -> RecordAt | None:
+    latest: RecordAt | None = None
+    for group in sorted(groups, key=lambda g: (-g.bound, g.base)):
+        if group.bound < floor:
+            break
+        found = _latest(group.base, group.times())
+        is_first = found.timestamp_us == floor and (latest is None or found.offset < latest.offset)
+        if found.timestamp_us > floor or is_first:
+            latest, floor = found, found.timestamp_us
+    return latest
 
 
-def _first_from(timestamps: pa.Array, timestamp_us: int, first: int) -> int | None:
-    """Index of the first value at or after the time, from ``first`` on."""
+def _values(timestamps: pa.Array) -> Times:
     # Not with Arrow's own functions: they import pandas where it is installed, see ``codec.arrays``.
-    begin = (timestamps.offset + first) * np.dtype(np.int64).itemsize
-    values = np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps) - first, begin)
-    reached = values >= timestamp_us
-    return first + int(reached.argmax()) if reached.any() else None
+    begin = timestamps.offset * np.dtype(np.int64).itemsize
+    return np.frombuffer(timestamps.buffers()[1], np.int64, len(timestamps), begin)
+
+
+def _first_from(base: int, times: Times, timestamp_us: int) -> RecordAt | None:
+    """The first at or after a time; ``base`` is the offset of ``times[0]``."""
+    reached = times >= timestamp_us
+    index = int(reached.argmax())
+    return RecordAt(base + index, int(times[index])) if reached[index] else None
+
+
+def _latest(base: int, times: Times) -> RecordAt:
+    index = int(times.argmax())
+    return RecordAt(base + index, int(times[index]))

@@ -9,6 +9,7 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Acknowledgements, Appender
 from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.errors import Closed, Fenced, InvalidArgument, SeaweedMQError, StaleMetadata, StorageFailed
 from seaweedmq.model.config import KIB
@@ -27,7 +28,7 @@ async def opened(bed: Bed) -> tuple[Host, OpenSegment]:
 
 
 def appender_to(host: Host, segment: OpenSegment) -> Appender:
-    lookup = Lookup(host.inspect.view, host.inspect.segments)
+    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(host.bed.store))
     return Appender(segment, lookup, frame_bytes_max=CONFIG.frame_bytes_max)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.tail import Standing, Tail
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.errors import NotFound, OutOfRange
@@ -33,7 +34,7 @@ def evict(host: Host, segment: int = 0) -> None:
 
 
 async def tail_of(host: Host, bed: Bed, position: int = 0, segment: int = 0) -> Tail:
-    lookup = Lookup(host.inspect.view, host.inspect.segments)
+    lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(bed.store))
     found = await lookup.segment(NAME, segment)
     return Tail(lookup, bed.store, LogIndex(), host.inspect.memory.reading, found, position, CONFIG.read_chunk_bytes)
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec.frame import HEADER_BYTES, stamp
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.publish import FrameAck
@@ -17,11 +16,10 @@ from seaweedmq.model.segment import ProducerState
 from seaweedmq.ports import LogReader
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES
 from seaweedmq.storage.read.recovery import Recovered, earliest_offset, recover_segment
-from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
-from tests.support.segments import T0, begin_log, logs_of, make_frame, make_segment, make_topic, write_log
+from tests.support.segments import begin_log, make_frame, make_segment, make_topic, write_log
 
 
 @pytest.fixture
@@ -321,36 +319,3 @@ async def test_the_earliest_offset_is_what_retention_left(store: FileSegmentStor
     assert await earliest_offset(store, make_topic(), make_segment(end_offset=20)) == 20
     await write_log(store, 0, [make_frame(0, 1)], writer="zombie", uid=6)
     assert await earliest_offset(store, make_topic(), make_segment()) == 20
-
-
-@pytest.mark.parametrize("converted", [False, True])
-@pytest.mark.parametrize("stamps", [False, True])
-async def test_offsets_by_time(store: FileSegmentStore, converted: bool, stamps: bool) -> None:
-    """With timestamps record n is n seconds after T0; without, every ten records share one."""
-    for base in (0, 100):
-        await write_log(store, base, [make_frame(b, 10, stamps=stamps) for b in range(base, base + 100, 10)])
-    if converted:
-        logs = await logs_of(store)
-        convert_files(store.root, make_topic(), logs, None, 1_000)
-        await store.delete(logs)
-
-    async def find(seconds: float) -> int:
-        return await find_offset_by_time(store, make_topic(), 0, T0 + int(seconds * 1e6), 180)
-
-    assert await find(-5) == 0
-    assert await find(0) == 0
-    assert await find(120) == 120
-    assert await find(114.5) == (115 if stamps else 120)
-    assert await find(1_000) == 180
-    assert await find(185) == 180
-
-
-async def test_times_need_not_rise(store: FileSegmentStore) -> None:
-    late, early = make_frame(90, 10, stamps=True), make_frame(0, 10, stamps=True)
-
-    def at(frame: bytes, base: int) -> bytes:
-        return stamp(frame[:HEADER_BYTES], base) + frame[HEADER_BYTES:]
-
-    await write_log(store, 0, [at(late, 0), at(early, 10)])
-    assert await find_offset_by_time(store, make_topic(), 0, T0 + 5_000_000, 20) == 0
-    assert await find_offset_by_time(store, make_topic(), 0, T0 + 95_000_000, 20) == 5
