@@ -28,13 +28,11 @@ CREATE_TIMEOUT_S: Final = 10.0
 class Coordinators:
     """The coordinators of groups that are here, and where the others are."""
 
-    def __init__(
-        self, broker: LocalBroker, *, namespace: str, partitions: int, snapshot_after_bytes: int = AFTER_BYTES
-    ) -> None:
-        """``partitions``: of the internal topic, if there is none yet."""
-        self.topic_name = TopicName(namespace, GROUPS_TOPIC)
+    def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
+        self.topic_name = TopicName(broker.config.kafka_namespace, GROUPS_TOPIC)
         self._broker = broker
-        self._partitions = partitions
+        self._partitions = broker.config.kafka_internal_partitions
+        """Of the internal topic, if there is none yet."""
         self._snapshot_after_bytes = snapshot_after_bytes
         largest = Limits()
         self._limits = replace(

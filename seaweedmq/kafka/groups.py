@@ -37,8 +37,8 @@ CLASSIC = "classic"
 """The only type of groups there is."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
 NULL_PROTOCOL_FROM, MANY_LEAVE_FROM = 7, 3
-NO_OPERATIONS = -(2**31)
-"""Nobody asked what is allowed, and there is nothing that is not."""
+GROUP_OPERATIONS = frozenset({3, 6, 8})
+"""READ, DELETE, DESCRIBE: nobody is refused anything."""
 
 
 class GroupRoom:
@@ -173,24 +173,24 @@ class GroupRoom:
 
     async def describe(self, request: Request) -> Reply:
         """DescribeGroups: each by itself, since some may be elsewhere."""
+        operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
         return DescribeGroupsResponse(
-            groups=[await self._described(group, request.version) for group in request.body.groups]
+            groups=[await self._described(group, operations, request.version) for group in request.body.groups]
         )
 
-    async def _described(self, group: str, version: int) -> Reply:
+    async def _described(self, group: str, operations: set[int] | None, version: int) -> Reply:
         make = DescribeGroupsResponse.DescribedGroup
         try:
             found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
         except SeaweedMQError as error:
             code = code_of(error, place=Place.COORDINATOR)
-            return make(group_id=group, error_code=code, error_message=str(error), authorized_operations=NO_OPERATIONS)
+            return make(group_id=group, error_code=code, error_message=str(error))
         if found.state is GroupState.DEAD and version >= NAMED_ERRORS_FROM:
             return make(
                 group_id=group,
                 error_code=Code.GROUP_ID_NOT_FOUND,
                 error_message=f"Group {group} not found.",
                 group_state=found.state.value,
-                authorized_operations=NO_OPERATIONS,
             )
         return make(
             group_id=group,
@@ -208,7 +208,7 @@ class GroupRoom:
                 )
                 for member in found.members
             ],
-            authorized_operations=NO_OPERATIONS,
+            authorized_operations=operations,
         )
 
     async def list(self, request: Request) -> Reply:

@@ -10,6 +10,7 @@ from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.find_coordinator import CoordinatorRoom
 from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.groups import GroupRoom
+from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.wire.codes import Code
@@ -28,13 +29,13 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupRequest,
 )
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.kafka_nodes import Node
 from seaweedmq.model.topic import TopicName
 from tests.broker.bed import CONFIG, PATIENCE_S, Bed, Host
 from tests.sim.machines.loop import OwnerState
 
 NAMESPACE = "kafka"
-PARTITIONS = 4
+KAFKA_PORT = 9_000
+"""Of the first broker of a bed."""
 OFFSETS_TOPIC = TopicName(NAMESPACE, "__consumer_offsets")
 TOPIC = TopicName(NAMESPACE, "orders")
 
@@ -45,13 +46,11 @@ class Gateway:
     def __init__(self, cluster: "Cluster", host: Host) -> None:
         self.host = host
         local = host.broker.local
-        self.nodes = _Nodes(cluster)
-        self.coordinators = Coordinators(
-            local, namespace=NAMESPACE, partitions=PARTITIONS, snapshot_after_bytes=cluster.snapshot_after_bytes
-        )
-        directory = Directory(local.view, self.nodes, NAMESPACE)  # type: ignore[arg-type]
+        self.nodes = Nodes(local.view, local.meta, local.env)
+        self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
+        directory = Directory(local.view, self.nodes, NAMESPACE)
         self.handlers = {
-            **CoordinatorRoom(self.coordinators, self.nodes).handlers(),  # type: ignore[arg-type]
+            **CoordinatorRoom(self.coordinators, self.nodes).handlers(),
             **GroupRoom(self.coordinators, local.env).handlers(),
             **GroupOffsetsRoom(self.coordinators, directory).handlers(),
         }
@@ -127,25 +126,10 @@ class Cluster:
                 for gateway in self.living():
                     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
                     if reply.error_code == Code.NONE:
-                        return self.gateways[reply.node_id - 1]
+                        host = self.bed.hosts[reply.port - KAFKA_PORT]
+                        return next(g for g in self.gateways if g.host is host)
                     assert reply.error_code == Code.COORDINATOR_NOT_AVAILABLE, reply
                 await asyncio.sleep(0.05)
-
-
-class _Nodes:
-    """Node n is broker n."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    async def ready(self) -> None: ...
-
-    def of_broker(self, broker_id: str) -> Node | None:
-        if broker_id in self._cluster.living()[0].host.inspect.view.brokers:
-            for number, gateway in enumerate(self._cluster.gateways, 1):
-                if gateway.host.broker.id == broker_id:
-                    return Node(number, gateway.host.address, 9092)
-        return None
 
 
 ASK_AGAIN = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS})
@@ -224,8 +208,8 @@ class Member:
         """In a generation with a share."""
         while (error := await self.join() or await self.sync()) != Code.NONE:
             assert error in (Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION), Code(error)
-            print(error)
-            await asyncio.sleep(0.01)
+            if error == Code.UNKNOWN_MEMBER_ID:
+                self.id = ""
         return self
 
     async def heartbeat(self) -> int:
