@@ -70,6 +70,10 @@ class Fields:
     def uints(self, field: str) -> tuple[int, ...]:
         return tuple(self.as_uint(field, item) for item in self.items(field))
 
+    def optional_uints(self, field: str) -> tuple[int, ...]:
+        """Empty if absent."""
+        return self.uints(field) if field in self._values else ()
+
     def optional_number(self, field: str) -> float | None:
         value = self._values.get(field)
         if value is None:

@@ -9,7 +9,7 @@ import base64
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
+from seaweedmq.model.topic import Deletion, Durability, LowWatermarks, Scaling, Topic
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
@@ -94,6 +94,13 @@ def broker_to_json(info: BrokerInfo) -> bytes:
     return to_json(broker_fields(info))
 
 
+def low_watermarks_to_json(marks: LowWatermarks) -> bytes:
+    """Inverse of :func:`low_watermarks_from_json`."""
+    return to_json(
+        {"v": METADATA_VERSION, "name": str(marks.name), "uid": marks.uid, "low_watermarks": list(marks.offsets)}
+    )
+
+
 def deletion_to_json(deletion: Deletion) -> bytes:
     """Inverse of :func:`deletion_from_json`."""
     return to_json(
@@ -107,7 +114,12 @@ def deletion_to_json(deletion: Deletion) -> bytes:
 
 
 def topic_from_json(data: bytes) -> Topic:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Of ``topic.json`` as well, which alone has the topic's low watermarks in it.
+
+    Raises:
+        Corrupt: it is unreadable.
+        Unsupported: it was written by a newer version.
+    """
     fields = Fields("topic", data)
     return Topic(
         name=fields.topic_name("name"),
@@ -127,6 +139,7 @@ def topic_from_json(data: bytes) -> Topic:
         adopting=fields.optional_bytes("adopting"),
         partitions=fields.partitions("partitions"),
         configs=fields.configs("configs"),
+        low_watermarks=fields.optional_uints("low_watermarks"),
     )
 
 
@@ -160,6 +173,12 @@ def segment_from_fields(fields: Fields) -> Segment:
     if segment.end_offset is not None and segment.end_offset < segment.start_offset:
         raise fields.corrupt("end_offset", f"it is below start_offset {segment.start_offset}")
     return segment
+
+
+def low_watermarks_from_json(data: bytes) -> LowWatermarks:
+    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    fields = Fields("low watermarks", data)
+    return LowWatermarks(name=fields.topic_name("name"), uid=fields.uint("uid"), offsets=fields.uints("low_watermarks"))
 
 
 def deletion_from_json(data: bytes) -> Deletion:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
@@ -19,11 +18,12 @@ from seaweedmq.core.kafka.fetch_session import (
 )
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
-from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
+from seaweedmq.kafka.partitions import LeaderHint, Partitions, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import code_of
-from seaweedmq.kafka.wire.messages import API, FetchResponse, Handler, Reply, Request
+from seaweedmq.kafka.wire.fetch_reply import Endpoint, FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 
 WAIT_S_MAX = 300.0
@@ -79,9 +79,7 @@ class FetchRoom:
         try:
             exchange = self._begin(body, loop.time())
         except SessionRefused as refused:
-            return FetchResponse(
-                throttle_time_ms=0, error_code=_OF_PROBLEM[refused.problem], session_id=0, responses=[]
-            )
+            return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
         fetched: dict[PartitionKey, Fetched] = {}
         memory = self._memory.reply()
@@ -93,7 +91,7 @@ class FetchRoom:
                 is_enough = size >= max(body.min_bytes, 0) or any(f.error for f in fetched.values())
                 if is_enough or not await _change(fetched, deadline):
                     break
-            return _reply(exchange, fetched, memory)
+            return _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
             raise
@@ -177,47 +175,37 @@ _OF_PROBLEM = {
 }
 
 
-def _reply(exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory) -> Reply:
-    topics: dict[str | bytes, list[Any]] = {}
+def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory) -> Reply:
+    topics: dict[str | bytes, list[FetchedPartition]] = {}
     hints = []
     for key, said in fetched.items():
         told = Told(said.high_watermark, said.log_start)
-        if not exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
-            continue
-        topics.setdefault(key[0], []).append(_partition(said))
-        if said.hint is not None:
-            hints.append(said.hint)
-    memory.release()
-    make = FetchResponse.FetchableTopicResponse
-    return FetchResponse(
-        throttle_time_ms=0,
-        error_code=Code.NONE,
-        session_id=exchange.session_id,
-        responses=[
-            make(
-                topic=key if isinstance(key, str) else "",
-                topic_id=UUID(bytes=key) if isinstance(key, bytes) else None,
-                partitions=parts,
-            )
+        if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
+            topics.setdefault(key[0], []).append(_partition(said))
+            if said.hint is not None:
+                hints.append(said.hint)
+    return fetch_reply(
+        request.version,
+        [
+            FetchedTopic(name=key, partitions=parts)
+            if isinstance(key, str)
+            else FetchedTopic(topic_id=key, partitions=parts)
             for key, parts in topics.items()
         ],
-        **({"node_endpoints": endpoints(hints, FetchResponse.NodeEndpoint)} if hints else {}),
+        session_id=exchange.session_id,
+        endpoints=[Endpoint(n.id, n.host, n.port) for n in {h.node.id: h.node for h in hints}.values()],
+        sent=memory.release,
     )
 
 
-def _partition(said: Fetched) -> Any:
-    make = FetchResponse.FetchableTopicResponse.PartitionData
-    leader = {}
-    if said.hint is not None:
-        leader["current_leader"] = make.LeaderIdAndEpoch(leader_id=said.hint.node.id, leader_epoch=said.hint.epoch)
-    return make(
-        partition_index=said.partition,
+def _partition(said: Fetched) -> FetchedPartition:
+    return FetchedPartition(
+        index=said.partition,
         error_code=Code.NONE if said.error is None else code_of(said.error),
         high_watermark=said.high_watermark,
         last_stable_offset=said.high_watermark,
         log_start_offset=said.log_start,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=b"".join(said.batches.buffers) if said.batches is not None else b"",
-        **leader,
+        records=() if said.batches is None else said.batches.buffers,
+        leader_id=-1 if said.hint is None else said.hint.node.id,
+        leader_epoch=-1 if said.hint is None else said.hint.epoch,
     )

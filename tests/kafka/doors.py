@@ -1,4 +1,4 @@
-"""Kafka's side of the brokers of a test bed: requests go to the rooms of one broker, as a connection hands them over."""
+"""Kafka's side of the brokers of a test bed: requests go to the rooms of one broker, as connections hand them over."""
 
 import asyncio
 import io
