@@ -102,6 +102,11 @@ class Shard:
         """While it loads."""
         self._snapshots = Snapshots(snapshot_after_bytes)
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it answers."""
+        return self.stage is Stage.ACTIVE
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def ask(self, event_of: Callable[[int], ShardEvent]) -> Reply:
