@@ -214,7 +214,7 @@ async def test_leaving(bed: Bed, version: int) -> None:
 
 @story
 async def test_a_static_member_that_starts_again_has_its_share_and_its_old_self_is_fenced(bed: Bed) -> None:
-    cluster, gateway = await one(bed)
+    cluster, _ = await one(bed)
     first, other = Member(cluster, GROUP, "host-1"), Member(cluster, GROUP, "host-2")
     await asyncio.gather(first.joined(), other.joined())
     assert first.id.startswith("host-1-")
