@@ -137,6 +137,7 @@ class Broker:
             lookup=lookup,
             tails=tails,
             starts=starts,
+            memory=self._memory.kafka,
             api=self.api,
             broker_id=lambda: self.id,
             spawn=self._supervisor.brief,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from seaweedmq.broker.memory.shares import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
@@ -221,6 +222,7 @@ class LocalBroker:
         lookup: Lookup,
         tails: Tails,
         starts: StartOffsets,
+        memory: KafkaMemory,
         api: BrokerApi,
         broker_id: Callable[[], str],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
@@ -233,6 +235,8 @@ class LocalBroker:
         self.lookup = lookup
         self.tails = tails
         self.starts = starts
+        self.memory = memory
+        """What is set aside for a gateway."""
         self.api = api
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""

@@ -37,14 +37,14 @@ class Gateway:
         self.address = str(advertise or Address(listen.host, self._bound.getsockname()[1]))
         """``host:port`` that Kafka clients dial."""
 
-    async def start(self, rooms: Iterable[Room]) -> None:
-        """Answer requests, each by the room that has a handler for it."""
+    async def start(self, rooms: Iterable[Room], in_flight_bytes_max: int) -> None:
+        """Answer requests, each by the room that has a handler for it; so much of them may be in memory."""
         handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
         for room in rooms:
             for api, handler in room.handlers().items():
                 assert api not in handlers, f"two rooms answer {API(api).name}"
                 handlers[api] = handler
-        self._server = KafkaServer(handlers, self._config)
+        self._server = KafkaServer(handlers, self._config, in_flight_bytes_max)
         await self._server.start(self._bound)
 
     async def stop(self) -> None:

@@ -36,13 +36,13 @@ class Rooms:
         coordinators = Coordinators(local)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         self._cursors = Cursors(local.spawn)
-        reader = PartitionReader(self._cursors, Reencoder(config.kafka_reencode_cache_bytes_max))
+        reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes))
         self.all: Sequence[Room] = (
             ClusterRoom(self.directory, changes, config),
             TopicsRoom(self.directory, changes, config),
             ConfigsRoom(self.directory, changes, config, broker_id=lambda: local.id),
             ProduceRoom(local, partitions),
-            FetchRoom(local, partitions, reader, FetchMemory(config.kafka_fetch_bytes_max)),
+            FetchRoom(local, partitions, reader, FetchMemory(local.memory.fetch_bytes)),
             OffsetsRoom(partitions),
             CoordinatorRoom(coordinators, self.nodes),
             GroupRoom(coordinators, local.env),

@@ -20,7 +20,7 @@ _IDS = itertools.count(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address, on which nobody is heard yet; ``getsockname`` has the port if it was 0.
+    """A socket at this address, on which clients wait to be heard; ``getsockname`` has the port if it was 0.
 
     Raises:
         AlreadyExists: the port is taken.
@@ -30,6 +30,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except socket.gaierror as error:
         bound.close()
         raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
@@ -46,14 +47,17 @@ class KafkaServer:
     ``limits``, ``in_flight`` and ``buffer`` are what connections share.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler], config: BrokerConfig) -> None:
+    def __init__(
+        self, handlers: Mapping[int, Handler], config: BrokerConfig, in_flight_bytes_max: int | None = None
+    ) -> None:
+        """``in_flight_bytes_max``: what there is memory for; None: as configured."""
         self.limits = Limits(
             request_bytes_max=config.kafka_request_bytes_max,
             requests_max=config.kafka_requests_per_connection_max,
             read_s=config.kafka_request_read_s,
             idle_s=config.kafka_connection_idle_s,
         )
-        self.in_flight = InFlightBytes(config.kafka_in_flight_bytes_max)
+        self.in_flight = InFlightBytes(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max

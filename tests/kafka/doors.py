@@ -4,6 +4,7 @@ import asyncio
 import io
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -12,7 +13,7 @@ from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Request
-from tests.broker.bed import Bed, Host
+from tests.broker.bed import CONFIG, Bed, Host
 
 NO_PRODUCER = -1
 
@@ -122,7 +123,8 @@ class Door:
 
 async def doors(bed: Bed, count: int = 1, **settings: Any) -> list[Door]:
     """Brokers with a door each."""
-    hosts = await bed.cluster(count, **settings)
+    config = replace(CONFIG, kafka_listen="127.0.0.1:0", **settings)
+    hosts = await bed.cluster(count, config)
     opened = [Door(bed, host) for host in hosts]
     for door in opened:
         await bed.network.spawn(door.host.owner, door.rooms.nodes.ready())

@@ -67,4 +67,4 @@ async def start_gateway(gateway: "Gateway", local: "LocalBroker", stack: AsyncEx
 
     rooms = Rooms(local)
     stack.push_async_callback(rooms.close)
-    await gateway.start(rooms.all)
+    await gateway.start(rooms.all, local.memory.in_flight_bytes)
