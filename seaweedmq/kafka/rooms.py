@@ -6,11 +6,15 @@ from seaweedmq.broker.local import LocalBroker
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.cluster import ClusterRoom
 from seaweedmq.kafka.configs import ConfigsRoom
+from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.cursors import Cursors
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.fetch import FetchRoom
 from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.find_coordinator import CoordinatorRoom
 from seaweedmq.kafka.gateway import Room
+from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
+from seaweedmq.kafka.groups import GroupRoom
 from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.kafka.offsets import OffsetsRoom
 from seaweedmq.kafka.partitions import Partitions
@@ -29,6 +33,8 @@ class Rooms:
         self.directory = Directory(local.view, self.nodes, config.kafka_namespace)
         changes = TopicChanges(local.api, local.view)
         partitions = Partitions(local, self.directory)
+        coordinators = Coordinators(local)
+        local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         self._cursors = Cursors(local.spawn)
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes))
         self.all: Sequence[Room] = (
@@ -38,6 +44,9 @@ class Rooms:
             ProduceRoom(local, partitions),
             FetchRoom(local, partitions, reader, FetchMemory(local.memory.fetch_bytes)),
             OffsetsRoom(partitions),
+            CoordinatorRoom(coordinators, self.nodes),
+            GroupRoom(coordinators, local.env),
+            GroupOffsetsRoom(coordinators, self.directory),
         )
 
     async def close(self) -> None:
