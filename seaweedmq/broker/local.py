@@ -19,7 +19,7 @@ from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, f
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
 from seaweedmq.runtime.signal import Signal
@@ -285,6 +285,10 @@ class LocalBroker:
             raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")
         known.led[number] = LocalPartition(self, topic, lineage, found.open)
         return known.led[number]
+
+    def producers(self, name: TopicName, number: int) -> Sequence[ProducerState]:
+        """Who published to a partition of late. Raises as :meth:`leads`."""
+        return self.leads(name, number).open_segment.log.producers.snapshot()
 
     def _partitions_of(self, name: TopicName) -> "_Partitions":
         known = self._known.get(name)

@@ -8,6 +8,7 @@ from seaweedmq.kafka.cluster import ClusterRoom
 from seaweedmq.kafka.configs import ConfigsRoom
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.cursors import Cursors
+from seaweedmq.kafka.deletion import DeletionRoom
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.fetch import FetchRoom
 from seaweedmq.kafka.fetch_memory import FetchMemory
@@ -15,12 +16,16 @@ from seaweedmq.kafka.find_coordinator import CoordinatorRoom
 from seaweedmq.kafka.gateway import Room
 from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.groups import GroupRoom
+from seaweedmq.kafka.identities import IdentitiesRoom
+from seaweedmq.kafka.inventory import InventoryRoom
 from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.kafka.offsets import OffsetsRoom
 from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.produce import ProduceRoom
+from seaweedmq.kafka.producer_ids import ProducerIds
 from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.reencode import Reencoder
+from seaweedmq.kafka.refused import RefusedRoom
 from seaweedmq.kafka.topics import TopicsRoom
 
 
@@ -47,6 +52,10 @@ class Rooms:
             CoordinatorRoom(coordinators, self.nodes),
             GroupRoom(coordinators, local.env),
             GroupOffsetsRoom(coordinators, self.directory),
+            DeletionRoom(self.directory, changes),
+            InventoryRoom(self.directory, local.store, broker_id=lambda: local.id, producers=local.producers),
+            IdentitiesRoom(ProducerIds(local.meta, local.env.rng)),
+            RefusedRoom(self.directory),
         )
 
     async def close(self) -> None:
