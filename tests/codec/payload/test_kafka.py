@@ -128,6 +128,8 @@ def test_a_payload_that_can_not_be_read_is_damage() -> None:
         decode_frame(
             frame._replace(payload=memoryview(bytes(frame.payload[:61]) + bytes(len(frame.payload) - 61))), None
         )
+    with pytest.raises(Corrupt, match="0 bytes are no record batch"):
+        decode_frame(frame._replace(payload=memoryview(b"")), None)
     with pytest.raises(Corrupt, match="3 records where the header says 2"):
         decode_frame(frame._replace(header=frame.header._replace(record_count=2)), None)
 
