@@ -25,6 +25,8 @@ from seaweedmq.model.frames import Frames
 
 HEADERS_MAX: Final = 1_048_576
 """Of all records of a batch. Two bytes can be a header, which costs its readers a hundred."""
+HEADERS_OF_RECORD_MAX: Final = 4_096
+"""They are found one after another: a million, which 300 bytes can stand for, would take a second."""
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, no key, no value, no headers."""
 BLOCK_RECORDS: Final = 8_192
@@ -96,7 +98,7 @@ def find_one_by_one(data: Frames, count: int) -> Records:
 
 def _find_headers(data: Frames, at: int, count: int, headers: "array[int]") -> int:
     """Add the four numbers of each header of a record; returns the position behind them."""
-    if not 0 <= count <= HEADERS_MAX - len(headers) // 4:
+    if not 0 <= count <= HEADERS_OF_RECORD_MAX or len(headers) // 4 + count > HEADERS_MAX:
         raise _too_many_headers(count)
     for _ in range(count):
         name_length, name_at = read_varint(data, at, INT_BYTES_MAX)
@@ -127,7 +129,7 @@ def find_together(data: Frames, count: int) -> Iterator[Records]:
         fields, behind = _find_block(octets, starts, ends, first)
         header_count = fields[-1]
         headers += int(header_count.sum())
-        if header_count.min() < 0 or headers > HEADERS_MAX:
+        if header_count.min() < 0 or header_count.max() > HEADERS_OF_RECORD_MAX or headers > HEADERS_MAX:
             raise _too_many_headers(headers)
         found = _find_block_headers(octets, data, behind, header_count)
         if (behind != ends).any():
@@ -194,7 +196,7 @@ def _find_block_headers(octets: Octets, data: Frames, at: Longs, count: Longs) -
         owners.append(some)
         found.append(np.stack((name_at, name_length, item_at, item_length)))
         number += 1
-    for record in some.tolist():  # a record may have a million of them
+    for record in some.tolist():  # a record may have thousands of them
         few = array("q")
         at[record] = _find_headers(data, int(at[record]), int(count[record]) - number, few)
         owners.append(np.full(len(few) // 4, record))
@@ -221,4 +223,4 @@ def _strange_attributes(number: int) -> ValueError:
 
 
 def _too_many_headers(count: int) -> ValueError:
-    return ValueError(f"{count} headers, where a batch has from 0 to {HEADERS_MAX}")
+    return ValueError(f"{count} headers: a record has from 0 to {HEADERS_OF_RECORD_MAX}, a batch up to {HEADERS_MAX}")

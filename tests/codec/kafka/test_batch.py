@@ -194,7 +194,7 @@ assert sized(PLAIN[1:]) == PLAIN
         (sized(b"\x00\x00\x00\x03\x02v\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x03\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x02v\x01"), "-1 headers"),
-        (sized(b"\x00\x00\x00\x02k\x02v\xfe\xff\xff\xff\x0f"), "headers, where a batch has"),
+        (sized(b"\x00\x00\x00\x02k\x02v\xfe\xff\xff\xff\x0f"), "headers: a record has from 0 to 4096"),
         (sized(b"\x00\x00\x00\x02k\x02v\x02\x01\x01"), "a length of -1"),
         (sized(b"\x00\x00\x00\x02k\x02v\x02\x02\xff\x01"), "UTF8"),
         (sized(b"\x00\x00" + longer(0, 6) + b"\x02k\x02v\x00"), "more than 5 bytes"),
@@ -293,6 +293,13 @@ def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
 def test_there_are_no_more_headers_than_readers_can_hold(
     find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for number, is_sound in ((4_096, True), (4_097, False)):
+        body = batch_of([Record(b"k", b"v", (("", None),) * number)])[HEADER_BYTES:]
+        if is_sound:
+            assert len(find(body, 1).name_at) == number
+        else:
+            with pytest.raises(ValueError, match="4097 headers: a record has from 0 to 4096"):
+                find(body, 1)
     monkeypatch.setattr(records, "HEADERS_MAX", 100)
     few = [Record(b"k", b"v", (("", None),) * 20)] * 5
     assert len(find(batch_of(few)[HEADER_BYTES:], 5).name_at) == 100
