@@ -9,11 +9,11 @@ from enum import Enum
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
-from seaweedmq.kafka.wire.connection import Connection, Slot
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
 from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.frames import reply_buffers
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Handler, Reply, Request
+from seaweedmq.kafka.wire.roles import Conversation, Slot
 from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Tasks:
 class Lanes:
     """The requests of one connection that are not answered."""
 
-    def __init__(self, connection: Connection, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
+    def __init__(self, connection: Conversation, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
         self._connection = connection
         self._handlers = handlers
         self._tasks = tasks
@@ -150,11 +150,11 @@ class Lanes:
 
         task.add_done_callback(ended)
 
-    def _handle(self, request: Request) -> Awaitable[Reply]:
+    async def _handle(self, request: Request) -> Reply:
         handler = self._handlers.get(request.api)
         if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
-            return _refuse(request)
-        return handler(request)
+            raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
+        return await handler(request)
 
     async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
         try:
@@ -181,7 +181,7 @@ class Lanes:
         name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
         code = code_of(error, place=place_of(request.api))
         if isinstance(error, SeaweedMQError | TimeoutError):
-            log.info("Kafka's %s is answered %s: %s", name, code.name, error)
+            log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
         else:
             log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
         if _wants_no_answer(request):
@@ -197,10 +197,6 @@ class Lanes:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         return self._tasks.spawn(work, f"{name} of {self._connection.peer}")
-
-
-async def _refuse(request: Request) -> Reply:
-    raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
 
 
 def _drop(awaitable: Awaitable[Reply]) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from seaweedmq.errors import AlreadyExists, InvalidArgument
 from seaweedmq.kafka.dispatch import Lanes, Tasks
 from seaweedmq.kafka.wire.budget import InFlightBytes
-from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection, Limits
+from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
 from seaweedmq.kafka.wire.messages import Handler
+from seaweedmq.kafka.wire.roles import Conversation, Limits
 from seaweedmq.model.config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ _IDS = itertools.count(1)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address, on which nobody is heard yet; ``getsockname`` has the port if it was 0.
+    """A socket at this address, on which clients wait to be heard; ``getsockname`` has the port if it was 0.
 
     Raises:
         AlreadyExists: the port is taken.
@@ -30,6 +31,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.listen(BACKLOG)
     except socket.gaierror as error:
         bound.close()
         raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
@@ -57,7 +59,7 @@ class KafkaServer:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._handlers = handlers
         self._connections_max = config.kafka_connections_max
-        self._connections: set[Connection] = set()
+        self._connections: set[Conversation] = set()
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
         self._all_closed = asyncio.Event()
@@ -98,7 +100,7 @@ class KafkaServer:
             await asyncio.sleep(0)  # they are told
         await self._tasks.ended(grace_s)
 
-    def opened(self, connection: Connection) -> Lanes | None:
+    def opened(self, connection: Conversation) -> Lanes | None:
         """A new connection; None: there are as many as may be."""
         if len(self._connections) >= self._connections_max:
             if not self._is_full:  # once, until there is room again
@@ -112,7 +114,7 @@ class KafkaServer:
         self._connections.add(connection)
         return Lanes(connection, self._handlers, self._tasks)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Conversation) -> None:
         """It is gone."""
         self._connections.discard(connection)
         self._is_full = False

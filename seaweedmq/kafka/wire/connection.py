@@ -8,15 +8,12 @@ together too many bytes, reading pauses, and TCP tells the client to wait.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
 
 from seaweedmq.kafka.wire.assembly import Assembly
-from seaweedmq.kafka.wire.budget import InFlightBytes
 from seaweedmq.kafka.wire.decoding import Malformed
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
-from seaweedmq.kafka.wire.messages import Buffer, Request
+from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
 
 log = logging.getLogger(__name__)
 
@@ -26,65 +23,6 @@ WRITE_HIGH_BYTES = 1024 * 1024
 """Replies are handed to the socket while less than this waits there."""
 READ_BYTES_PER_S_MIN = 256 * 1024
 """A large request may take as much longer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Of each connection."""
-
-    request_bytes_max: int
-    requests_max: int
-    """In flight: read, and not yet answered."""
-    read_s: float
-    """In which a request that began is there whole, and in which a client takes something of the replies that wait."""
-    idle_s: float
-
-
-class Slot:
-    """The place of a request's reply among those of its connection. It is filled once, whatever happens."""
-
-    __slots__ = ("_connection", "_size_bytes", "buffers", "is_filled", "sent")
-
-    def __init__(self, connection: "Connection", size_bytes: int) -> None:
-        self._connection = connection
-        self._size_bytes = size_bytes
-        self.buffers: Sequence[Buffer] = ()
-        self.sent: Callable[[], None] | None = None
-        self.is_filled = False
-
-    def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
-        """Say this in its turn; nothing, if there are no buffers. ``sent`` is called when the socket has taken them, or
-        nobody is there to take them.
-        """
-        assert not self.is_filled, "a request is answered once"
-        self.is_filled = True
-        self.buffers = buffers
-        self.sent = sent
-        self._connection.filled(self._size_bytes)
-
-
-class Receiver(Protocol):
-    """Who answers the requests of one connection."""
-
-    def receive(self, request: Request, slot: Slot) -> None:
-        """Answer a request by filling its slot, some time."""
-
-    def lost(self) -> None:
-        """The connection is gone: nobody waits for answers. Slots are filled all the same."""
-
-
-class Listening(Protocol):
-    """What the connections of one listener share."""
-
-    limits: Limits
-    in_flight: InFlightBytes
-    buffer: memoryview
-
-    def opened(self, connection: "Connection") -> Receiver | None:
-        """A new connection; None: it is refused."""
-
-    def closed(self, connection: "Connection") -> None:
-        """It is gone."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -193,13 +131,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_begin(self, size: int) -> bool:
         """Whether a request of this size may be read in now; if not, reading pauses until it may."""
-        if len(self._slots) < self._limits.requests_max and self._wanted_bytes == 0 and not self._is_draining:
+        if self._has_room() and self._wanted_bytes == 0:
             if self._granted_bytes or self._listening.in_flight.take(size, self._grant):
                 self._granted_bytes = size
                 return True
             self._wanted_bytes = size
         self._stop_reading()
         return False
+
+    def _has_room(self) -> bool:
+        """Whether the client may ask more: it takes its replies, and not too many are to come."""
+        return self._is_writing and len(self._slots) < self._limits.requests_max and not self._is_draining
 
     def _grant(self) -> None:
         self._granted_bytes, self._wanted_bytes = self._wanted_bytes, 0
@@ -228,9 +170,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Read again, if nothing is against it, beginning with what was received and not taken."""
-        if self._is_closing or self._is_draining or self._is_reading or self._wanted_bytes:
-            return
-        if len(self._slots) >= self._limits.requests_max:
+        if self._is_closing or self._is_reading or self._wanted_bytes or not self._has_room():
             return
         self._received(memoryview(b""))
         if not self._assembly.rest and not self._is_closing and self._transport is not None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+import uvloop
 
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.kafka.wire.codes import Code
@@ -26,6 +27,12 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from tests.kafka.wire.script import TIMEOUT_S, framed, listening, produce, script, until
+
+
+@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
+def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
+    """Brokers run on uvloop, whose sockets are others."""
+    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
 
 
 def heartbeat(group: str = "g") -> Any:
@@ -100,6 +107,25 @@ async def test_a_heartbeat_counts_while_a_fetch_and_a_join_wait() -> None:
         async with asyncio.timeout(TIMEOUT_S):
             await beats.wait()
         await until(lambda: server.requests == 2)
+
+
+async def test_control_requests_are_handled_one_after_another() -> None:
+    at_once = 0
+
+    async def one_by_one(request: Request) -> Reply:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        await asyncio.sleep(0.001)
+        at_once -= 1
+        return HeartbeatResponse(error_code=0)
+
+    async with listening({API.HEARTBEAT: one_by_one}) as (_, port), script(port) as client:
+        for i in range(20):
+            client.ask(i, API.HEARTBEAT, 4, heartbeat())
+        for i in range(20):
+            number, reply = await client.hear(API.HEARTBEAT, 4)
+            assert (number, reply.error_code) == (i, 0)
 
 
 async def test_appends_are_in_order_and_their_commits_are_waited_for_together() -> None:
