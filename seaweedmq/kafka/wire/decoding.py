@@ -74,6 +74,7 @@ class _Cursor:
 _Read: TypeAlias = Callable[[_Cursor], Any]
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_PLACEHOLDER_BYTES = 3
 
 
 def decode(message: Any, version: int, data: memoryview) -> Any:
@@ -87,10 +88,20 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
         found = _message(message, version)(cursor)
     except UnicodeDecodeError as error:
         raise Malformed(f"text that is not UTF-8: {error.reason}") from None
-    if cursor.position != cursor.end:
+    rest = data[cursor.position :]
+    if rest and not _is_left_behind(found, version, rest):
         raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
     found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
     return found
+
+
+def _is_left_behind(found: Any, version: int, rest: memoryview) -> bool:
+    """Whether it is librdkafka that asks for the metadata of all topics, in a flexible version: of a placeholder for
+    their count three bytes too many go before the flags. Apache Kafka does not look at what follows a message.
+    """
+    if found.name != "MetadataRequest" or not found.flexible_version_q(version) or found.topics is not None:
+        return False
+    return len(rest) <= _PLACEHOLDER_BYTES and max(rest) <= 1
 
 
 def skip_tags(data: memoryview, position: int) -> int:
