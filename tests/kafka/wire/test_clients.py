@@ -14,6 +14,7 @@ from seaweedmq.kafka.wire.messages import (
     API,
     UUID,
     ApiVersionsResponse,
+    FindCoordinatorResponse,
     InitProducerIdResponse,
     ListOffsetsResponse,
     MetadataResponse,
@@ -40,6 +41,7 @@ class OneLog:
         handlers = {
             API.API_VERSIONS: self.api_versions,
             API.METADATA: self.metadata,
+            API.FIND_COORDINATOR: self.coordinator,
             API.INIT_PRODUCER_ID: self.producer_id,
             API.PRODUCE: self.produce,
             API.FETCH: self.fetch,
@@ -70,6 +72,13 @@ class OneLog:
             one.topic_id = TOPIC_ID
         broker = MetadataResponse.MetadataResponseBroker(version=v, node_id=1, host="127.0.0.1", port=self.port)
         return MetadataResponse(version=v, brokers=[broker], topics=[one])
+
+    async def coordinator(self, request: Request) -> Reply:
+        """librdkafka asks although it reads without a group."""
+        assert request.version < 4
+        return FindCoordinatorResponse(
+            version=request.version, error_code=0, node_id=1, host="127.0.0.1", port=self.port
+        )
 
     async def producer_id(self, request: Request) -> Reply:
         return InitProducerIdResponse(version=request.version, error_code=0, producer_id=1_000, producer_epoch=0)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-import uvloop
 
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.kafka.wire.codes import Code
@@ -27,12 +26,6 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from tests.kafka.wire.script import TIMEOUT_S, framed, listening, produce, script, until
-
-
-@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """Brokers run on uvloop, whose sockets are others."""
-    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
 
 
 def heartbeat(group: str = "g") -> Any:
