@@ -7,6 +7,8 @@ from collections.abc import Awaitable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Partition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonPartition
 
 from seaweedmq.kafka.gateway import versions_reply
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
@@ -151,6 +153,28 @@ def librdkafka(port: int) -> list[bytes]:
         assert message is not None
         assert message.error() is None, message.error()
         found.append(message.value())
+    consumer.close()
+    return found
+
+
+async def test_kafka_python_publishes_and_reads() -> None:
+    log = OneLog()
+    async with listening(log.handlers()) as (_, log.port):
+        read = await asyncio.to_thread(kafka_python, log.port)
+    assert read == [b"%d" % i for i in range(300)]
+
+
+def kafka_python(port: int) -> list[bytes]:
+    where = f"127.0.0.1:{port}"
+    producer = KafkaProducer(bootstrap_servers=where)
+    for i in range(300):
+        producer.send("orders", b"%d" % i, partition=0)
+    producer.flush(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=where, group_id=None, consumer_timeout_ms=int(TIMEOUT_S * 1_000))
+    consumer.assign([PythonPartition("orders", 0)])
+    consumer.seek(PythonPartition("orders", 0), 0)
+    found = [next(consumer).value for _ in range(300)]
     consumer.close()
     return found
 
