@@ -13,7 +13,8 @@ from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 from seaweedmq.errors import ProtocolViolation
 
 ELEMENTS_MAX = 250_000
-"""Of all arrays of a request together: each becomes an object, some hundred bytes for as few as one that was sent."""
+"""Of all arrays and tagged fields of a request together: each takes time, and most become objects, some hundred bytes
+for as few as one that was sent."""
 VARINT_BYTES_MAX = 5
 
 _FORMATS = {
@@ -57,6 +58,11 @@ class _Cursor:
             raise Malformed(f"{form.size:,} bytes at {start} of {self.end}")
         self.position = start + form.size
         return form.unpack_from(self.data, start)
+
+    def count(self, elements: int) -> None:
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
 
     def varint(self) -> int:
         value = 0
@@ -203,9 +209,7 @@ def _array(name: str, item: _Read, least: int, nullable: bool, flexible: bool) -
             raise Malformed(f"{name} has {count} elements")
         if count * least > cursor.end - cursor.position:
             raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
-        cursor.elements_left -= count
-        if cursor.elements_left < 0:
-            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
+        cursor.count(count)
         return [item(cursor) for _ in range(count)]
 
     return read
@@ -250,6 +254,7 @@ def _tags(known: dict[int, tuple[str, _Read]]) -> Callable[[_Cursor, Any], None]
         count = cursor.varint()
         if 2 * count > cursor.end - cursor.position:
             raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")
+        cursor.count(count)
         for _ in range(count):
             tag = cursor.varint()
             size = cursor.varint()
