@@ -22,7 +22,6 @@ from enum import Enum
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from seaweedmq.broker.local import LocalPartition
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
 from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimePassed, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
@@ -31,7 +30,6 @@ from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
-from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka_groups import OffsetRecord, ShardRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
@@ -75,21 +73,20 @@ class Shard:
 
     def __init__(
         self,
-        partition: LocalPartition,
+        log_: ShardLog,
         *,
         limits: Limits,
-        config: BrokerConfig,
         env: Environment,
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
         """``raise_mark``: have what lies below an offset deleted some time."""
-        self.partition = partition
+        self.partition = log_.partition
         self.stage = Stage.LOADING
         self._limits = limits
         self._env = env
         self._raise_mark = raise_mark
-        self._log = ShardLog(partition, frame_bytes_max=config.frame_bytes_max)
+        self._log = log_
         self._loop = asyncio.get_running_loop()
         self._state = GroupShard(limits)
         self._tokens = count(1)
@@ -229,7 +226,7 @@ class Shard:
 
     async def _load(self) -> None:
         state = GroupShard(self._limits)
-        kept = await self._log.load(await self.partition.earliest())
+        kept = await self._log.load()
         for number, (key, value) in enumerate(kept.latest.items()):
             record = decode_record(key, value)
             if record is not None:
