@@ -142,10 +142,8 @@ class Coordinators:
         for segment in self._broker.view.open_of(self.topic_name).values():
             if segment.primary == me:
                 self._try_serve(segment.slots.lo)
-        for shard in self.here():
-            if shard.partition.is_over:
-                shard.wake()
-            elif deleted:
+        if deleted:
+            for shard in self.here():
                 shard.topics_deleted(deleted)
 
     def _deleted(self) -> list[str]:

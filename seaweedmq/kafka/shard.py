@@ -2,7 +2,7 @@
 
 | stage | what happens | then |
 |---|---|---|
-| loading | everything that the partition holds is read | active, once it is sure that nobody else leads it by now |
+| loading | everything that the partition holds is read | active |
 | loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
 | active | a request, a timer | the state machine says what to append, and what to say once that is committed |
 | active | a look at the state | told once all that it saw is committed |
@@ -133,10 +133,6 @@ class Shard:
         elif self.stage is Stage.ACTIVE:
             self._take(TopicsDeleted(frozenset(topics)))
 
-    def wake(self) -> None:
-        """Have it look whether it still leads the partition."""
-        self._work.fire()
-
     async def _told(self, token: int, begin: Callable[[], None]) -> Any:
         answer = self._waiting[token] = self._loop.create_future()
         try:
@@ -233,8 +229,6 @@ class Shard:
                 state.load(record)
             if number % LOADED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        if not self.partition.is_sure:
-            await self._write([encode_record(NOTHING)])
         self._state = state
         self._snapshots.loaded(kept)
 

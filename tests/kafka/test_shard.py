@@ -173,8 +173,8 @@ async def test_what_is_in_tables_is_loaded_as_well(bed: Bed) -> None:
     assert await member.heartbeat() == Code.NONE
 
 
-@story
-async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
+async def loading(bed: Bed) -> tuple[Cluster, Member, asyncio.Event]:
+    """A broker that starts again, and does not come further with its coordinators than to read before the event."""
     cluster = await Cluster.of(bed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
@@ -184,7 +184,14 @@ async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
     host = await bed.start(KAFKA, address=bed.hosts[0].address)
     await bed.until(lambda: len(host.inspect.segments) >= 11)
     gate = bed.faults.hold(StorageOp.READ)
-    gateway = cluster.open(host)
+    cluster.open(host)
+    return cluster, member, gate
+
+
+@story
+async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
+    cluster, member, gate = await loading(bed)
+    (gateway,) = cluster.gateways
     for _ in range(3):
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
         described = await gateway.ask(API.DESCRIBE_GROUPS, 5, groups=[GROUP])
@@ -194,6 +201,18 @@ async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
     gate.set()
     assert await member.committed() == {0: 5}
     assert await member.heartbeat() == Code.NONE
+
+
+@story
+async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(bed: Bed) -> None:
+    cluster, member, gate = await loading(bed)
+    await bed.hosts[-1].api.call(DeleteTopic(TOPIC))
+    await bed.hosts[-1].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
+    await asyncio.sleep(1.0)
+    gate.set()
+    assert await member.committed() == {}
+    assert await member.heartbeat() == Code.NONE
+    assert len(cluster.gateways) == 1
 
 
 @story
@@ -223,9 +242,11 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     frozen = primary_of(cluster)
+    member_of = {"group_id": GROUP, "member_id": member.id, "generation_id": member.generation}
     stale = [
-        asyncio.create_task(frozen.ask(API.OFFSET_FETCH, 7, group_id=GROUP, topics=None, require_stable=False))
-        for _ in range(3)
+        asyncio.create_task(frozen.ask(API.HEARTBEAT, 4, **member_of)),
+        asyncio.create_task(frozen.ask(API.OFFSET_FETCH, 7, group_id=GROUP, topics=None, require_stable=False)),
+        asyncio.create_task(frozen.ask(API.HEARTBEAT, 4, **member_of)),
     ]
     frozen.host.freeze()
     await bed.until(lambda: any(_leads(g, GROUP) for g in cluster.living()))
@@ -235,8 +256,7 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
         assert reply.error_code == Code.NOT_COORDINATOR
     for _ in range(20):
         assert (await fetched(frozen))[0] in ASK_AGAIN
-        beat = await frozen.ask(API.HEARTBEAT, 4, group_id=GROUP, member_id=member.id, generation_id=member.generation)
-        assert beat.error_code in ASK_AGAIN
+        assert (await frozen.ask(API.HEARTBEAT, 4, **member_of)).error_code in ASK_AGAIN
         await asyncio.sleep(0.1)
 
 
@@ -293,6 +313,9 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(be
     asked_at = bed.loop.time()
     assert (await fetched(gateway))[0] in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS)
     assert bed.loop.time() < asked_at + 11.0
+    asked_at = bed.loop.time()
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "nobody waits once that is known"
+    assert bed.loop.time() == asked_at
     bed.etcd.server.start()
     assert await member.committed() == {0: 5}
 
