@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, Frame, FrameHeader, encode_header
+from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
 from seaweedmq.codec.kafka.columns import (
     UNSOUND,
     US_PER_MS,
@@ -28,7 +28,6 @@ from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 __all__ = [
     "ALIGNMENT",
-    "ENCODING_KAFKA",
     "UNPACKED_BYTES_MAX",
     "BatchRefused",
     "CheckedBatch",
@@ -41,7 +40,6 @@ __all__ = [
     "with_append_time",
 ]
 
-ENCODING_KAFKA: Final = 2
 ALIGNMENT: Final = 8
 UNPACKED_BYTES_MAX: Final = 64 * MIB
 """Of the records of one batch: more is not read anywhere."""

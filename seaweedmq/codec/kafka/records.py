@@ -60,7 +60,7 @@ def find_records(data: Frames, count: int) -> Iterator[Records]:
     Raises:
         ValueError, IndexError: they are not as Kafka's format says, or are not exactly all of ``data``.
     """
-    if count * RECORD_BYTES_MIN > len(data):
+    if not 0 < count * RECORD_BYTES_MIN <= len(data):
         raise ValueError(f"{count} records do not fit into {len(data)} bytes")
     return iter((find_one_by_one(data, count),)) if count <= _FEW else find_together(data, count)
 

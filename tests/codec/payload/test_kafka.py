@@ -130,6 +130,9 @@ def test_a_payload_that_can_not_be_read_is_damage() -> None:
         )
     with pytest.raises(Corrupt, match="0 bytes are no record batch"):
         decode_frame(frame._replace(payload=memoryview(b"")), None)
+    empty = bytes(frame.payload[:57]) + bytes(len(frame.payload) - 57)
+    with pytest.raises(Corrupt, match="0 records do not fit"):
+        decode_frame(frame._replace(payload=memoryview(empty)), None)
     with pytest.raises(Corrupt, match="3 records where the header says 2"):
         decode_frame(frame._replace(header=frame.header._replace(record_count=2)), None)
 
