@@ -16,6 +16,8 @@ def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
             topic = assignment[at : at + length].decode()
             at += length
             (count,) = struct.unpack_from(">i", assignment, at)
+            if length < 0 or count < 0:
+                return ()
             at += 4
             found += ((topic, number) for number in struct.unpack_from(f">{count}i", assignment, at))
             at += 4 * count
