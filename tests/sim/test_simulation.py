@@ -112,6 +112,9 @@ CAUGHT_BY = {
     "choose_partitions_by_the_ring": 4,
     "choose_again_among_more_partitions": 1390,
     "give_added_partitions_ids_twice": 4,
+    "give_what_was_deleted_while_it_is_there": 632,
+    "let_low_watermarks_fall": 650,
+    "delete_files_that_begin_below": 632,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""
