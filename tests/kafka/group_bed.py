@@ -9,6 +9,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.find_coordinator import CoordinatorRoom
+from seaweedmq.kafka.group_admin import GroupAdmin
 from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.groups import GroupRoom
 from seaweedmq.kafka.nodes import Nodes
@@ -50,6 +51,7 @@ class Gateway:
         local = host.broker.local
         self.nodes = Nodes(local.view, local.meta, local.env)
         self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
+        local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
         directory = Directory(local.view, self.nodes, NAMESPACE)
         self.handlers = {
             **CoordinatorRoom(self.coordinators, self.nodes).handlers(),
