@@ -82,6 +82,7 @@ async def test_records_arrive_once_in_order_where_the_receipts_say(cluster: Fake
 
 
 async def test_publishers_have_ids_that_are_none_of_kafkas(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
     for value in (b"a", b"b"):
         async with client.publisher(TOPIC) as publisher:
             await (await publisher.send(value, key=b"k"))
