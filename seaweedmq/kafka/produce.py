@@ -139,6 +139,10 @@ class ProduceRoom:
                 f"topic {topic.name} has no partitions of its own, its keys are spread over a ring: publish to it with "
                 "SeaweedMQ's own clients, or create a topic with partitions",
             )
+        if topic.is_internal:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: use another one"
+            )
         partition = self._partitions.led(topic, index)
         settings = settings_of(partition.topic.configs)
         if needs_all and len(partition.segment.replicas) < settings.insync_replicas_min:
