@@ -150,8 +150,8 @@ def start_text(start: Start) -> str:
 
 def summary_fields(summary: GroupSummary) -> Fields:
     return {
-        "kind": GroupKind.NATIVE.value,
         "group": summary.group,
+        "kind": GroupKind.NATIVE.value,
         "topic": str(summary.topic),
         "members": summary.members,
         "generation": summary.generation,
@@ -161,8 +161,8 @@ def summary_fields(summary: GroupSummary) -> Fields:
 
 def kafka_summary_fields(summary: KafkaGroupSummary) -> Fields:
     return {
-        "kind": GroupKind.KAFKA.value,
         "group": summary.group,
+        "kind": GroupKind.KAFKA.value,
         "topic": None,
         "members": summary.members,
         "generation": None,
@@ -173,8 +173,8 @@ def kafka_summary_fields(summary: KafkaGroupSummary) -> Fields:
 def kafka_group_fields(group: KafkaGroupDescription) -> Fields:
     lags = [offset.lag_records for offset in group.offsets]
     return {
-        "kind": GroupKind.KAFKA.value,
         "group": group.group,
+        "kind": GroupKind.KAFKA.value,
         "state": group.state,
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
@@ -206,7 +206,7 @@ def kafka_group_fields(group: KafkaGroupDescription) -> Fields:
 def group_fields(group: GroupDescription, lags_s: Mapping[str, Mapping[int, float]]) -> Fields:
     """``lags_s``: topic -> segment -> seconds, as far as known."""
     topics = [_group_topic_fields(topic, lags_s.get(str(topic.topic), {})) for topic in group.topics]
-    return {"kind": GroupKind.NATIVE.value, "group": group.group, **_total(topics), "topics": topics}
+    return {"group": group.group, "kind": GroupKind.NATIVE.value, **_total(topics), "topics": topics}
 
 
 def _group_topic_fields(topic: GroupTopic, lags_s: Mapping[int, float]) -> Fields:

@@ -26,7 +26,7 @@ KindOption = Annotated[
     typer.Option(help="Whose group, if there are two of that name: without it the native one.", show_default=False),
 ]
 
-LIST_COLUMNS = ["kind", "group", "topic", "members", "generation", "state"]
+LIST_COLUMNS = ["group", "kind", "topic", "members", "generation", "state"]
 MEMBER_COLUMNS = ["member", "client", "connected", "segments"]
 SEGMENT_COLUMNS = ["segment", "owner", "committed", "end_offset", "lag_records", "lag_s"]
 KAFKA_MEMBER_COLUMNS = ["member", "instance", "client", "partitions"]
