@@ -35,6 +35,7 @@ from seaweedmq.model.calls import (
     MergeSegments,
     MoveSegment,
     NoteProgress,
+    RaiseLowWatermark,
     Rebalance,
     ReportEmptied,
     ReportSuspicions,
@@ -71,6 +72,9 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     CreateTopics: lambda leader, call: leader.topics.create(call.specs),
     AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid),
     DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
+    RaiseLowWatermark: lambda leader, call: leader.record_deletion.raise_low_watermark(
+        call.name, call.before, call.topic_uid
+    ),
     AdoptSchema: lambda leader, call: leader.topics.adopt_schema(call.name, call.schema, call.topic_uid),
     SplitSegment: lambda leader, call: leader.reshaping.split(call.name, call.segment, call.at),
     MergeSegments: lambda leader, call: leader.reshaping.merge(call.name, call.first, call.second),

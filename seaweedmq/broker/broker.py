@@ -58,7 +58,9 @@ class Broker:
         dialer: Dialer,
         converter: TableConverter,
         address: str,
+        kafka_address: str = "",
     ) -> None:
+        """``kafka_address`` is where this process listens for Kafka clients; "" for nowhere."""
         self.address = address
         self._config = config
         self._env = env
@@ -104,6 +106,7 @@ class Broker:
             env=env,
             lease_ttl_s=config.lease_ttl_s,
             address=address,
+            kafka_address=kafka_address,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
             # Segments may have been assigned to a new id before etcd's answer was here.
             changed=self._view.look_again,
@@ -134,6 +137,7 @@ class Broker:
             lookup=lookup,
             tails=tails,
             starts=starts,
+            memory=self._memory.kafka,
             api=self.api,
             broker_id=lambda: self.id,
             spawn=self._supervisor.brief,

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from seaweedmq.broker.memory.shares import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
 from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
@@ -17,11 +19,12 @@ from seaweedmq.errors import NotFound, OutOfRange, StaleMetadata, Unavailable, f
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.segment import Segment
+from seaweedmq.model.segment import ProducerState, Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore
 from seaweedmq.runtime.signal import Signal
 from seaweedmq.storage.read.recovery import earliest_offset
+from seaweedmq.storage.read.time_search import RecordAt, find_latest_time, find_offset_by_time
 
 __all__ = ["LocalBroker", "LocalPartition", "Standing", "Tail"]
 
@@ -144,11 +147,16 @@ class LocalPartition:
 
     async def log_start(self) -> int:
         """Lowest offset that is kept, as of some seconds ago where retention removes records."""
-        if not self.topic.has_retention:
-            return self._lineage[0].start_offset
-        starts = await self._broker.starts.of(self.topic)
-        kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
-        return min(kept, default=self.segment.start_offset)
+        start = self._lineage[0].start_offset
+        if self.topic.has_retention:
+            starts = await self._broker.starts.of(self.topic)
+            kept = (max(starts[s.id], s.start_offset) for s in self._lineage if s.id in starts)
+            start = max(min(kept, default=self.segment.start_offset), self._low_watermark)
+        return min(start, self.high_watermark)
+
+    @property
+    def _low_watermark(self) -> int:
+        return self.topic.low_watermark(self.segment.slots)
 
     async def earliest(self) -> int:
         """Lowest offset that is kept, as the files say it now. Raises as ``recovery.earliest_offset``."""
@@ -175,6 +183,36 @@ class LocalPartition:
                 return min(max(ends), self.high_watermark)
         return 0
 
+    async def find_time(self, timestamp_us: int) -> RecordAt | None:
+        """The first kept record at or after a time, microseconds since 1970 UTC. Raises as ``reader.read_segment``."""
+        return await self._search(self._lineage, partial(find_offset_by_time, timestamp_us=timestamp_us))
+
+    async def latest_time(self) -> RecordAt | None:
+        """The kept record with the highest timestamp. Raises as ``reader.read_segment``."""
+        latest: RecordAt | None = None
+        for segment in self._lineage:
+            found = await self._search([segment], find_latest_time)
+            if found is not None and (latest is None or found.timestamp_us > latest.timestamp_us):
+                latest = found
+        return latest
+
+    async def _search(
+        self, segments: Sequence[Segment], find: Callable[..., Awaitable[RecordAt | None]]
+    ) -> RecordAt | None:
+        """In each of the segments, up to what is committed."""
+        for segment in segments:
+            end = self.high_watermark if segment.end_offset is None else segment.end_offset
+            found = await find(
+                self._broker.store,
+                self.topic,
+                segment.id,
+                end_offset=end,
+                start_offset=max(segment.start_offset, self._low_watermark),
+            )
+            if found is not None:
+                return found
+        return None
+
     async def _files(self, segment: Segment) -> Sequence[SegmentFile]:
         return await self._broker.store.list_files(self.topic.name, segment.id)
 
@@ -193,6 +231,7 @@ class LocalBroker:
         lookup: Lookup,
         tails: Tails,
         starts: StartOffsets,
+        memory: KafkaMemory,
         api: BrokerApi,
         broker_id: Callable[[], str],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
@@ -205,6 +244,8 @@ class LocalBroker:
         self.lookup = lookup
         self.tails = tails
         self.starts = starts
+        self.memory = memory
+        """What is set aside for a gateway."""
         self.api = api
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""
@@ -244,6 +285,10 @@ class LocalBroker:
             raise StaleMetadata(f"segment {segment} is served by broker {segment.primary}: refresh the metadata")
         known.led[number] = LocalPartition(self, topic, lineage, found.open)
         return known.led[number]
+
+    def producers(self, name: TopicName, number: int) -> Sequence[ProducerState]:
+        """Who published to a partition of late. Raises as :meth:`leads`."""
+        return self.leads(name, number).open_segment.log.producers.snapshot()
 
     def _partitions_of(self, name: TopicName) -> "_Partitions":
         known = self._known.get(name)

@@ -30,6 +30,7 @@ class Membership:
         env: Environment,
         lease_ttl_s: float,
         address: str,
+        kafka_address: str,
         make_term: Callable[[BrokerInfo, Session], Term],
         changed: Callable[[], None],
         drop: Callable[[Term], Awaitable[None]],
@@ -45,6 +46,7 @@ class Membership:
         self._env = env
         self._ttl_s = lease_ttl_s
         self._address = address
+        self._kafka_address = kafka_address
         self._make_term = make_term
         self._changed = changed
         self._drop = drop
@@ -70,6 +72,7 @@ class Membership:
                 pid=os.getpid(),
                 version=VERSION,
                 draining=self.draining,
+                kafka_address=self._kafka_address,
             )
             await session.open(info)
             log.info("broker %s at %s", broker_id, self._address)

@@ -97,6 +97,7 @@ def broker_fields(broker: BrokerStatus) -> Fields:
     return {
         "broker": info.id,
         "address": info.address,
+        "kafka": info.kafka_address or None,
         "leader": broker.is_leader,
         "draining": info.draining,
         "segments": broker.open_segments,

@@ -23,11 +23,13 @@ _VERSION = 1
 
 
 def topic_document(topic: Topic) -> bytes:
-    """``topic.json``: the topic as in etcd, and ``columns`` with the name, Arrow type and nullability of each.
+    """``topic.json``: the topic as in etcd, its low watermarks, and ``columns`` with name, Arrow type and nullability.
 
     ``columns`` is for people and foreign tools; reading takes the schema from the metadata.
     """
     fields = topic_fields(topic)
+    if topic.low_watermarks:
+        fields["low_watermarks"] = list(topic.low_watermarks)
     schema = None if topic.schema is None else schema_from_bytes(topic.schema)
     fields["columns"] = (
         None if schema is None else [{"name": f.name, "type": str(f.type), "nullable": f.nullable} for f in schema]

@@ -70,6 +70,10 @@ class Fields:
     def uints(self, field: str) -> tuple[int, ...]:
         return tuple(self.as_uint(field, item) for item in self.items(field))
 
+    def optional_uints(self, field: str) -> tuple[int, ...]:
+        """Empty if absent."""
+        return self.uints(field) if field in self._values else ()
+
     def optional_number(self, field: str) -> float | None:
         value = self._values.get(field)
         if value is None:
@@ -83,6 +87,10 @@ class Fields:
 
     def text(self, field: str) -> str:
         return self.as_text(field, self._values.get(field))
+
+    def optional_text(self, field: str) -> str:
+        """ "" if absent: older brokers do not write it."""
+        return self.text(field) if field in self._values else ""
 
     def flag(self, field: str) -> bool:
         """False if absent: older brokers do not write it."""

@@ -8,10 +8,12 @@
 | ``/seaweedmq/left/<id>`` | empty: the broker with this id acknowledges nothing any more | one of an hour |
 | ``/seaweedmq/topics/<namespace>/<name>`` | Topic | - |
 | ``/seaweedmq/segments/<namespace>/<name>/<id, 10 digits>`` | Segment | - |
+| ``/seaweedmq/low/<namespace>/<name>`` | LowWatermarks, once records were deleted by hand | - |
 | ``/seaweedmq/deletions/<namespace>/<name>`` | Deletion, until the files are gone | - |
 | ``/seaweedmq-groups/state/<namespace>/<name>/<group>`` | GroupRecord | - |
 | ``/seaweedmq-groups/offsets/<namespace>/<name>/<group>/<id, 10 digits>`` | committed offset | - |
 | ``/seaweedmq-kafka/nodes`` | NodeTable | - |
+| ``/seaweedmq-kafka/producer-ids`` | counter of ids | - |
 
 Groups lie outside the first root, which every broker watches: commits are many, and only the leader reads them. So
 does what Kafka's gateways keep: each asks for it when it has to.
@@ -28,12 +30,14 @@ ADDRESSES = ROOT + "addresses/"
 LEFT = ROOT + "left/"
 TOPICS = ROOT + "topics/"
 SEGMENTS = ROOT + "segments/"
+LOW_WATERMARKS = ROOT + "low/"
 DELETIONS = ROOT + "deletions/"
 GROUPS_ROOT = "/seaweedmq-groups/"
 GROUPS = GROUPS_ROOT + "state/"
 OFFSETS = GROUPS_ROOT + "offsets/"
 KAFKA_ROOT = "/seaweedmq-kafka/"
 KAFKA_NODES = KAFKA_ROOT + "nodes"
+KAFKA_PRODUCER_IDS = KAFKA_ROOT + "producer-ids"
 
 SEGMENT_DIGITS = 10
 
@@ -66,6 +70,11 @@ def segments_prefix(name: TopicName) -> str:
 def segment_key(name: TopicName, segment: int) -> str:
     """Key of a segment; the keys of a topic sort by segment id."""
     return f"{segments_prefix(name)}{segment:0{SEGMENT_DIGITS}d}"
+
+
+def low_watermarks_key(name: TopicName) -> str:
+    """Key of what was deleted of a topic by hand."""
+    return f"{LOW_WATERMARKS}{name.namespace}/{name.name}"
 
 
 def deletion_key(name: TopicName) -> str:
@@ -111,6 +120,11 @@ def parse_left_key(key: str) -> str:
 def parse_topic_key(key: str) -> TopicName:
     """Topic name. Corrupt: not a topic key."""
     return _two_parts(key, TOPICS, "topic")
+
+
+def parse_low_watermarks_key(key: str) -> TopicName:
+    """Topic name. Corrupt: not the key of low watermarks."""
+    return _two_parts(key, LOW_WATERMARKS, "low watermarks")
 
 
 def parse_deletion_key(key: str) -> TopicName:

@@ -9,7 +9,7 @@ import base64
 from seaweedmq.codec.fields import METADATA_VERSION, Fields, to_json
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentState
-from seaweedmq.model.topic import Deletion, Durability, Scaling, Topic
+from seaweedmq.model.topic import Deletion, Durability, LowWatermarks, Scaling, Topic
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
@@ -66,6 +66,7 @@ def segment_fields(segment: Segment) -> dict[str, object]:
 
 def broker_fields(info: BrokerInfo) -> dict[str, object]:
     """The broker's registration as JSON values."""
+    kafka = {"kafka_address": info.kafka_address} if info.kafka_address else {}
     return {
         "v": METADATA_VERSION,
         "id": info.id,
@@ -74,6 +75,7 @@ def broker_fields(info: BrokerInfo) -> dict[str, object]:
         "pid": info.pid,
         "version": info.version,
         "draining": info.draining,
+        **kafka,
     }
 
 
@@ -92,6 +94,13 @@ def broker_to_json(info: BrokerInfo) -> bytes:
     return to_json(broker_fields(info))
 
 
+def low_watermarks_to_json(marks: LowWatermarks) -> bytes:
+    """Inverse of :func:`low_watermarks_from_json`."""
+    return to_json(
+        {"v": METADATA_VERSION, "name": str(marks.name), "uid": marks.uid, "low_watermarks": list(marks.offsets)}
+    )
+
+
 def deletion_to_json(deletion: Deletion) -> bytes:
     """Inverse of :func:`deletion_from_json`."""
     return to_json(
@@ -105,7 +114,12 @@ def deletion_to_json(deletion: Deletion) -> bytes:
 
 
 def topic_from_json(data: bytes) -> Topic:
-    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    """Of ``topic.json`` as well, which alone has the topic's low watermarks in it.
+
+    Raises:
+        Corrupt: it is unreadable.
+        Unsupported: it was written by a newer version.
+    """
     fields = Fields("topic", data)
     return Topic(
         name=fields.topic_name("name"),
@@ -125,6 +139,7 @@ def topic_from_json(data: bytes) -> Topic:
         adopting=fields.optional_bytes("adopting"),
         partitions=fields.partitions("partitions"),
         configs=fields.configs("configs"),
+        low_watermarks=fields.optional_uints("low_watermarks"),
     )
 
 
@@ -160,6 +175,12 @@ def segment_from_fields(fields: Fields) -> Segment:
     return segment
 
 
+def low_watermarks_from_json(data: bytes) -> LowWatermarks:
+    """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
+    fields = Fields("low watermarks", data)
+    return LowWatermarks(name=fields.topic_name("name"), uid=fields.uint("uid"), offsets=fields.uints("low_watermarks"))
+
+
 def deletion_from_json(data: bytes) -> Deletion:
     """Raises Corrupt if unreadable, Unsupported if written by a newer version."""
     fields = Fields("deletion", data)
@@ -178,4 +199,5 @@ def broker_from_json(data: bytes) -> BrokerInfo:
         pid=fields.uint("pid"),
         version=fields.text("version"),
         draining=fields.flag("draining"),
+        kafka_address=fields.optional_text("kafka_address"),
     )

@@ -5,16 +5,22 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import broker_from_json, deletion_from_json, segment_from_json, topic_from_json
+from seaweedmq.codec.metadata import (
+    broker_from_json,
+    deletion_from_json,
+    low_watermarks_from_json,
+    segment_from_json,
+    topic_from_json,
+)
 from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentId
-from seaweedmq.model.topic import Deletion, Topic, TopicName
+from seaweedmq.model.topic import Deletion, LowWatermarks, Topic, TopicName
 from seaweedmq.ports import Changes, Entry, MetaStore, Snapshot
 from seaweedmq.runtime.retrying import backoff, retrying
 
@@ -40,7 +46,7 @@ class _Ghost:
     """A presence without a lease."""
 
 
-_Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | Deletion | None
+_Value: TypeAlias = _Leader | _Left | _Ghost | BrokerInfo | Topic | Segment | LowWatermarks | Deletion | None
 """What a key means; None for a key that is not mirrored, or not readable."""
 
 
@@ -97,6 +103,8 @@ class ClusterView:
         self._topics: dict[TopicName, Topic] = {}
         self._segments: dict[TopicName, dict[int, Segment]] = {}
         self._open: dict[TopicName, dict[int, Segment]] = {}
+        self._low: dict[TopicName, LowWatermarks] = {}
+        """Part of ``topics``; of deleted topics, too, if somebody else left them."""
         self._deletions: dict[TopicName, Deletion] = {}
         self.brokers: Mapping[str, BrokerInfo] = self._brokers
         self.topics: Mapping[TopicName, Topic] = self._topics
@@ -161,6 +169,10 @@ class ClusterView:
     def topic_revision(self, name: TopicName) -> int:
         """Modification revision of the topic's key, 0 if there is no such topic."""
         return self._mod_revisions[keys.topic_key(name)] if name in self._topics else 0
+
+    def low_watermarks_revision(self, name: TopicName) -> int:
+        """Modification revision of the key of the topic's low watermarks, 0 if there are none."""
+        return self._mod_revisions[keys.low_watermarks_key(name)] if name in self._low else 0
 
     def segment_revision(self, segment: SegmentId) -> int:
         """Modification revision of the segment's key, 0 if there is no such segment."""
@@ -248,8 +260,11 @@ class ClusterView:
                     self._open.setdefault(value.topic, {})[value.id] = value
                     self._carried.update(value.replicas)
             case Topic():
-                self._touched[value.name] = None
-                self._topics[value.name] = value
+                self._learn_topic(value)
+            case LowWatermarks():
+                self._low[value.name] = value
+                if value.name in self._topics:
+                    self._learn_topic(self._topics[value.name])
             case Deletion():
                 self._deletions[value.name] = value
             case BrokerInfo():
@@ -263,6 +278,13 @@ class ClusterView:
                 self.ghosts[entry.key] = entry.mod_revision
             case None:
                 self._drop(entry.key)  # it may have been readable before
+
+    def _learn_topic(self, topic: Topic) -> None:
+        """With its low watermarks, which have a key of their own."""
+        low = self._low.get(topic.name)
+        offsets = low.offsets if low is not None and low.uid == topic.uid else ()
+        self._touched[topic.name] = None
+        self._topics[topic.name] = topic if topic.low_watermarks == offsets else replace(topic, low_watermarks=offsets)
 
     def _close(self, name: TopicName, segment: int) -> None:
         """Take it out of the open ones, if it is there."""
@@ -289,6 +311,11 @@ class ClusterView:
                 name = keys.parse_topic_key(key)
                 self._touched[name] = None
                 self._topics.pop(name, None)
+            elif key.startswith(keys.LOW_WATERMARKS):
+                name = keys.parse_low_watermarks_key(key)
+                self._low.pop(name, None)
+                if name in self._topics:
+                    self._learn_topic(self._topics[name])
             elif key.startswith(keys.DELETIONS):
                 self._deletions.pop(keys.parse_deletion_key(key), None)
             elif key.startswith(keys.BROKERS):
@@ -323,6 +350,10 @@ def _read(entry: Entry) -> _Value:
             topic = topic_from_json(entry.value)
             _check(key, keys.topic_key(topic.name))
             return topic
+        if key.startswith(keys.LOW_WATERMARKS):
+            low = low_watermarks_from_json(entry.value)
+            _check(key, keys.low_watermarks_key(low.name))
+            return low
         if key.startswith(keys.DELETIONS):
             deletion = deletion_from_json(entry.value)
             _check(key, keys.deletion_key(deletion.name))

@@ -4,13 +4,17 @@ Clients ask the same broker for metadata a moment later, so that every change is
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, ResourceExhausted, SeaweedMQError
-from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic
+from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark, TopicStats
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PATIENCE_S_MIN, PATIENCE_S_MAX = 1.0, 60.0
 CALLS_AT_ONCE = 32
@@ -20,6 +24,17 @@ CALLS_AT_ONCE = 32
 def patience_s(timeout_ms: int) -> float:
     """How long a client that says so may be kept waiting."""
     return min(max(timeout_ms / 1_000, PATIENCE_S_MIN), PATIENCE_S_MAX)
+
+
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """What ``work`` makes of each, in their order, ``CALLS_AT_ONCE`` at a time."""
+    turns = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with turns:
+            return await work(item)
+
+    return await asyncio.gather(*map(one, items))
 
 
 class TopicChanges:
@@ -69,6 +84,31 @@ class TopicChanges:
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not deleted within {timeout_s:g} s: look for it again") from None
 
+    async def high_watermarks(self, topic: Topic, timeout_s: float) -> dict[int, int]:
+        """By slot, the first offset that is not committed, of every segment that is served. Raises as :meth:`alter`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                stats = await self._api.call(TopicStats(topic.name))
+        except TimeoutError:
+            raise DeadlineExceeded(f"nobody said within {timeout_s:g} s how far {topic.name} is: ask again") from None
+        segments = self._view.segments_of(topic.name)
+        return {segments[s.segment].slots.lo: s.high_watermark for s in stats if s.segment in segments}
+
+    async def delete_records(self, topic: Topic, before: Mapping[int, int], timeout_s: float) -> Mapping[int, int]:
+        """Delete what lies before these offsets, by partition; where the partitions then begin.
+
+        Raises:
+            OutOfRange: an offset is above the high watermark, and nothing was deleted.
+            DeadlineExceeded, SeaweedMQError: as :meth:`alter`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                low = await self._api.call(RaiseLowWatermark(topic.name, before, topic.uid))
+                await self._until(lambda: self._uid(topic.name) != topic.uid or self._knows(topic.name, low))
+        except TimeoutError:
+            raise DeadlineExceeded(f"records of {topic.name} were not deleted within {timeout_s:g} s: retry") from None
+        return low
+
     async def known(self, name: TopicName, timeout_s: float) -> None:
         """Return once the view knows a topic that another broker created. DeadlineExceeded."""
         try:
@@ -92,6 +132,10 @@ class TopicChanges:
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             await self._view.wait_change(self._view.changes)
+
+    def _knows(self, name: TopicName, low: Mapping[int, int]) -> bool:
+        marks = dict(enumerate(self._view.topics[name].low_watermarks))
+        return all(marks.get(partition, 0) >= offset for partition, offset in low.items())
 
     def _uid(self, name: TopicName) -> int | None:
         topic = self._view.topics.get(name)

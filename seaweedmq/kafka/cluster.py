@@ -1,6 +1,8 @@
 """What Kafka's clients ask first: which brokers there are, and which of them serve the partitions of which topics."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
@@ -29,6 +31,8 @@ IDS_FROM = 12
 CLUSTER_OPERATIONS_UP_TO = 10
 PARTITIONS_AT_ONCE_MAX = 2_000
 """Of one answer to DescribeTopicPartitions."""
+PARTITIONS_A_TURN = 250
+"""Told of without a turn for other tasks: some 5 ms."""
 TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Everything that can be done, by Kafka's numbers: there are no permissions."""
@@ -65,7 +69,7 @@ class ClusterRoom:
         body = request.body
         await self._nodes.ready()
         if body.topics is None or (request.version == ALL_WHEN_EMPTY and not body.topics):
-            topics = [self._topic(topic, body) for topic in self._directory.topics()]
+            topics = await _in_turns(self._topic(topic, body) for topic in self._directory.topics())
         else:
             topics = await self._asked_for(request, body)
         wants_operations = request.version <= CLUSTER_OPERATIONS_UP_TO and body.include_cluster_authorized_operations
@@ -93,10 +97,9 @@ class ClusterRoom:
             raise KafkaRefusal(Code.INVALID_REQUEST, "Metadata asks for a topic with neither name nor id: give one")
         names, ids = list(dict.fromkeys(names)), list(dict.fromkeys(ids))
         failures = await self._create_missing(names) if body.allow_auto_topic_creation else {}
-        return [
-            *(self._named(name, failures.get(name), body) for name in names),
-            *(self._with_id(topic_id, body) for topic_id in ids),
-        ]
+        by_name = (self._named(name, failures.get(name), body) for name in names)
+        by_id = (self._with_id(topic_id, body) for topic_id in ids)
+        return await _in_turns(chain(by_name, by_id))
 
     async def _create_missing(self, names: Sequence[str]) -> dict[str, SeaweedMQError]:
         """Create those that are not there, and can be; which of them could not."""
@@ -257,6 +260,18 @@ class ClusterRoom:
             ],
             topic_authorized_operations=sum(1 << operation for operation in TOPIC_OPERATIONS),
         )
+
+
+async def _in_turns(topics: Iterable[Any]) -> list[Any]:
+    """Topics of a reply, which are made as they are taken, with turns for other tasks."""
+    made, since = [], 0
+    for topic in topics:
+        made.append(topic)
+        since += 1 + len(topic.partitions)
+        if since >= PARTITIONS_A_TURN:
+            since = 0
+            await asyncio.sleep(0)
+    return made
 
 
 def _no_topic(name: str | None, topic_id: bytes | None, code: int) -> Any:

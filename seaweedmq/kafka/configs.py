@@ -15,7 +15,7 @@ from seaweedmq.core.kafka.topic_configs import (
     parse_configs,
 )
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.changes import TopicChanges
+from seaweedmq.kafka.changes import TopicChanges, for_each
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.topics import admin_code
 from seaweedmq.kafka.wire.codes import Code
@@ -151,11 +151,12 @@ class ConfigsRoom:
         return await self._each(request, alter, IncrementalAlterConfigsResponse)
 
     async def _each(self, request: Request, alter: Callable[[Any], Awaitable[None]], response: Any) -> Reply:
-        """What ``alter`` says of each resource, one after another."""
+        """What ``alter`` says of each resource."""
         keys = [(resource.resource_type, resource.resource_name) for resource in request.body.resources]
         times = Counter(keys)
-        responses = []
-        for (kind, name), resource in dict(zip(keys, request.body.resources, strict=True)).items():
+
+        async def altered(resource: Any) -> Any:
+            kind, name = resource.resource_type, resource.resource_name
             failure: SeaweedMQError | None = None
             try:
                 if times[kind, name] > 1:
@@ -163,14 +164,14 @@ class ConfigsRoom:
                 await alter(resource)
             except SeaweedMQError as error:
                 failure = error
-            responses.append(
-                response.AlterConfigsResourceResponse(
-                    error_code=Code.NONE if failure is None else admin_code(failure),
-                    error_message=None if failure is None else str(failure),
-                    resource_type=kind,
-                    resource_name=name,
-                )
+            return response.AlterConfigsResourceResponse(
+                error_code=Code.NONE if failure is None else admin_code(failure),
+                error_message=None if failure is None else str(failure),
+                resource_type=kind,
+                resource_name=name,
             )
+
+        responses = await for_each(dict(zip(keys, request.body.resources, strict=True)).values(), altered)
         return response(throttle_time_ms=0, responses=responses)
 
     def _topic_to_alter(self, resource: Any) -> Topic:

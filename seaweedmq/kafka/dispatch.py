@@ -1,8 +1,22 @@
 """What of a connection's requests waits for what. The order of replies is that of the requests in any case."""
 
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Mapping
 from enum import Enum
+from typing import Any
 
-from seaweedmq.kafka.wire.messages import API
+from seaweedmq.errors import SeaweedMQError, Unsupported
+from seaweedmq.kafka.wire.failed import failed_reply, place_of
+from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.frames import reply_buffers
+from seaweedmq.kafka.wire.messages import API, EncodedReply, Handler, Reply, Request
+from seaweedmq.kafka.wire.roles import Conversation, Slot
+from seaweedmq.kafka.wire.versions import PRODUCE_LOWEST, name_of
+
+log = logging.getLogger(__name__)
 
 
 class Lane(Enum):
@@ -11,14 +25,15 @@ class Lane(Enum):
     IN_ORDER = "in order"
     """Produce: a request's appends are done before the next one's begin, its wait for the commit is not waited for. The
     handler returns, once the appends are done, an awaitable of the reply:
-    ``async def produce(request) -> Awaitable[Reply]``."""
+    ``async def produce(request) -> Awaitable[Reply]``. What is appended of a request that began is appended, even if
+    the client is gone meanwhile; the wait is cancelled then."""
     CONTROL = "control"
     """One after another."""
     ASIDE = "aside"
     """What may wait for long: begun at once, and no other request waits for it."""
 
 
-_LANES = {
+_LANES: Mapping[int, Lane] = {
     API.PRODUCE: Lane.IN_ORDER,
     API.FETCH: Lane.ASIDE,
     API.JOIN_GROUP: Lane.ASIDE,
@@ -28,4 +43,171 @@ _LANES = {
 
 def lane_of(api: int) -> Lane:
     """The lane of an API, by its key."""
-    return _LANES.get(API(api), Lane.CONTROL)
+    return _LANES.get(api, Lane.CONTROL)
+
+
+class Tasks:
+    """The tasks of all connections of a listener, so that none ends unheard."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def ended(self, timeout_s: float) -> None:
+        """Wait until all have ended, and cancel what has not by then."""
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.critical("%s failed", task.get_name(), exc_info=task.exception())
+
+
+class Lanes:
+    """The requests of one connection that are not answered."""
+
+    def __init__(self, connection: Conversation, handlers: Mapping[int, Handler], tasks: Tasks) -> None:
+        self._connection = connection
+        self._handlers = handlers
+        self._tasks = tasks
+        self._queues: dict[Lane, deque[tuple[Request, Slot]]] = {Lane.IN_ORDER: deque(), Lane.CONTROL: deque()}
+        self._runners: dict[Lane, asyncio.Task[None]] = {}
+        self._waits: set[asyncio.Task[None]] = set()
+        self._is_lost = False
+
+    def receive(self, request: Request, slot: Slot) -> None:
+        """Begin it, or have it wait for its turn."""
+        lane = lane_of(request.api)
+        if lane is Lane.ASIDE:
+            self._aside(request, slot, self._handle(request))
+            return
+        self._queues[lane].append((request, slot))
+        if lane not in self._runners:
+            self._runners[lane] = self._spawn(self._run(lane), f"{lane.value} requests")
+
+    def lost(self) -> None:
+        """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""
+        self._is_lost = True
+        for queue in self._queues.values():
+            while queue:
+                queue.popleft()[1].fill()
+        for task in self._waits:
+            task.cancel()
+        if Lane.CONTROL in self._runners:
+            self._runners[Lane.CONTROL].cancel()
+
+    async def _run(self, lane: Lane) -> None:
+        queue = self._queues[lane]
+        try:
+            while queue:
+                request, slot = queue.popleft()
+                if lane is Lane.CONTROL:
+                    await self._answer(request, slot, self._handle(request))
+                else:
+                    await self._append(request, slot)
+        finally:
+            del self._runners[lane]
+
+    async def _append(self, request: Request, slot: Slot) -> None:
+        """The first half of a request whose order counts; its second half goes on aside."""
+        try:
+            rest = await self._handle(request)
+        except asyncio.CancelledError:
+            slot.fill()
+            raise
+        except Exception as error:  # noqa: BLE001 - answered and logged
+            self._fail(request, slot, error)
+        else:
+            if self._is_lost:
+                slot.fill()
+                _drop(rest)
+            else:
+                self._aside(request, slot, rest)
+
+    def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
+        task = self._spawn(self._answer(request, slot, reply), name_of(request.api))
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
+
+        def ended(_: object) -> None:  # one that is cancelled before its first step did nothing of what is in it
+            if not slot.is_filled:
+                slot.fill()
+            _drop(reply)
+
+        task.add_done_callback(ended)
+
+    async def _handle(self, request: Request) -> Reply:
+        handler = self._handlers.get(request.api)
+        if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
+            raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
+        return await handler(request)
+
+    async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
+        try:
+            said = await reply
+            if said is not None:
+                self._say(request, slot, said)
+            elif _wants_no_answer(request):
+                slot.fill()
+            else:
+                raise AssertionError("there is no answer")
+        except asyncio.CancelledError:
+            if not slot.is_filled:
+                slot.fill()
+            raise
+        except Exception as error:  # noqa: BLE001 - answered and logged
+            self._fail(request, slot, error)
+
+    def _say(self, request: Request, slot: Slot, said: Reply) -> None:
+        buffers = reply_buffers(request.api, request.version, request.correlation_id, said)
+        slot.fill(buffers, said.sent if isinstance(said, EncodedReply) else None)
+
+    def _fail(self, request: Request, slot: Slot, error: Exception) -> None:
+        """Say that it failed; if even that does not go, nothing can be said any more on this connection."""
+        name = f"{name_of(request.api)} version {request.version} of {request.peer} ({request.client_id})"
+        code = code_of(error, place=place_of(request.api))
+        if isinstance(error, SeaweedMQError | TimeoutError):
+            log.debug("Kafka's %s is answered %s: %s", name, code.name, error)
+        else:
+            log.error("Kafka's %s is answered %s", name, code.name, exc_info=error)
+        if _wants_no_answer(request):
+            slot.fill()
+            self._connection.fail(f"a request that wants no answer failed: {error}")
+            return
+        try:
+            self._say(request, slot, failed_reply(request, code, _words(error)))
+        except Exception:
+            log.exception("no valid answer to Kafka's %s", name)
+            slot.fill()
+            self._connection.fail("a request could not be answered")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        return self._tasks.spawn(work, f"{name} of {self._connection.peer}")
+
+
+def _drop(awaitable: Awaitable[Reply]) -> None:
+    """It is not awaited any more, if it ever was."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+
+
+def _wants_no_answer(request: Request) -> bool:
+    return request.api == API.PRODUCE and request.body.acks == 0
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, SeaweedMQError) else f"{type(error).__name__}: see the broker's log"

@@ -13,13 +13,16 @@ from seaweedmq.core.kafka.fetch_session import (
     PartitionKey,
     SessionProblem,
     SessionRefused,
+    Told,
     Wanted,
 )
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
-from seaweedmq.kafka.fetch_memory import FetchMemory
+from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import code_of
+from seaweedmq.kafka.wire.fetch_reply import Endpoint, FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 
@@ -76,7 +79,7 @@ class FetchRoom:
         try:
             exchange = self._begin(body, loop.time())
         except SessionRefused as refused:
-            return _refusal(request, _OF_PROBLEM[refused.problem])
+            return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
         fetched: dict[PartitionKey, Fetched] = {}
         memory = self._memory.reply()
@@ -88,7 +91,7 @@ class FetchRoom:
                 is_enough = size >= max(body.min_bytes, 0) or any(f.error for f in fetched.values())
                 if is_enough or not await _change(fetched, deadline):
                     break
-            return self._reply(request, exchange, fetched, memory)
+            return _reply(request, exchange, fetched, memory)
         except BaseException:
             memory.release()
             raise
@@ -135,7 +138,9 @@ class FetchRoom:
             said.error, said.source = error, None
             said.hint = None if topic is None else self._partitions.hint(topic, index, error)
         except TimeoutError:
-            said.error = Unavailable(f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again")
+            said.error = Unavailable(
+                f"partition {index}: its files could not be read within {READ_S_MAX:g} s: ask again"
+            )
         return said
 
 
@@ -168,3 +173,39 @@ _OF_PROBLEM = {
     SessionProblem.UNKNOWN: Code.FETCH_SESSION_ID_NOT_FOUND,
     SessionProblem.EPOCH: Code.INVALID_FETCH_SESSION_EPOCH,
 }
+
+
+def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, Fetched], memory: ReplyMemory) -> Reply:
+    topics: dict[str | bytes, list[FetchedPartition]] = {}
+    hints = []
+    for key, said in fetched.items():
+        told = Told(said.high_watermark, said.log_start)
+        if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
+            topics.setdefault(key[0], []).append(_partition(said))
+            if said.hint is not None:
+                hints.append(said.hint)
+    return fetch_reply(
+        request.version,
+        [
+            FetchedTopic(name=key, partitions=parts)
+            if isinstance(key, str)
+            else FetchedTopic(topic_id=key, partitions=parts)
+            for key, parts in topics.items()
+        ],
+        session_id=exchange.session_id,
+        endpoints=[Endpoint(n.id, n.host, n.port) for n in {h.node.id: h.node for h in hints}.values()],
+        sent=memory.release,
+    )
+
+
+def _partition(said: Fetched) -> FetchedPartition:
+    return FetchedPartition(
+        index=said.partition,
+        error_code=Code.NONE if said.error is None else code_of(said.error),
+        high_watermark=said.high_watermark,
+        last_stable_offset=said.high_watermark,
+        log_start_offset=said.log_start,
+        records=() if said.batches is None else said.batches.buffers,
+        leader_id=-1 if said.hint is None else said.hint.node.id,
+        leader_epoch=-1 if said.hint is None else said.hint.epoch,
+    )

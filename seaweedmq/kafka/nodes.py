@@ -6,6 +6,7 @@ it a number.
 
 import base64
 import logging
+from collections.abc import Mapping
 
 from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import KAFKA_NODES
@@ -35,6 +36,9 @@ class Nodes:
         self._table = NodeTable(cluster_id="")
         self._ran_at: dict[str, str] = {}
         """Broker id -> its address for Kafka: those that are gone are still named as replicas."""
+        self._made_of: tuple[int, NodeTable] | None = None
+        """State of the view, and numbers, that ``_nodes`` is made of."""
+        self._nodes: dict[str, Node] = {}
 
     @property
     def cluster_id(self) -> str:
@@ -62,16 +66,11 @@ class Nodes:
 
     def live(self) -> list[Node]:
         """Those that live and have a number, by number."""
-        return sorted(node for node in map(self.of_broker, self._view.brokers) if node is not None)
+        return sorted(self._by_broker().values())
 
     def of_broker(self, broker_id: str) -> Node | None:
         """The node that this broker is; None if it is gone or is none."""
-        info = self._view.brokers.get(broker_id)
-        number = self._table.ids.get(info.kafka_address) if info is not None and info.kafka_address else None
-        if info is None or number is None:
-            return None
-        address = parse_address(info.kafka_address)
-        return Node(number, address.host, address.port)
+        return self._by_broker().get(broker_id)
 
     def number_of(self, broker_id: str) -> int | None:
         """The number of a broker that lives, or did: None if it never was a node as far as this broker knows."""
@@ -81,7 +80,7 @@ class Nodes:
 
     def broker_of(self, number: int) -> str | None:
         """The id of the broker with this number, if it lives."""
-        return next((broker for broker in self._view.brokers if self._has_number(broker, number)), None)
+        return next((broker for broker, node in self._by_broker().items() if node.id == number), None)
 
     def controller(self) -> int:
         """Number of the node that Kafka's clients should ask for changes. Any passes them on; that of the leader."""
@@ -90,9 +89,16 @@ class Nodes:
             return leader.id
         return min((node.id for node in self.live()), default=NO_NODE)
 
-    def _has_number(self, broker_id: str, number: int) -> bool:
-        node = self.of_broker(broker_id)
-        return node is not None and node.id == number
+    def _by_broker(self) -> Mapping[str, Node]:
+        """Those that live and have a number, by broker id."""
+        if self._made_of != (self._view.changes, self._table):
+            self._made_of = self._view.changes, self._table
+            self._nodes = {
+                broker.id: Node(number, *parse_address(broker.kafka_address))
+                for broker in self._view.brokers.values()
+                if (number := self._table.ids.get(broker.kafka_address)) is not None
+            }
+        return self._nodes
 
     def _note(self) -> None:
         """Remember who lives where, of the last ``NODES_MAX``."""

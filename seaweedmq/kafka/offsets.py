@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.broker.local import LocalPartition
 from seaweedmq.core.kafka.epochs import NO_EPOCH, NO_OFFSET, end_of_epoch, epoch_of
 from seaweedmq.errors import DeadlineExceeded, SeaweedMQError
 from seaweedmq.kafka.partitions import Partitions
@@ -28,8 +28,7 @@ US_PER_MS = 1000
 class OffsetsRoom:
     """Answers what is asked of offsets."""
 
-    def __init__(self, local: LocalBroker, partitions: Partitions) -> None:
-        self._local = local
+    def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
     def handlers(self) -> dict[int, Handler]:

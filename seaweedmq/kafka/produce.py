@@ -26,8 +26,7 @@ THREAD_FROM_BYTES = 256 * 1024
 """Larger batches are checked beside the loop: nobody waits for what somebody else packed."""
 MESSAGE_BYTES_MAX = 1_048_588
 """``max.message.bytes`` where a topic has none: Kafka's."""
-ACKS_ALL = -1
-ACKS = (0, 1, ACKS_ALL)
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 NO_OFFSET = -1
 NO_TIME = -1
 
@@ -64,14 +63,21 @@ class ProduceRoom:
             KafkaRefusal: ``acks`` is none of Kafka's.
         """
         body = request.body
-        if body.acks not in ACKS:
+        if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
         deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         topics = [
             (wanted, [await self._append(wanted, part, body.acks, deadline) for part in wanted.partition_data])
             for wanted in body.topic_data
         ]
-        return self._reply(topics, deadline)
+        return self._silence(topics) if body.acks == ACKS_NONE else self._reply(topics, deadline)
+
+    async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
+        """For who wants to hear of nothing, and sees from the end of its connection that something failed."""
+        for _, outcomes in topics:
+            for outcome in outcomes:
+                if isinstance(outcome, _Failed):
+                    raise outcome.error
 
     async def _append(self, wanted: Any, part: Any, acks: int, deadline: float) -> _Appended | _Failed:
         topic = None

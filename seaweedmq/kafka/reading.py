@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from seaweedmq.broker.local import LocalBroker, LocalPartition, Standing, Tail
+from seaweedmq.broker.local import LocalPartition, Standing, Tail
 from seaweedmq.codec.frame import Frame, decode_header, split_frames
 from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
 from seaweedmq.codec.payload.batch import ENCODING_KAFKA
@@ -27,8 +27,7 @@ class Batches:
 class PartitionReader:
     """Reads from partitions that are led here."""
 
-    def __init__(self, local: LocalBroker, cursors: Cursors, reencoder: Reencoder) -> None:
-        self._local = local
+    def __init__(self, cursors: Cursors, reencoder: Reencoder) -> None:
         self._cursors = cursors
         self._reencoder = reencoder
 

@@ -1,6 +1,5 @@
 """Topics by hand: CreateTopics, DeleteTopics, CreatePartitions."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from seaweedmq.core.kafka.config_values import InvalidConfig
 from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
-from seaweedmq.errors import SeaweedMQError
-from seaweedmq.kafka.changes import CALLS_AT_ONCE, TopicChanges, patience_s
+from seaweedmq.errors import InvalidArgument, SeaweedMQError
+from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
 from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
@@ -41,8 +40,15 @@ class _Shape:
 
 
 def admin_code(error: SeaweedMQError) -> int:
-    """What an admin request is told of a failure."""
-    return Code.INVALID_CONFIG if isinstance(error, InvalidConfig) else code_of(error, place=Place.ADMIN)
+    """What an admin request is told of a failure. Numbers, names and configs were checked before the leader was asked:
+    what it refuses all the same are the cluster's limits."""
+    match error:
+        case InvalidConfig():
+            return Code.INVALID_CONFIG
+        case InvalidArgument():
+            return Code.POLICY_VIOLATION
+        case _:
+            return code_of(error, place=Place.ADMIN)
 
 
 class TopicsRoom:
@@ -176,14 +182,11 @@ class TopicsRoom:
         else:
             asked = [(name, None) for name in body.topic_names]
         named = Counter(asked)
-        turns = asyncio.Semaphore(CALLS_AT_ONCE)
-
-        async def delete(name: str | None, topic_id: bytes | None) -> Any:
-            async with turns:
-                return await self._delete(name, topic_id, named[name, topic_id], patience_s(body.timeout_ms))
-
-        responses = await asyncio.gather(*(delete(name, topic_id) for name, topic_id in dict.fromkeys(asked)))
-        return DeleteTopicsResponse(throttle_time_ms=0, responses=list(responses))
+        timeout_s = patience_s(body.timeout_ms)
+        responses = await for_each(
+            dict.fromkeys(asked), lambda key: self._delete(key[0], key[1], named[key], timeout_s)
+        )
+        return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
 
     async def _delete(self, name: str | None, topic_id: bytes | None, times: int, timeout_s: float) -> Any:
         failure: SeaweedMQError | None = None
@@ -213,8 +216,8 @@ class TopicsRoom:
         """Give topics more partitions, or check that they could have them."""
         body = request.body
         named = Counter(topic.name for topic in body.topics)
-        results = []
-        for topic in {topic.name: topic for topic in body.topics}.values():
+
+        async def grown(topic: Any) -> Any:
             failure: SeaweedMQError | None = None
             try:
                 if named[topic.name] > 1:
@@ -222,13 +225,13 @@ class TopicsRoom:
                 await self._grow(topic, body.validate_only, patience_s(body.timeout_ms))
             except SeaweedMQError as error:
                 failure = error
-            results.append(
-                CreatePartitionsResponse.CreatePartitionsTopicResult(
-                    name=topic.name,
-                    error_code=Code.NONE if failure is None else admin_code(failure),
-                    error_message=None if failure is None else str(failure),
-                )
+            return CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=topic.name,
+                error_code=Code.NONE if failure is None else admin_code(failure),
+                error_message=None if failure is None else str(failure),
             )
+
+        results = await for_each({topic.name: topic for topic in body.topics}.values(), grown)
         return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
     async def _grow(self, asked: Any, validate_only: bool, timeout_s: float) -> None:

@@ -19,6 +19,8 @@ class BrokerInfo:
     version: str
     draining: bool = False
     """It hands its segments over and gets no new ones."""
+    kafka_address: str = ""
+    """``host:port`` that Kafka clients dial; "" if it does not listen for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

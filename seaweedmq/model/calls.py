@@ -57,6 +57,17 @@ class DeleteTopic(Call[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseLowWatermark(Call[Mapping[int, int]]):
+    """Delete the records of partitions before an offset: partition -> offset. Answered with the low watermarks of these
+    partitions, which only rise: a lower offset than before changes nothing. InvalidArgument: the topic has no such
+    partition, or none at all. OutOfRange: an offset is above the high watermark, and nothing was changed."""
+
+    name: TopicName
+    before: Mapping[int, int]
+    topic_uid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ListTopics(Call[tuple[Topic, ...]]):
     """By name."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import check_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -101,6 +102,36 @@ class BrokerConfig:
     """And no more than there is memory for, 180 KiB each."""
     rpc_timeout_s: float = 10.0
     """Deadline of one unary call between brokers."""
+    kafka_listen: str = ""
+    """``HOST:PORT`` where Kafka clients are listened for; "" for nowhere. As --kafka-listen."""
+    kafka_advertise: str = ""
+    """``HOST:PORT`` that Kafka clients are told to dial; "" for ``kafka_listen``. As --kafka-advertise."""
+    kafka_namespace: str = "kafka"
+    """Whose topics Kafka clients see."""
+    kafka_request_bytes_max: int = 64 * MIB
+    kafka_in_flight_bytes_max: int = 64 * MIB
+    """Of requests that are read and not answered, over all connections; beyond it no more are read."""
+    kafka_fetch_bytes_max: int = 64 * MIB
+    """Of all replies to Fetch together that are made and not sent. When there is little left, replies are smaller."""
+    kafka_requests_per_connection_max: int = 100
+    """Read and not answered."""
+    kafka_connections_max: int = 10_000
+    kafka_connection_idle_s: float = 600.0
+    """A connection on which nothing is asked for so long is closed."""
+    kafka_request_read_s: float = 30.0
+    """How long the rest of a request may take, and how long a client may take nothing of its replies."""
+    kafka_unpacked_bytes_max: int = 64 * MIB
+    """What a compressed batch may be unpacked to."""
+    kafka_cursors_max: int = 64
+    """Readers of files that are kept for who goes on reading there."""
+    kafka_reencode_cache_bytes_max: int = 32 * MIB
+    """Of batches made for Kafka clients from records that other clients published."""
+    kafka_partitions_default: int = 4
+    """Of a topic that is created without saying how many."""
+    kafka_auto_create: bool = True
+    """Whether a topic that a Kafka client asks about is created."""
+    kafka_internal_partitions: int = 8
+    """Of the internal topic of Kafka's groups. It can not be changed once that is there."""
 
     def __post_init__(self) -> None:
         for name, value, limit in (
@@ -110,3 +141,6 @@ class BrokerConfig:
         ):
             if not 1 <= value <= limit:
                 raise InvalidArgument(f"{name} is {value:,}: give from 1 to {limit:,}")
+        check_name("kafka_namespace", self.kafka_namespace)
+        if self.kafka_advertise and not self.kafka_listen:
+            raise InvalidArgument("kafka_advertise is given without kafka_listen: Kafka clients would dial in vain")

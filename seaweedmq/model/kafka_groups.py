@@ -24,6 +24,7 @@ class GroupError(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     INVALID_COMMIT_OFFSET_SIZE = 28
+    INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     """A limit of ours that Kafka does not have."""
     NON_EMPTY_GROUP = 68

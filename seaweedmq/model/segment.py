@@ -74,7 +74,7 @@ class Segment:
     predecessors: tuple[int, ...] = ()
     successors: tuple[int, ...] = ()
     start_offset: int = 0
-    """Largest ``end_offset`` of the predecessors."""
+    """Largest ``end_offset`` of the predecessors, or more: see ``core.lineage.topology.succeed``."""
     end_offset: int | None = None
     """First offset that does not belong to the segment; None while open. What files hold beyond it is ignored."""
     sequences: tuple[ProducerSequence, ...] = ()

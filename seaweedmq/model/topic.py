@@ -151,6 +151,16 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LowWatermarks:
+    """What of a topic was deleted by hand, as recorded in etcd beside the topic."""
+
+    name: TopicName
+    uid: int
+    offsets: tuple[int, ...]
+    """See ``Topic.low_watermarks``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic as recorded in etcd."""
 
@@ -183,6 +193,9 @@ class Topic:
     segment. None: keys are spread over a ring of ``RING_SLOTS_MAX`` slots. Only grows."""
     configs: Configs = ()
     """What was set by name and has no field of its own. Any name is kept; see ``settings`` for what acts."""
+    low_watermarks: tuple[int, ...] = ()
+    """By partition, the offset below which records were deleted by hand; 0 of those that are left out at the end. Kept
+    apart, see ``LowWatermarks``."""
 
     @property
     def ring(self) -> KeyRange:
@@ -191,9 +204,14 @@ class Topic:
 
     @property
     def has_retention(self) -> bool:
-        """Whether records are removed, by age or by size."""
+        """Whether records are removed: by age, by size, or by hand."""
         has_limit = self.retention_s is not None or self.retention_bytes is not None
-        return has_limit and self.settings.expires
+        return (has_limit and self.settings.expires) or bool(self.low_watermarks)
+
+    def low_watermark(self, slots: KeyRange) -> int:
+        """Whatever lies below in a segment of these slots was deleted by hand. May be above the segment's end."""
+        marks = self.low_watermarks
+        return min(marks[slots.lo : slots.hi]) if slots.hi <= len(marks) else 0
 
     @property
     def settings(self) -> TopicSettings:

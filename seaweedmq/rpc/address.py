@@ -5,6 +5,8 @@ from typing import NamedTuple
 from seaweedmq.errors import InvalidArgument
 
 DEFAULT_HOST = "127.0.0.1"
+WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
+"""What listens everywhere, and is dialled nowhere."""
 _PORT_MAX = 65_535
 
 

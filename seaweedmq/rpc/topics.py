@@ -12,6 +12,7 @@ from seaweedmq.model.calls import (
     DeleteTopic,
     DescribeTopic,
     ListTopics,
+    RaiseLowWatermark,
     ToldTopics,
     TopicStats,
 )
@@ -174,6 +175,19 @@ CALLS: tuple[Unary[Any, Any], ...] = (
         read_request=lambda m: DeleteTopic(TopicName.parse(m.name), m.topic_uid),
         write_reply=lambda _: admin_pb2.DeleteTopicReply(),
         read_reply=nothing,
+    ),
+    Unary(
+        call=RaiseLowWatermark,
+        service=ADMIN_SERVICE,
+        name="RaiseLowWatermark",
+        request=admin_pb2.RaiseLowWatermarkRequest,
+        reply=admin_pb2.RaiseLowWatermarkReply,
+        write_request=lambda c: admin_pb2.RaiseLowWatermarkRequest(
+            name=str(c.name), before=dict(c.before), topic_uid=c.topic_uid
+        ),
+        read_request=lambda m: RaiseLowWatermark(TopicName.parse(m.name), dict(m.before), m.topic_uid),
+        write_reply=lambda marks: admin_pb2.RaiseLowWatermarkReply(low_watermarks=dict(marks)),
+        read_reply=lambda m: dict(m.low_watermarks),
     ),
     Unary(
         call=ListTopics,

@@ -110,6 +110,7 @@ def write_topic(topic: Topic) -> types_pb2.Topic:
         created_us=topic.created_us,
         partitions=topic.partitions,
         configs=write_configs(topic.configs or None),
+        low_watermarks=topic.low_watermarks,
     )
     set_policies(message, topic.durability, topic.scaling)
     return message
@@ -132,6 +133,7 @@ def read_topic(message: types_pb2.Topic) -> Topic:
         created_us=message.created_us,
         partitions=message.partitions if message.HasField("partitions") else None,
         configs=read_configs(message.configs),
+        low_watermarks=tuple(message.low_watermarks),
     )
 
 

@@ -1,8 +1,9 @@
 """The columns Spark sees, and how each is made from what the files hold.
 
-``topic, segment, offset, timestamp, key, value, headers``; a topic with a schema has its own columns in place of
-``value``. Where one of those has the name of one of ours, ours is called as in the Parquet files (``_timestamp``):
-names that begin with ``_`` are never a user's. Letter case does not tell names apart, as in Spark.
+``topic, segment, offset, timestamp, key, value, headers``; in a topic with partitions ``partition`` follows the
+segment. A topic with a schema has its own columns in place of ``value``. Where one of those has the name of one of
+ours, ours is called as in the Parquet files (``_timestamp``): names that begin with ``_`` are never a user's. Letter
+case does not tell names apart, as in Spark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 
 OFFSET = "_offset"
+PARTITION = "_partition"
 SEGMENT = "_segment"
 TIMESTAMP = "_timestamp"
 TOPIC = "_topic"
@@ -41,6 +43,8 @@ _LEADING = (
     ("timestamp", TIMESTAMP, PLAIN_SCHEMA.field(TIMESTAMP).type, False),
     ("key", "_key", pa.binary(), True),
 )
+_PARTITION = ("partition", PARTITION, pa.int32(), False)
+"""In tables a column, in logs one number a frame."""
 _VALUE = ("value", "_value", pa.binary(), True)
 _HEADERS = ("headers", "_headers", PLAIN_SCHEMA.field("_headers").type, True)
 _COMPUTED = frozenset({TOPIC, SEGMENT, OFFSET})
@@ -80,7 +84,9 @@ def columns_of(topic: Topic, chosen: Sequence[str] | None = None) -> tuple[Colum
     own = {} if schema is None else {field.name.casefold(): field for field in schema}
     content = [_VALUE] if schema is None else [(f.name, f.name, f.type, True) for f in schema]
     all_columns = {}
-    for name, source, kind, nullable in (*_LEADING, *content, _HEADERS):
+    topic_name, segment, *others = _LEADING
+    place = [topic_name, segment] if topic.partitions is None else [topic_name, segment, _PARTITION]
+    for name, source, kind, nullable in (*place, *others, *content, _HEADERS):
         shown = source if source.startswith("_") and name.casefold() in own else name
         all_columns[shown.casefold()] = (shown, source, kind, nullable)
     names = [name.casefold() for name in chosen] if chosen is not None else list(all_columns)

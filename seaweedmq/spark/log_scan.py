@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from seaweedmq.codec.frame import Frame
@@ -12,7 +13,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import TIMESTAMP, Assembler
+from seaweedmq.spark.columns import PARTITION, TIMESTAMP, Assembler
 from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_interval
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.logs.log_scan import LogScanner
@@ -55,7 +56,7 @@ class LogScan:
             if wanted:
                 batch = self._decode(frame, path_and_byte)
                 waiting.append(batch.slice(position - header.base_offset, stop - position))
-                waiting_bytes += header.payload_length
+                waiting_bytes += max(header.payload_length, batch.nbytes)  # a payload may be compressed
                 waiting_version = header.schema_version
             else:
                 base = stop
@@ -94,7 +95,13 @@ class LogScan:
             batch = full_batch(decode_frame(frame, schema), frame.header, schema)
         except (Corrupt, pa.ArrowException) as e:
             raise Corrupt(f"{where} is damaged: {e}") from e
-        missing = [s for s in self._assembler.sources if s not in batch.schema.names]
+        missing = [s for s in self._assembler.sources if s not in batch.schema.names and s != PARTITION]
         if missing and schema is self._schema:
             raise Corrupt(f"{where} has no column {missing[0]!r}: it is not of this topic")
-        return batch
+        return batch if PARTITION not in self._assembler.sources else _with_partition(batch, frame.header.slot_min)
+
+
+def _with_partition(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+    """A frame of a topic with partitions is of one."""
+    column = pa.array(np.full(batch.num_rows, partition, np.int32))
+    return batch.append_column(pa.field(PARTITION, column.type), column)

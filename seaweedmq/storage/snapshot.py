@@ -45,8 +45,10 @@ class TopicSnapshot:
         raise InvalidArgument(f"topic {self.topic.name} has no segment {segment_id}: it has {known}")
 
     def plan(self, segment_id: int, start: int = 0, end: int | None = None) -> tuple[SnapshotPiece, ...]:
-        """Where offsets ``[start, end)`` of a segment are, as ``core.files.snapshot.plan_snapshot`` says."""
-        return plan_snapshot(self.segment(segment_id), self.files, start, end)
+        """Where offsets ``[start, end)`` of a segment are, as ``core.files.snapshot.plan_snapshot`` says, but for those
+        that were deleted by hand."""
+        segment = self.segment(segment_id)
+        return plan_snapshot(segment, self.files, max(start, self.topic.low_watermark(segment.slots)), end)
 
 
 def read_snapshot(root: Path, name: TopicName) -> TopicSnapshot:

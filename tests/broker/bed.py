@@ -209,6 +209,7 @@ class Host:
             dialer=bed.network.dialer(self.owner),
             converter=MemoryTableConverter(bed.store, row_group_bytes=64 * KIB),
             address=address,
+            kafka_address=f"127.0.0.1:{9_000 + number}" if config.kafka_listen else "",
         )
         bed.network.serve(address, self.owner, self.broker.api)
 

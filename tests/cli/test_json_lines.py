@@ -62,6 +62,14 @@ def test_a_text_record_prints_as_text() -> None:
     }
 
 
+def test_the_partition_follows_the_segment() -> None:
+    """And is passed over when such lines are published."""
+    batch = batch_of([(b"k", None, {"h": None})]).append_column("_partition", pa.array([5], pa.int32()))
+    line = json_out.lines(batch)
+    assert line.startswith(b'{"segment":3,"partition":5,"offset":7,')
+    assert (json.loads(line)["value"], json.loads(line)["headers"]) == (None, {"h": None})
+
+
 def test_bytes_that_are_no_text_are_base64_and_say_so() -> None:
     record = json.loads(json_out.lines(batch_of([(b"\xff", b"\xfe", {"h": b"\xfd", "t": b"text"})])))
     assert (record["key"], record["key_encoding"]) == ("/w==", "base64")
@@ -77,7 +85,9 @@ records = st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max
 @given(st.lists(records, min_size=1, max_size=20))
 def test_any_record_survives_the_round_trip(tmp_path_factory: pytest.TempPathFactory, rows: list[Record]) -> None:
     printed = batch_of(rows)
-    table = read(tmp_path_factory.mktemp("lines") / "records", json_out.lines(printed))
+    printed_partitions = printed.append_column("_partition", pa.array([1] * len(rows), pa.int32()))
+    lines = json_out.lines(printed_partitions if len(rows) % 2 else printed)
+    table = read(tmp_path_factory.mktemp("lines") / "records", lines)
     for name in ("_key", "_value", "_timestamp"):
         assert table.column(name).to_pylist() == printed.column(name).to_pylist()
     if "_headers" in table.column_names:

@@ -104,6 +104,10 @@ def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:
         ("producer_retention_s = 600", "producer_retention_s = 600 is too short: give more than 600"),
         ("segment_retention_s = 60", "segment_retention_s = 60 is too short: give more than 600"),
         ("frame_bytes_max = '1'", "is not a whole number above 0"),
+        ("kafka_listen = 9092", "kafka_listen = 9092 is not a text"),
+        ("kafka_auto_create = 1", "kafka_auto_create = 1 is not true or false"),
+        ("kafka_advertise = 'a:1'", "kafka_advertise is given without kafka_listen"),
+        ("kafka_namespace = 'a/b'", "kafka_namespace 'a/b' is not allowed"),
         ("log_roll_age_s = nan", "is not a number above 0"),
     ],
 )

@@ -138,6 +138,24 @@ def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> 
     assert sorted(cluster.run("subscribe", topic, "--format", "raw").stdout.split()) == [b"one", b"two"]
 
 
+def test_records_of_a_partition_are_deleted_before_an_offset(cluster: Cluster) -> None:
+    topic = "hand/purged"
+    cluster.ok("topic", "create", topic, "--partitions", "1")
+    cluster.ok("publish", topic, stdin=b"one\ntwo\nthree\n")
+    purge = ["topic", "delete-records", topic, "--partition", "0", "--before"]
+    assert cluster.ok(*purge, "2") == f"partition 0 of {topic} begins at offset 2\n"
+    assert cluster.run("subscribe", topic, "--format", "raw").stdout == b"three\n"
+    shown = json.loads(cluster.ok(*purge, "1", "--output", "json"))
+    assert shown == {"topic": topic, "partition": 0, "low_watermark": 2}
+    done = cluster.run(*purge, "4")
+    assert done.status == 1
+    assert "holds records up to offset 3, not to 4" in done.error
+    cluster.ok("topic", "create", "hand/ranges")
+    done = cluster.run("topic", "delete-records", "hand/ranges", "--partition", "0", "--before", "0")
+    assert done.status == 1
+    assert "has no partitions but key ranges" in done.error
+
+
 def test_replicas_are_moved_and_too_many_or_the_same_broker_twice_refused(cluster: Cluster) -> None:
     topic = "hand/two"
     cluster.ok("topic", "create", topic, "--replicas", "2", "--scaling", "fixed")

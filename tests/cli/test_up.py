@@ -1,8 +1,10 @@
 """`seaweedmq up`: starts everything, stops everything, and starts again where it was."""
 
+import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +59,41 @@ def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
     assert f"port {first + 1} is not free" in done.stderr
     assert not (tmp_path / "data").exists()
     assert not psutil.Process().children(recursive=True)
+
+
+def test_every_broker_listens_for_kafka_clients_where_it_says(tmp_path: Path) -> None:
+    first = free_ports(2)
+    with running_cluster(tmp_path / "data", brokers=2, kafka_port=first) as cluster:
+        assert cluster.kafka == f"127.0.0.1:{first},127.0.0.1:{first + 1}"
+        assert [versions_asked(address) for address in cluster.kafka.split(",")] == [0, 0]
+        assert cluster.stop() == 0
+    with running_cluster(tmp_path / "data", brokers=2, kafka_port=0) as cluster:
+        said = cluster.kafka.split(",")
+        assert len(set(said)) == 2
+        assert [versions_asked(address) for address in said] == [0, 0]
+        shown = json.loads(cluster.ok("cluster", "brokers", "--output", "json"))
+        assert {broker["kafka"] for broker in shown} == set(said)
+        assert cluster.stop() == 0
+
+
+def versions_asked(address: str) -> int:
+    """The error code in the answer to a question that every Kafka client asks first."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+        size, correlation_id, code = struct.unpack(">iih", client.recv(10, socket.MSG_WAITALL))
+    assert correlation_id == 7
+    assert size > 6
+    return int(code)
+
+
+def test_a_kafka_port_in_use_is_named(tmp_path: Path) -> None:
+    first = free_ports(2)
+    with socket.create_server(("127.0.0.1", first)):
+        options = ["--port", str(first + 1), "--kafka-port", str(first), "--data", str(tmp_path / "data")]
+        done = run("up", "--brokers", "1", *options)
+    assert done.status == 1
+    assert f"port {first} is not free (Address already in use): choose others with --kafka-port" in done.stderr
 
 
 def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ from seaweedmq.model.publish import (
     PublishRequest,
     PublishSealed,
 )
-from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges
+from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import (
     StartKind,
@@ -265,7 +265,8 @@ class FakeCluster:
             raise AlreadyExists(f"topic {spec.name} exists: choose another name")
         self._uid += 1
         alive = sorted(set(self.brokers) - self.dead)
-        self.topics[spec.name] = Topic(
+        count = spec.partitions or spec.segments
+        topic = self.topics[spec.name] = Topic(
             name=spec.name,
             uid=self._uid,
             replicas=spec.replicas,
@@ -274,8 +275,9 @@ class FakeCluster:
             schema=spec.schema,
             retention_s=spec.retention_s,
             retention_bytes=spec.retention_bytes,
-            next_segment=spec.segments,
+            next_segment=count,
             created_us=1,
+            partitions=spec.partitions,
         )
         self.segments[spec.name] = {
             n: StoredSegment(
@@ -288,7 +290,7 @@ class FakeCluster:
                     replicas=(alive[n % len(alive)],),
                 )
             )
-            for n, slots in enumerate(even_ranges(WHOLE_RING, spec.segments))
+            for n, slots in enumerate(even_ranges(topic.ring, count))
         }
         return self.describe(spec.name)
 

@@ -24,6 +24,7 @@ from tests.codec.samples import (
     plain_values,
     sample,
 )
+from tests.support.kafka_batches import Record, batch_of, frame_bytes
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -71,6 +72,15 @@ def typed_sample() -> Sample:
     return sample("typed", columns, TYPED, PRICES)
 
 
+def kafka_frame() -> bytes:
+    """A batch of two records of a Kafka client with an identity, in a frame of partition 3."""
+    sent = [
+        Record(b"ann", None, (("source", b"web"), ("source", None)), NOON_US // 1_000),
+        Record(None, b"second", (), NOON_US // 1_000 - 5),
+    ]
+    return frame_bytes(batch_of(sent, producer=(5_000, 2, 70)), 200, slot=3)
+
+
 def stamped(item: Sample, base_offset: int) -> bytes:
     """The frame as a broker writes it into a file."""
     return stamp(item.frame_bytes[:HEADER_BYTES], base_offset) + item.frame_bytes[HEADER_BYTES:]
@@ -80,6 +90,7 @@ def contents() -> dict[str, bytes]:
     """File name -> bytes, made by the code of today."""
     return {
         "plain.log.hex": encode_preamble(PREAMBLE) + stamped(full_sample(), 100) + stamped(bare_sample(), 103),
+        "kafka.frame.hex": kafka_frame(),
         "typed.frame.hex": stamped(typed_sample(), 5),
         "typed.schema.hex": schema_to_bytes(PRICES),
     }

@@ -110,6 +110,61 @@ def test_a_frame_of_a_topic_with_a_schema_is_read_with_that_schema():
     assert end == len(data)
 
 
+def read_number(data: bytes, at: int) -> tuple[int, int]:
+    """Of a record of Kafka's, and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_number(data, at)
+    return (None, at) if length == -1 else (data[at : at + length], at + length)
+
+
+def test_a_batch_of_a_kafka_client_is_read_by_the_specification_alone():
+    data = golden("kafka.frame.hex")
+    assert (data[5], data[6], data[7]) == (2, 7, 0)
+    assert struct.unpack_from("<QQIHH", data, 40) == (5_000, 70, 2, 3, 3)
+    (lowest, highest) = struct.unpack_from("<qq", data, 24)
+    (base_offset,) = struct.unpack_from("<Q", data, 128)
+    payload = data[144:]
+    assert len(payload) % 8 == 0
+    (length,) = struct.unpack_from(">i", payload, 8)
+    batch, rest = payload[: 12 + length], payload[12 + length :]
+    assert not any(rest)
+    (magic, _, attributes, last, first_timestamp, _, *producer, count) = struct.unpack_from(">bIhiqqqhii", batch, 16)
+    assert (magic, attributes, last, producer, count) == (2, 0, 1, [5_000, 2, 70], 2)
+    records = []
+    at = 61
+    for number in range(count):
+        size, at = read_number(batch, at)
+        end = at + size
+        delta, at = read_number(batch, at + 1)
+        told, at = read_number(batch, at)
+        key, at = read_bytes(batch, at)
+        value, at = read_bytes(batch, at)
+        headers = []
+        header_count, at = read_number(batch, at)
+        for _ in range(header_count):
+            name, at = read_bytes(batch, at)
+            item, at = read_bytes(batch, at)
+            headers.append((name.decode(), item))
+        assert (told, at) == (number, end)
+        records.append((base_offset + number, 1_000 * (first_timestamp + delta), key, value, headers))
+    assert at == len(batch)
+    noon = (NOON - datetime(1970, 1, 1, tzinfo=UTC)) // MICROSECOND
+    assert records == [
+        (200, noon, b"ann", None, [("source", b"web"), ("source", None)]),
+        (201, noon - 5_000, None, b"second", []),
+    ]
+    assert (lowest, highest) == (noon - 5_000, noon)
+
+
 def test_the_header_says_who_sent_the_frame_and_which_slots_it_has():
     header = golden("typed.frame.hex")[:144]
     assert struct.unpack_from("<QQIHH", header, 40) == (0xABCDEF, 1_000, 3, 17, 60_000)

@@ -13,6 +13,8 @@ from seaweedmq.codec.metadata import (
     broker_to_json,
     deletion_from_json,
     deletion_to_json,
+    low_watermarks_from_json,
+    low_watermarks_to_json,
     segment_from_json,
     segment_to_json,
     topic_from_json,
@@ -23,7 +25,7 @@ from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.ring import RING_SLOTS_MAX, KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
-from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import PARTITIONS_MAX, Deletion, Durability, LowWatermarks, Scaling, Topic, TopicName
 from seaweedmq.model.topic_settings import configs_of
 
 UINTS = st.integers(0, 2**64 - 1)
@@ -81,7 +83,16 @@ def segments(draw: st.DrawFn) -> Segment:
     )
 
 
-BROKERS = st.builds(BrokerInfo, id=TEXTS, address=TEXTS, started_us=UINTS, pid=UINTS, version=TEXTS)
+BROKERS = st.builds(
+    BrokerInfo,
+    id=TEXTS,
+    address=TEXTS,
+    started_us=UINTS,
+    pid=UINTS,
+    version=TEXTS,
+    draining=st.booleans(),
+    kafka_address=st.just("") | TEXTS,
+)
 
 ORDERS = TopicName("shop", "orders")
 GOLDEN_TOPIC = Topic(
@@ -143,6 +154,11 @@ def test_the_bytes_of_the_values_are_these() -> None:
     assert broker_to_json(GOLDEN_BROKER) == (
         b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false}'
     )
+    listening = replace(GOLDEN_BROKER, kafka_address="127.0.0.1:9092")
+    assert broker_to_json(listening) == (
+        b'{"v":1,"id":"b-1","address":"127.0.0.1:17777","started_us":1,"pid":2,"version":"0.1.0","draining":false,'
+        b'"kafka_address":"127.0.0.1:9092"}'
+    )
 
 
 def test_the_keys_are_these() -> None:
@@ -152,6 +168,7 @@ def test_the_keys_are_these() -> None:
     assert keys.address_key("127.0.0.1:17777") == "/seaweedmq/addresses/127.0.0.1:17777"
     assert keys.topic_key(ORDERS) == "/seaweedmq/topics/shop/orders"
     assert keys.segment_key(ORDERS, 4) == "/seaweedmq/segments/shop/orders/0000000004"
+    assert keys.low_watermarks_key(ORDERS) == "/seaweedmq/low/shop/orders"
     assert keys.deletion_key(ORDERS) == "/seaweedmq/deletions/shop/orders"
     assert keys.segments_prefix(ORDERS) == "/seaweedmq/segments/shop/orders/"
 
@@ -172,6 +189,18 @@ def test_a_deletion_comes_back(name: TopicName, uid: int) -> None:
     assert deletion_from_json(deletion_to_json(deletion)) == deletion
 
 
+@given(TOPIC_NAMES, UINTS, st.lists(UINTS, max_size=5).map(tuple))
+def test_low_watermarks_come_back(name: TopicName, uid: int, offsets: tuple[int, ...]) -> None:
+    marks = LowWatermarks(name=name, uid=uid, offsets=offsets)
+    assert low_watermarks_from_json(low_watermarks_to_json(marks)) == marks
+
+
+def test_low_watermarks_are_no_part_of_the_topics_own_record() -> None:
+    marks = LowWatermarks(name=ORDERS, uid=77, offsets=(0, 12))
+    assert low_watermarks_to_json(marks) == b'{"v":1,"name":"shop/orders","uid":77,"low_watermarks":[0,12]}'
+    assert topic_to_json(replace(GOLDEN_TOPIC, low_watermarks=(0, 12))) == topic_to_json(GOLDEN_TOPIC)
+
+
 @given(BROKERS)
 def test_a_broker_comes_back(info: BrokerInfo) -> None:
     assert broker_from_json(broker_to_json(info)) == info
@@ -180,6 +209,7 @@ def test_a_broker_comes_back(info: BrokerInfo) -> None:
 @given(TOPIC_NAMES, st.integers(0, 10**10 - 1))
 def test_keys_come_back(name: TopicName, segment: int) -> None:
     assert keys.parse_topic_key(keys.topic_key(name)) == name
+    assert keys.parse_low_watermarks_key(keys.low_watermarks_key(name)) == name
     assert keys.parse_deletion_key(keys.deletion_key(name)) == name
     assert keys.parse_segment_key(keys.segment_key(name, segment)) == (name, segment)
     assert keys.parse_broker_key(keys.broker_key(name.name)) == name.name
@@ -305,7 +335,7 @@ def test_a_missing_field_is_named(missing: str) -> None:
     | st.sampled_from([b"", b"[]", b"null", b"\xff", b'"', b"[" * 100_000, b"1" * 10_000, b"NaN"])
 )
 def test_foreign_bytes_are_corrupt_and_nothing_else(data: bytes) -> None:
-    for read in (topic_from_json, segment_from_json, broker_from_json, deletion_from_json):
+    for read in (topic_from_json, segment_from_json, broker_from_json, deletion_from_json, low_watermarks_from_json):
         with pytest.raises(Corrupt):
             read(data)
 
@@ -333,6 +363,7 @@ def test_damaged_bytes_are_read_or_refused(segment: Segment, data: st.DataObject
         "/seaweedmq/segments/a/b/00000000\u06611",
         "/seaweedmq/segments/a/b/000000000x",
         "/seaweedmq/deletions/a",
+        "/seaweedmq/low/a",
         "/seaweedmq/brokers/",
         "/seaweedmq/brokers/a/b",
         "/seaweedmq/addresses/",
@@ -342,6 +373,7 @@ def test_foreign_keys_are_corrupt(key: str) -> None:
     for parse in (
         keys.parse_topic_key,
         keys.parse_deletion_key,
+        keys.parse_low_watermarks_key,
         keys.parse_segment_key,
         keys.parse_broker_key,
         keys.parse_left_key,

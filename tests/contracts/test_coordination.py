@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.metadata import topic_to_json
+from seaweedmq.codec.metadata import low_watermarks_to_json, topic_to_json
 from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import AlreadyExists, Deposed
 from seaweedmq.model.broker import BrokerInfo
-from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
+from seaweedmq.model.topic import Durability, LowWatermarks, Scaling, Topic, TopicName
 from seaweedmq.ports import Compare, Delete, Put, loop_s
 from tests.support.meta import Backend, CuttableStore
 
@@ -346,6 +346,29 @@ async def test_a_view_follows_every_change(backend: Backend) -> None:
         assert view.topics == {one.name: one for one in (topic("before"), topic("after"))}
         assert view.topic_revision(topic("after").name) == revision
         assert view.topic_revision(TopicName("t", "none")) == 0
+
+
+async def test_a_view_shows_what_was_deleted_of_a_topic_as_part_of_it_in_whatever_order_it_hears(
+    backend: Backend,
+) -> None:
+    store, made = backend.client(), topic("made")
+    marks = LowWatermarks(name=made.name, uid=made.uid, offsets=(0, 7))
+    await store.transact([], [Put(keys.low_watermarks_key(made.name), low_watermarks_to_json(marks))])
+    async with mirrored(backend) as view:
+        assert not view.topics
+        await store.transact([], [Put(keys.topic_key(made.name), topic_to_json(made))])
+        await until(lambda: dict(view.topics) == {made.name: replace(made, low_watermarks=(0, 7))}, view)
+        other = replace(marks, uid=made.uid + 1, offsets=(9,))
+        revision = await store.transact([], [Put(keys.low_watermarks_key(made.name), low_watermarks_to_json(other))])
+        await until(lambda: dict(view.topics) == {made.name: made}, view)
+        assert view.low_watermarks_revision(made.name) == revision
+        await store.transact([], [Put(keys.low_watermarks_key(made.name), low_watermarks_to_json(marks))])
+        await until(lambda: view.topics[made.name].low_watermarks == (0, 7), view)
+    async with mirrored(backend) as view:
+        assert dict(view.topics) == {made.name: replace(made, low_watermarks=(0, 7))}
+        await store.transact([], [Delete(keys.low_watermarks_key(made.name))])
+        await until(lambda: dict(view.topics) == {made.name: made}, view)
+        assert view.low_watermarks_revision(made.name) == 0
 
 
 @pytest.mark.parametrize("compacted", [False, True])

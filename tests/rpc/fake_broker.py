@@ -27,6 +27,7 @@ from seaweedmq.model.calls import (
     MergeSegments,
     MoveSegment,
     NoteProgress,
+    RaiseLowWatermark,
     Rebalance,
     ReportEmptied,
     ReportSuspicions,
@@ -144,6 +145,7 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     Rebalance: DECISIONS,
     ListGroups: (SUMMARY,),
     LogEnds: {0: 5, 3: 2**40},
+    RaiseLowWatermark: {0: 5, 4_095: 2**40},
     Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),
 }
 

@@ -27,6 +27,7 @@ from seaweedmq.model.calls import (
     LogEnds,
     MergeSegments,
     MoveSegment,
+    RaiseLowWatermark,
     Rebalance,
     ResetGroup,
     SealSegment,
@@ -56,6 +57,7 @@ LIMITS = {
     "target_bytes_per_s": st.none() | RATES,
     "target_records_per_s": st.none() | RATES,
 }
+MARKS = st.dictionaries(U32, U64, max_size=3)
 CONFIGS = st.dictionaries(TEXTS, TEXTS, max_size=3).map(configs_of)
 OPTIONS = {"schema": st.none() | st.binary(max_size=30), "configs": CONFIGS, **LIMITS}
 SPECS = st.builds(
@@ -85,6 +87,7 @@ TOPICS = st.builds(
     created_us=I64,
     segments_min=st.integers(1, 4096),
     partitions=st.none() | st.integers(1, 4_096),
+    low_watermarks=st.lists(U64, max_size=3).map(tuple),
     **OPTIONS,
 )
 RANGES = st.tuples(st.integers(0, 65_535), st.integers(1, 65_536)).filter(lambda r: r[0] < r[1])
@@ -162,7 +165,16 @@ STATUSES = st.builds(
     brokers=st.lists(
         st.builds(
             BrokerStatus,
-            info=st.builds(BrokerInfo, id=TEXTS, address=TEXTS, started_us=I64, pid=U32, version=TEXTS),
+            info=st.builds(
+                BrokerInfo,
+                id=TEXTS,
+                address=TEXTS,
+                started_us=I64,
+                pid=U32,
+                version=TEXTS,
+                draining=st.booleans(),
+                kafka_address=TEXTS,
+            ),
             load=st.none() | LOADS,
             open_segments=U32,
             is_leader=st.booleans(),
@@ -239,6 +251,7 @@ NOTHING = st.none()
         ),
         (st.builds(AlterTopic, NAMES, CHANGES, U64), DESCRIPTIONS),
         (st.builds(DeleteTopic, NAMES, U64), NOTHING),
+        (st.builds(RaiseLowWatermark, NAMES, MARKS, U64), MARKS),
         (st.builds(ListTopics), st.lists(TOPICS, max_size=3).map(tuple)),
         (st.builds(DescribeTopic, NAMES, WHICH, U64), DESCRIPTIONS),
         (

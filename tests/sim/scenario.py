@@ -55,6 +55,21 @@ class PublisherPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPlan:
+    """A producer as Kafka has them."""
+
+    name: str
+    topic: str
+    partitions: int
+    """It sends to the first so many."""
+    records: int
+    """To each of them."""
+    pause_s_max: float
+    first_sequence: int
+    starts_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LivesPlan:
     """A topic that is deleted and created again."""
 
@@ -123,6 +138,8 @@ class Scenario:
     """Subscribers that begin to follow a topic in the middle of a blow."""
     lone_replicas_fail: bool = False
     """Whether power may also fail at a machine that has the only replica of a segment whose topic asks for more."""
+    kafka: tuple[KafkaPlan, ...] = ()
+    """Producers of topics with partitions; brokers have a door for them then."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 

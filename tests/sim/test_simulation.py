@@ -112,6 +112,9 @@ CAUGHT_BY = {
     "choose_partitions_by_the_ring": 4,
     "choose_again_among_more_partitions": 1390,
     "give_added_partitions_ids_twice": 4,
+    "forget_kafka_producers_at_the_seal": 1,
+    "ask_the_last_segment_alone": 1,
+    "go_on_behind_what_was_refused": 3203,
 }
 """The seed that caught each variant last. When the code changes it may be another one: then the test looks for it among
 the first, and says so. ``python -m tests.sim --find-mutants --processes 2`` finds them all anew."""

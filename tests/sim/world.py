@@ -33,6 +33,7 @@ from tests.sim.themes.every import scenario_of
 from tests.sim.trouble.nemesis import Nemesis
 from tests.sim.users.adoption import Adoption
 from tests.sim.users.group import Group
+from tests.sim.users.kafka import KafkaProducer
 from tests.sim.users.lives import Lives
 from tests.sim.users.sleepers import Sleeper
 from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
@@ -96,6 +97,9 @@ class World:
         self.cluster.on_sealed = self.watch.on_sealed
         self.histories = {topic.name: History() for topic in scenario.topics}
         self.publishers = [Publisher(self, plan, self.histories[plan.topic]) for plan in scenario.publishers]
+        self.kafka = [
+            KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
+        ]
         self.subscribers = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])
             for topic in scenario.topics
@@ -141,6 +145,7 @@ class World:
             process.start()
         await self._create_topics()
         publishing = [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.publishers]
+        publishing += [self.network.spawn(p.owner, p.run(), p.plan.name) for p in self.kafka]
         readers = (*self.subscribers, *self.dawdlers, *self.sleepers)
         self._following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
@@ -319,7 +324,7 @@ class World:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
             self.violations += self.group.violations()
-        for publisher in self.publishers:
+        for publisher in (*self.publishers, *self.kafka):
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 
     def _judge_files(self, name: str, polled: list[Polled], starts: Mapping[int, int]) -> None:

@@ -53,6 +53,8 @@ def test_topics_with_partitions_are_read_as_any_other_and_tables_tell_the_partit
     files.log(0, 10, segment=0)
     rows = read(spark, files).orderBy("segment", "offset").collect()
     assert [(row.segment, row.offset) for row in rows] == [*((0, n) for n in range(10)), *((2, n) for n in range(60))]
+    assert rows[0].__fields__ == ["topic", "segment", "partition", "offset", "timestamp", "key", "value", "headers"]
+    assert [row.partition for row in rows] == [row.segment for row in rows]
     assert all(bytes(row.value) == b"s%dv%d" % (row.segment, row.offset) for row in rows)
     tables = spark.read.parquet(str(tmp_path / topic_dir(files.name) / "table"))
     assert [(row["_partition"], row["count"]) for row in tables.groupBy("_partition").count().collect()] == [(2, 40)]

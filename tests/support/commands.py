@@ -59,6 +59,8 @@ class Cluster:
     pids: tuple[int, ...]
     family: tuple[psutil.Process, ...]
     """Itself, etcd and the brokers."""
+    kafka: str = ""
+    """Where Kafka clients are listened for."""
 
     def run(self, *arguments: str, stdin: bytes = b"") -> Done:
         """Run a command with this cluster as bootstrap."""
@@ -80,10 +82,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(data: Path, *, brokers: int = 1, port: int | None = None) -> Iterator[Cluster]:
+def running_cluster(
+    data: Path, *, brokers: int = 1, port: int | None = None, kafka_port: int | None = None
+) -> Iterator[Cluster]:
     """`seaweedmq up` on free ports; killed with all its children if the test did not stop it."""
     first = port or free_ports(brokers)
     command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(first), "--data", str(data)]
+    if kafka_port is not None:
+        command += ["--kafka-port", str(kafka_port)]
     with (data.parent / "up.log").open("ab") as log:
         up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
     family: list[psutil.Process] = [psutil.Process(up.pid)]
@@ -93,8 +99,9 @@ def running_cluster(data: Path, *, brokers: int = 1, port: int | None = None) ->
         assert line.startswith("ready "), (data.parent / "up.log").read_text()
         _, addresses, _, *pids = line.split()
         assert addresses == ",".join(f"127.0.0.1:{first + i}" for i in range(brokers))
+        kafka = up.stdout.readline().decode().removeprefix("kafka ").strip() if kafka_port is not None else ""
         family += family[0].children(recursive=True)
-        yield Cluster(up, addresses, tuple(map(int, pids)), tuple(family))
+        yield Cluster(up, addresses, tuple(map(int, pids)), tuple(family), kafka)
     finally:
         if up.poll() is None:
             up.terminate()

@@ -14,6 +14,7 @@ from seaweedmq.broker.leader.ghosts import Ghosts
 from seaweedmq.broker.leader.metadata import Metadata
 from seaweedmq.broker.leader.placement import Placement
 from seaweedmq.broker.leader.pruning import Pruning
+from seaweedmq.broker.leader.record_deletion import RecordDeletion
 from seaweedmq.broker.leader.repair import Repairs
 from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
@@ -96,6 +97,7 @@ class Leader:
             wall_us=env.wall_us,
             forget_offsets=self._forget_offsets,
         )
+        self.record_deletion = RecordDeletion(metadata=self.metadata, documents=self._documents, stats=stats)
         self.topics = Topics(
             metadata=self.metadata,
             adoption=self._adoption,

@@ -77,6 +77,7 @@ class Topics:
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [
                         Delete(keys.topic_key(name)),
+                        Delete(keys.low_watermarks_key(name)),
                         Put(keys.deletion_key(name), deletion_to_json(deletion)),
                         Delete(keys.segments_prefix(name), prefix=True),
                         Delete(keys.topic_groups_prefix(name), prefix=True),

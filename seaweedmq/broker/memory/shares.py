@@ -47,6 +47,38 @@ COPIES = 2
 """A message is held by Python and, on its way in or out, by gRPC."""
 
 
+KAFKA_PART = 4
+"""With a listener for Kafka clients one part in so many is theirs, at most: for what they send, what they are sent, and
+batches made for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaMemory:
+    """What a listener for Kafka clients may hold. All zero without one."""
+
+    in_flight_bytes: int
+    fetch_bytes: int
+    reencode_bytes: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig, available_bytes: int) -> "KafkaMemory":
+        """As much as is configured, or as fits its part."""
+        if not config.kafka_listen:
+            return cls(0, 0, 0)
+        wanted = (
+            config.kafka_in_flight_bytes_max,
+            config.kafka_fetch_bytes_max,
+            config.kafka_reencode_cache_bytes_max,
+        )
+        share = min(1.0, available_bytes / KAFKA_PART / sum(wanted))
+        return cls(*(int(size * share) for size in wanted))
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it."""
+        return self.in_flight_bytes + self.fetch_bytes + self.reencode_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerMemory:
     """The budgets of one broker."""
@@ -57,6 +89,7 @@ class BrokerMemory:
     reading: MemoryBudget
     relaying: MemoryBudget
     sending: MemoryBudget
+    kafka: KafkaMemory
 
     @classmethod
     def of(cls, config: BrokerConfig, runtime_bytes: int) -> "BrokerMemory":
@@ -67,11 +100,13 @@ class BrokerMemory:
         """
         heap = max(HEAP_BYTES_MIN, int(config.memory_bytes_max * HEAP_SHARE))
         available = config.memory_bytes_max - runtime_bytes - heap
+        kafka = KafkaMemory.of(config, max(0, available))
+        available -= kafka.total_bytes
         frame = COPIES * config.frame_bytes_max
         share = max(available // PASSAGE_PART, frame)
         least = 3 * frame + 2 * LOGS_BYTES_MIN
         if available < least:
-            needed = runtime_bytes + heap + least
+            needed = runtime_bytes + heap + least + kafka.total_bytes
             raise InvalidArgument(
                 f"memory_bytes_max of {config.memory_bytes_max} bytes is too low: the runtime takes {runtime_bytes}, "
                 f"and buffers for frames of up to {config.frame_bytes_max} bytes need {least}: set it to "
@@ -89,6 +124,7 @@ class BrokerMemory:
             reading=MemoryBudget(share, "reading"),
             relaying=MemoryBudget(relaying, "relaying"),
             sending=MemoryBudget(share, "sending"),
+            kafka=kafka,
         )
 
     @property

@@ -96,7 +96,11 @@ class Descriptions:
         return tuple(
             SegmentStats(
                 segment=owned.segment.id,
-                start_offset=max(owned.segment.start_offset, starts.get(owned.segment.id, 0)),
+                start_offset=max(
+                    owned.segment.start_offset,
+                    starts.get(owned.segment.id, 0),
+                    min(topic.low_watermark(owned.segment.slots), owned.log.committed),
+                ),
                 high_watermark=owned.log.committed,
                 flushed_offset=owned.log.flushed,
                 bytes_per_s=owned.meter.bytes_per_s,

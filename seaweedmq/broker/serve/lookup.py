@@ -37,6 +37,11 @@ class Found:
         assert self.segment.end_offset is not None
         return self.segment.end_offset
 
+    @property
+    def low_watermark(self) -> int:
+        """What lies below was deleted by hand. May be above the segment's end."""
+        return self.topic.low_watermark(self.segment.slots)
+
 
 class Lookup:
     """Finds segments in the view and among those this broker owns."""

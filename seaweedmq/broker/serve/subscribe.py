@@ -103,7 +103,14 @@ class SubscribeService:
         if start.kind is StartKind.LATEST:
             return high_watermark
         if start.kind is StartKind.TIME:
-            at = await find_offset_by_time(self._store, found.topic, found.segment.id, start.value, high_watermark)
+            at = await find_offset_by_time(
+                self._store,
+                found.topic,
+                found.segment.id,
+                start.value,
+                high_watermark,
+                start_offset=found.low_watermark,
+            )
             return high_watermark if at is None else at.offset
         earliest = min(await earliest_offset(self._store, found.topic, found.segment), high_watermark)
         if start.kind is StartKind.EARLIEST:

@@ -92,6 +92,7 @@ class Tail:
         """What lies at the position now.
 
         Raises:
+            OutOfRange: what lies at the position was deleted by hand.
             NotFound: the topic was deleted, even if another one has its name now.
             StaleMetadata: this broker serves the segment no more.
         """
@@ -100,6 +101,11 @@ class Tail:
         self._check_exists()
         topic, segment = self.found.topic, self.found.segment
         self.found = await self._lookup.segment(topic.name, segment.id, topic.uid)
+        if self.position < min(self.found.low_watermark, self.found.high_watermark):
+            raise OutOfRange(
+                f"{segment}: offset {self.position} was deleted, and all before {self.found.low_watermark}: start from "
+                "the earliest"
+            )
         if self.position < self.found.high_watermark:
             return Standing.READABLE
         return Standing.CAUGHT_UP if self.found.open else Standing.ENDED

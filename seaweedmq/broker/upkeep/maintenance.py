@@ -99,7 +99,7 @@ class Maintenance:
         files = await self._files_of(topic.name)
         if self._as_it_is_now(topic) is None:
             return  # these may be the files of another one
-        listed = [Listed(s.end_offset, files[s.id]) for s in segments]
+        listed = [Listed(s.end_offset, files[s.id], topic.low_watermark(s.slots)) for s in segments]
         policy = retention_policy(topic, self._config)
         expired = expired_files(listed, policy, self._wall_us())
         if expired:

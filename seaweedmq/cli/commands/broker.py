@@ -7,11 +7,10 @@ import typer
 import uvloop
 
 from seaweedmq.cli.servers.config_file import read_config
+from seaweedmq.cli.servers.kafka import check_kafka
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, log_to_stderr, tune, until_signal
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.rpc.address import Address, parse_address
-
-WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
+from seaweedmq.rpc.address import WILDCARD_HOSTS, Address, parse_address
 
 
 def broker(
@@ -33,6 +32,18 @@ def broker(
         Path | None,
         typer.Option(metavar="FILE", help="TOML file of settings.", exists=True, dir_okay=False, show_default=False),
     ] = None,
+    kafka_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to listen for Kafka clients.", show_default=False),
+    ] = None,
+    kafka_advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where Kafka clients find it (as --kafka-listen).", show_default=False),
+    ] = None,
+    kafka_namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose topics Kafka clients see (kafka).", show_default=False),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(case_sensitive=False, help="What to log on stderr.", envvar="SEAWEEDMQ_LOG")
     ] = LogLevel.INFO,
@@ -43,8 +54,15 @@ def broker(
         die_with_parent(parent_pid)
     log_to_stderr(log_level)
     tune()
-    settings = read_config(config, lease_ttl_s=lease_ttl)
+    settings = read_config(
+        config,
+        lease_ttl_s=lease_ttl,
+        kafka_listen=kafka_listen,
+        kafka_advertise=kafka_advertise,
+        kafka_namespace=kafka_namespace,
+    )
     address = parse_address(listen)
+    check_kafka(settings)
     # Here, so that commands that only talk to brokers do not load one.
     from seaweedmq.cli.servers.broker import run_broker
 

@@ -1,4 +1,4 @@
-"""`seaweedmq topic ...`: create, list, describe, alter, delete."""
+"""`seaweedmq topic ...`: create, list, describe, alter, delete, delete-records."""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -223,6 +223,26 @@ def delete(
     with common.connect() as client:
         client.admin.delete_topic(name)
     show_done({"deleted": name}, f"deleted {name}", common.output)
+
+
+@app.command("delete-records")
+def delete_records(
+    context: typer.Context,
+    topic: TopicArgument,
+    partition: Annotated[int, typer.Option(min=0, help="Of the topic's partitions.", show_default=False)],
+    before: Annotated[
+        int, typer.Option(min=0, metavar="OFFSET", help="The first that is kept, at most the end.", show_default=False)
+    ],
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Delete the records of a partition before an offset. Nobody is given them any more; their files go by and by."""
+    common = Common.of(context, bootstrap, output)
+    name = checked_topic(topic)
+    with common.connect() as client:
+        low = client.admin.delete_records(name, {partition: before})[partition]
+    done = f"partition {partition} of {name} begins at offset {low}"
+    show_done({"topic": name, "partition": partition, "low_watermark": low}, done, common.output)
 
 
 class _Limits(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from seaweedmq.cli.output import note, say
+from seaweedmq.cli.servers.kafka import check_packages
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
 
 
@@ -16,6 +17,15 @@ def up(
         Path, typer.Option(metavar="DIR", help="Where etcd and the brokers keep everything; a restart serves it again.")
     ] = Path("seaweedmq-data"),
     port: Annotated[int, typer.Option(min=1, max=65_000, help="Of the first broker; the others follow.")] = 17777,
+    kafka_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_000,
+            help="Of the first broker for Kafka clients; the others follow. 0: any that are free.",
+            show_default=False,
+        ),
+    ] = None,
     etcd: Annotated[
         str | None,
         typer.Option(metavar="ENDPOINTS", help="A running etcd instead of one of its own.", show_default=False),
@@ -38,15 +48,25 @@ def up(
     if config is not None:
         options += ["--config", str(config)]
 
+    if kafka_port is not None:
+        check_packages()
+
     # Here, so that commands that only talk to brokers do not load etcd's client.
     from seaweedmq.cli.servers.local_cluster import local_cluster
 
     async def run() -> None:
         note(f"starting {brokers} broker{'s' if brokers > 1 else ''}, data in {data.absolute()}")
         async with local_cluster(
-            brokers=brokers, data=data, port=port, etcd_endpoints=etcd, broker_options=options
+            brokers=brokers,
+            data=data,
+            port=port,
+            kafka_port=kafka_port,
+            etcd_endpoints=etcd,
+            broker_options=options,
         ) as cluster:
             say(f"ready {','.join(cluster.addresses)} pids {' '.join(map(str, cluster.pids))}")
+            if kafka_port is not None:
+                say(f"kafka {','.join(cluster.kafka_addresses)}")
             await cluster.watch()
 
     asyncio.run(until_signal(run()))

@@ -17,7 +17,7 @@ from seaweedmq.codec.payload.batch import PLAIN_SCHEMA
 from seaweedmq.errors import InvalidArgument
 
 FIELDS = frozenset(
-    {"topic", "segment", "offset", "timestamp", "key", "value", "headers"}
+    {"topic", "segment", "partition", "offset", "timestamp", "key", "value", "headers"}
     | {"key_encoding", "value_encoding", "headers_encoding"}
 )
 TIMESTAMP = PLAIN_SCHEMA.field("_timestamp").type

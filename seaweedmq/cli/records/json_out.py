@@ -1,6 +1,7 @@
 """JSON lines out: how `subscribe --format jsonl` prints records. ``json_in`` reads them back.
 
-A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`. Bytes that are not UTF-8
+A record of a plain topic is `{"segment", "offset", "timestamp", "key", "value", "headers"}`; in topics with partitions
+`"partition"` follows the segment. Bytes that are not UTF-8
 are base64, and a field `key_encoding`, `value_encoding` or `headers_encoding` says `"base64"` (of headers: an object
 naming those concerned). A record of a topic with a schema has its columns as an object in `value`.
 """
@@ -21,11 +22,12 @@ def lines(batch: pa.RecordBatch) -> bytes:
     """Lines of a batch of records, in their order.
 
     Args:
-        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema.
+        batch: columns `_segment, _offset, _timestamp, _key, _headers` and `_value` or those of the topic's schema;
+            `_partition` if there are partitions.
     """
     values = _texts(batch.column("_value"), "value") if is_plain(batch) else row_texts(batch, marked=True)
     columns = (
-        batch.column("_segment").to_pylist(),
+        _places(batch),
         batch.column("_offset").to_pylist(),
         _times(batch.column("_timestamp")),
         _texts(batch.column("_key"), "key"),
@@ -34,10 +36,19 @@ def lines(batch: pa.RecordBatch) -> bytes:
     )
     return "".join(
         [
-            f'{{"segment":{segment},"offset":{offset},"timestamp":{time},"key":{key},"value":{value},"headers":{headers}}}\n'
-            for segment, offset, time, key, value, headers in zip(*columns, strict=True)
+            f'{{"segment":{place},"offset":{offset},"timestamp":{time},"key":{key},"value":{value},"headers":{headers}}}\n'
+            for place, offset, time, key, value, headers in zip(*columns, strict=True)
         ]
     ).encode()
+
+
+def _places(batch: pa.RecordBatch) -> list[Any]:
+    """Each record's segment, and then its partition if it has one."""
+    segments: list[Any] = batch.column("_segment").to_pylist()
+    if "_partition" not in batch.schema.names:
+        return segments
+    partitions = batch.column("_partition").to_pylist()
+    return [f'{segment},"partition":{partition}' for segment, partition in zip(segments, partitions, strict=True)]
 
 
 def is_plain(batch: pa.RecordBatch) -> bool:

@@ -10,6 +10,7 @@ import psutil
 
 from seaweedmq.broker.broker import Broker
 from seaweedmq.cli.output import note
+from seaweedmq.cli.servers.kafka import open_gateway, start_gateway
 from seaweedmq.codec.keys import LEADER
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.errors import Unavailable
@@ -49,6 +50,9 @@ async def run_broker(
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
         converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes, rng=rng)
+        gateway = open_gateway(config)
+        if gateway is not None:
+            stack.push_async_callback(gateway.stop)
         one = Broker(
             config=config,
             env=Environment(
@@ -63,11 +67,14 @@ async def run_broker(
             dialer=dialer,
             converter=converter,
             address=address,
+            kafka_address="" if gateway is None else gateway.address,
         )
         server = await serve(one.api, str(listen), config, memory=one.stream_memory)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()
+        if gateway is not None:
+            await start_gateway(gateway, one.local, stack)
         await one.failed
 
 

@@ -11,12 +11,12 @@ REMEMBERED = ("producer_idle_s", "producer_retention_s", "segment_retention_s")
 """How long brokers remember what publishers may still repeat, or ask for."""
 
 
-def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
+def read_config(path: Path | None, **overrides: float | str | None) -> BrokerConfig:
     """The settings in a TOML file (None: the defaults), with the overrides that are not None on top.
 
     Raises:
-        InvalidArgument: not TOML, an unknown setting, a value that is not a positive number of the right type, or one
-            that does not fit what clients may do.
+        InvalidArgument: not TOML, an unknown setting, a value that is not of the right type or a number not above 0, or
+            one that does not fit what clients may do.
     """
     found = dict[str, object]()
     if path is not None:
@@ -29,6 +29,11 @@ def read_config(path: Path | None, **overrides: float | None) -> BrokerConfig:
     for name, value in found.items():
         if name not in known:
             raise InvalidArgument(f"{where}: unknown setting {name!r}; the known ones are {', '.join(sorted(known))}")
+        if known[name] in (bool, str):
+            if not isinstance(value, known[name]):  # type: ignore[arg-type]
+                rule = "true or false" if known[name] is bool else "a text"
+                raise InvalidArgument(f"{where}: {name} = {value!r} is not {rule}")
+            continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or (known[name] is int and not isinstance(value, int)) or not value > 0:  # type: ignore[operator]
             rule = "a whole number" if known[name] is int else "a number"

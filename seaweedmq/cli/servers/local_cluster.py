@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,10 @@ class Child:
 class LocalCluster:
     """The running cluster that ``local_cluster`` yields."""
 
-    def __init__(self, brokers: Sequence[Child], etcd: LocalEtcd | None) -> None:
+    def __init__(self, brokers: Sequence[Child], etcd: LocalEtcd | None, kafka_addresses: Sequence[str] = ()) -> None:
         self._brokers = tuple(brokers)
+        self.kafka_addresses = tuple(kafka_addresses)
+        """Where Kafka clients are listened for, in the brokers' order; none if they are not."""
         self._etcd = etcd
 
     @property
@@ -73,7 +75,13 @@ class LocalCluster:
 
 @contextlib.asynccontextmanager
 async def local_cluster(
-    *, brokers: int, data: Path, port: int, etcd_endpoints: str | None = None, broker_options: Sequence[str] = ()
+    *,
+    brokers: int,
+    data: Path,
+    port: int,
+    kafka_port: int | None = None,
+    etcd_endpoints: str | None = None,
+    broker_options: Sequence[str] = (),
 ) -> AsyncIterator[LocalCluster]:
     """Start etcd (unless one is named) and brokers on the ports from ``port`` on; stop them all in the end.
 
@@ -81,6 +89,7 @@ async def local_cluster(
         brokers: how many.
         data: folder for ``etcd`` and ``storage``; a cluster started on it again serves what it stored.
         port: of the first broker.
+        kafka_port: of the first broker for Kafka clients, 0 for any that are free; None: they are not listened for.
         etcd_endpoints: ``host:port[,host:port]`` of a running etcd.
         broker_options: handed to every broker.
 
@@ -90,8 +99,11 @@ async def local_cluster(
         Unavailable: a process ended while starting, or they did not find each other in time.
     """
     addresses = [f"{HOST}:{port + i}" for i in range(brokers)]
+    kafka = [f"{HOST}:{kafka_port + i if kafka_port else 0}" for i in range(brokers)] if kafka_port is not None else []
     for address in addresses:
-        _check_free(address)
+        _check_free(address, "--port")
+    for address in kafka:
+        _check_free(address, "--kafka-port")
     async with contextlib.AsyncExitStack() as stack:
         storage = stack.enter_context(_exclusive_folder(data)) / "storage"
         etcd = LocalEtcd(storage.parent / "etcd") if etcd_endpoints is None else None
@@ -100,22 +112,23 @@ async def local_cluster(
             etcd_endpoints = etcd.endpoint
         children: list[Child] = []
         stack.push_async_callback(_stop, children)
-        for address in addresses:
-            await _spawn(children, address, str(etcd_endpoints), storage, broker_options)
+        for i, address in enumerate(addresses):
+            options = (*broker_options, "--kafka-listen", kafka[i]) if kafka else broker_options
+            await _spawn(children, address, str(etcd_endpoints), storage, options)
         if etcd is not None:
             await etcd.start()  # after the brokers, which wait for it, and take longer to begin
-        await _until_ready(children)
-        yield LocalCluster(children, etcd)
+        found = await _until_ready(children)
+        yield LocalCluster(children, etcd, [found[child.process.pid] for child in children] if kafka else ())
 
 
-def _check_free(address: str) -> None:
+def _check_free(address: str, option: str) -> None:
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))
         except OSError as error:
-            raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with --port") from None
+            raise AlreadyExists(f"port {port} is not free ({error.strerror}): choose others with {option}") from None
 
 
 @contextlib.contextmanager
@@ -147,20 +160,25 @@ async def _spawn(children: list[Child], address: str, etcd: str, storage: Path, 
     children.append(Child(address, process))
 
 
-async def _until_ready(children: Sequence[Child]) -> None:
-    """Return when every broker is registered and answers for the cluster by itself."""
+async def _until_ready(children: Sequence[Child]) -> Mapping[int, str]:
+    """Return when every broker is registered and answers for the cluster by itself; their addresses for Kafka clients
+    by their pids.
+    """
     pids = {child.process.pid for child in children}
+    found: Mapping[int, str] = {}
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             for child in children:
-                while not await _knows(child, pids):
+                while not pids <= (found := await _known(child)).keys():
                     _check_alive(children)
                     await asyncio.sleep(0.05)
     except TimeoutError:
         raise Unavailable(f"the brokers did not find each other within {START_TIMEOUT_S:.0f} s") from None
+    return found
 
 
-async def _knows(child: Child, pids: set[int]) -> bool:
+async def _known(child: Child) -> Mapping[int, str]:
+    """The brokers that one knows: pids, and addresses for Kafka clients."""
     # Here, so that a client is loaded while the brokers start, and not before.
     from seaweedmq import ClientConfig, aio
 
@@ -169,8 +187,8 @@ async def _knows(child: Child, pids: set[int]) -> bool:
         async with aio.connect(child.address, config=probe) as client:
             status = await client.admin.cluster_status()
     except SeaweedMQError:
-        return False
-    return pids <= {broker.info.pid for broker in status.brokers}
+        return {}
+    return {broker.info.pid: broker.info.kafka_address for broker in status.brokers}
 
 
 def _check_alive(children: Sequence[Child]) -> None:

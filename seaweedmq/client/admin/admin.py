@@ -25,6 +25,7 @@ from seaweedmq.model.calls import (
     ListTopics,
     MergeSegments,
     MoveSegment,
+    RaiseLowWatermark,
     Rebalance,
     ResetGroup,
     SealSegment,
@@ -219,6 +220,21 @@ class Admin:
         topic = topic_name(name)
         uid = await self._uid(topic)
         await self._cluster.call(f"delete topic {topic}", DeleteTopic(topic, uid))
+
+    async def delete_records(self, name: str | TopicName, before: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records of partitions that lie before an offset: partition -> offset.
+
+        Nobody is given them any more once this returns; their files go by and by. Returns from which offset on each of
+        these partitions has records now: what was deleted before stays deleted.
+
+        Raises:
+            NotFound: no such topic.
+            InvalidArgument: it has no such partition, or is a topic without partitions.
+            OutOfRange: an offset is above what is committed; nothing was deleted then.
+        """
+        topic = topic_name(name)
+        call = RaiseLowWatermark(topic, dict(before), await self._uid(topic))
+        return dict(await self._cluster.call(f"delete records of {topic}", call))
 
     async def _uid(self, topic: TopicName) -> int:
         """An attempt that was given up may still arrive much later: it must not meet another topic of the name."""

@@ -16,6 +16,7 @@ class Admin:
     create_topics = blocking(aio.Admin.create_topics)
     alter_topic = blocking(aio.Admin.alter_topic)
     delete_topic = blocking(aio.Admin.delete_topic)
+    delete_records = blocking(aio.Admin.delete_records)
     list_topics = blocking(aio.Admin.list_topics)
     describe_topic = blocking(aio.Admin.describe_topic)
     topic_stats = blocking(aio.Admin.topic_stats)

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "dead-letter-"
 REASON_LENGTH_MAX = 1_000
+PLACE = frozenset({"_segment", "_partition", "_offset"})
+"""Columns that say where a record was, and not what it is."""
 _HEADERS = PLAIN_SCHEMA.field("_headers")
 
 
@@ -62,7 +64,7 @@ class DeadLetter:
             "group": self.group,
         }
         headers += [(PREFIX + name, str(value).encode()) for name, value in told.items()]
-        columns = {name: row.column(name) for name in row.schema.names if name not in ("_segment", "_offset")}
+        columns = {name: row.column(name) for name in row.schema.names if name not in PLACE}
         columns["_headers"] = pa.array([headers], type=_HEADERS.type)
         return pa.RecordBatch.from_pydict(columns)
 

@@ -103,7 +103,7 @@ class GroupSubscriber(TopicReading):
         """Join the group and learn what to read. Raises NotFound, InvalidArgument, Unavailable, ResourceExhausted."""
         try:
             description = await (self._view.whole() if self._stop_at_latest else self.description(True))
-            check_columns(self._columns, self.schema)
+            check_columns(self._columns, self.schema, self.has_partitions)
             if self._stop_at_latest:
                 segments = description.by_id()
                 ends = await self._stop_offsets(segments, ())

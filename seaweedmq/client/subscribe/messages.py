@@ -20,8 +20,10 @@ from seaweedmq.core.member.acks import Offsets, offsets_of
 from seaweedmq.errors import InvalidArgument
 
 _KEY, _HEADERS = PLAIN_SCHEMA.field("_key"), PLAIN_SCHEMA.field("_headers")
+_SEGMENT = pa.field("_segment", pa.int32(), nullable=False)
+_PARTITION = pa.field("_partition", pa.int32(), nullable=False)
+"""Of topics that have some."""
 _LEADING = [
-    pa.field("_segment", pa.int32(), nullable=False),
     pa.field("_offset", pa.int64(), nullable=False),
     pa.field("_timestamp", TIMESTAMP, nullable=False),
     _KEY,
@@ -87,8 +89,10 @@ class _Fields(NamedTuple):
     """When the record was published, or what its publisher said: microseconds since 1970."""
     key: bytes | None
     value: Any
-    """Bytes; for a topic with a schema a dict of the row's columns."""
-    header_pairs: list[tuple[str, bytes]] | None
+    """Bytes, or None: so Kafka's clients say that a key is gone. For a topic with a schema a dict of the row's
+    columns."""
+    header_pairs: list[tuple[str, bytes | None]] | None
+    """In their order. A name may come again, and a header may have no value, as Kafka's clients send them."""
 
 
 class Message(_Fields):
@@ -117,8 +121,8 @@ class Message(_Fields):
         return EPOCH + timedelta(microseconds=self.timestamp_us)
 
     @property
-    def headers(self) -> dict[str, bytes]:
-        """Empty if there are none."""
+    def headers(self) -> dict[str, bytes | None]:
+        """Empty if there are none. Of a name that comes again, the last; ``header_pairs`` has all."""
         return dict(self.header_pairs) if self.header_pairs else {}
 
     @property
@@ -206,21 +210,22 @@ def _fields(arrived: Arrived, offsets: Iterator[int]) -> Iterator[tuple[Any, ...
     return zip(repeat(arrived.origin), offsets, timestamps, keys, values, headers, strict=False)
 
 
-def columns_of(schema: pa.Schema | None) -> list[str]:
+def columns_of(schema: pa.Schema | None, has_partitions: bool) -> list[str]:
     """Names of the columns of :func:`record_batch_of` for a topic with this schema (None: plain)."""
-    return [f.name for f in _LEADING] + (["_value"] if schema is None else list(schema.names))
+    return [f.name for f in _leading(has_partitions)] + (["_value"] if schema is None else list(schema.names))
 
 
-def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None) -> None:
+def check_columns(columns: Sequence[str] | None, schema: pa.Schema | None, has_partitions: bool) -> None:
     """Raises InvalidArgument if a name is not a column of the topic."""
-    known = columns_of(schema)
+    known = columns_of(schema, has_partitions)
     for name in columns or ():
         if name not in known:
             raise InvalidArgument(f"the topic has no column {name!r}: choose from {', '.join(known)}")
 
 
 def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns.
+    """All rows with ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the topic's columns; those of a
+    topic with partitions have ``_partition`` behind the segment.
 
     The stored columns are not copied. A chosen column that is not there is null: plain records may be in a topic that
     has a schema.
@@ -229,7 +234,9 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
     count = batch.num_rows
     first = arrived.first_offset
     at = 0
-    segment = array_of(np.full(count, arrived.origin.segment, dtype=np.int32), pa.int32())
+    origin = arrived.origin
+    place = [origin.segment] if origin.partition is None else [origin.segment, origin.partition]
+    places = [array_of(np.full(count, number, dtype=np.int32), pa.int32()) for number in place]
     offset = array_of(np.arange(first, first + count, dtype=np.int64), pa.int64())
     key = _nulls(_KEY.type, count)
     headers = _nulls(_HEADERS.type, count)
@@ -245,8 +252,8 @@ def record_batch_of(arrived: Arrived, columns: Sequence[str] | None = None) -> p
         at += 1
     if timestamp is None:
         timestamp = array_of(np.full(count, arrived.timestamp, dtype=np.int64), TIMESTAMP)
-    arrays = [segment, offset, timestamp, key, headers, *batch.columns[at:]]
-    full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at))
+    arrays = [*places, offset, timestamp, key, headers, *batch.columns[at:]]
+    full = pa.RecordBatch.from_arrays(arrays, schema=_schema(batch.schema, at, origin.partition is not None))
     if columns is None:
         return full
     present = [name for name in columns if name in full.schema.names]
@@ -286,5 +293,9 @@ def _many_nulls(kind: pa.DataType) -> pa.Array:
 
 
 @lru_cache(maxsize=256)
-def _schema(stored: pa.Schema, leading: int) -> pa.Schema:
-    return pa.schema([*_LEADING, *(stored.field(i) for i in range(leading, len(stored)))])
+def _schema(stored: pa.Schema, leading: int, has_partitions: bool) -> pa.Schema:
+    return pa.schema([*_leading(has_partitions), *(stored.field(i) for i in range(leading, len(stored)))])
+
+
+def _leading(has_partitions: bool) -> list[pa.Field]:
+    return [_SEGMENT, _PARTITION, *_LEADING] if has_partitions else [_SEGMENT, *_LEADING]

@@ -227,8 +227,9 @@ class SegmentReader:
             arrived = Arrived(self._origin, batch, header.flags, header.base_offset, header.timestamp_min)
             if len(wanted) < len(arrived):
                 arrived = arrived.slice(wanted.start - header.base_offset, len(wanted))
-            self._credit.hold(header.frame_bytes)
-            self._arrived.append((arrived, header.frame_bytes))
+            size = max(header.frame_bytes, batch.get_total_buffer_size())  # a payload may be compressed
+            self._credit.hold(size)
+            self._arrived.append((arrived, size))
         self._cursor.passed(header.end_offset)
 
     async def _requests(

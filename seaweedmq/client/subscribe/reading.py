@@ -92,7 +92,8 @@ class TopicReading:
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """The same records as Arrow batches: ``_segment, _offset, _timestamp, _key, _headers`` and ``_value`` or the
-        topic's columns. May be mixed with iterating over messages.
+        topic's columns; of a topic with partitions ``_partition`` follows the segment. May be mixed with iterating over
+        messages.
         """
         while await self.fetch():
             batch = self.pop_batch()

@@ -66,7 +66,7 @@ class Subscriber(TopicReading):
         """Find the segments and begin to read. Raises NotFound, InvalidArgument."""
         latest = self._start.kind is StartKind.LATEST
         description = await (self.description(True) if latest else self._view.whole())
-        check_columns(self._columns, self.schema)
+        check_columns(self._columns, self.schema, self.has_partitions)
         segments = description.by_id()
         skipped: set[int] = set()
         if latest:

@@ -92,9 +92,8 @@ def check_names(batch: Opened) -> None:
 
 def not_sound(error: Exception) -> BatchRefused:
     """What is said of records that can not be read."""
-    return BatchRefused(
-        Refusal.INVALID_RECORD, f"the records of a batch are not sound: {error or type(error).__name__}"
-    )
+    why = "they end in the middle of one" if isinstance(error, IndexError) else error
+    return BatchRefused(Refusal.INVALID_RECORD, f"the records of a batch are not sound: {why}")
 
 
 def _cut(buffer: pa.Buffer, at: Longs, length: Longs) -> pa.Array:

@@ -17,7 +17,8 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _MODULES: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
 _XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES = 16
+_XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
+"""Version, and the lowest that can read it: no others were ever written, and readers disagree about them."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 
@@ -58,8 +59,10 @@ def _within(data: memoryview, bytes_max: int) -> memoryview:
 def _unpack_snappy(data: memoryview, bytes_max: int) -> memoryview:
     if data[: len(_XERIAL)] != _XERIAL:
         return _unpack_blocks([data], bytes_max)
+    if data[: len(_XERIAL_HEADER)] != _XERIAL_HEADER:
+        raise ValueError("its version is not 1")
     blocks = []
-    at = _XERIAL_HEADER_BYTES
+    at = len(_XERIAL_HEADER)
     while at < len(data):
         (length,) = _BLOCK_LENGTH.unpack_from(data, at)
         at += _BLOCK_LENGTH.size

@@ -115,9 +115,9 @@ def describe_broker(config: BrokerConfig, known: Mapping[str, str]) -> list[Desc
 
 def _described(name: str, kind: ConfigType, value: str, usual: str | None, about: str) -> Described:
     source = ConfigSource.DEFAULT_CONFIG if value == usual else ConfigSource.STATIC_BROKER_CONFIG
-    synonyms = [Synonym(name=name, value=value, source=source)]
+    synonyms = [Synonym(name, value, source)]
     if usual is not None and source is not ConfigSource.DEFAULT_CONFIG:
-        synonyms.append(Synonym(name=name, value=usual, source=ConfigSource.DEFAULT_CONFIG))
+        synonyms.append(Synonym(name, usual, ConfigSource.DEFAULT_CONFIG))
     return Described(
         name=name,
         value=value,

@@ -25,6 +25,8 @@ class Limits:
     """How long the first members of an empty group wait for others; again and again while others come."""
     new_member_join_ms: int = 300_000
     """A member that was never in a generation has no session yet: how long its first JoinGroup may wait."""
+    string_bytes_max: int = 4_096
+    """Of an id or a name that is kept."""
     members_max: int = 1_000
     group_bytes_max: int = 4 << 20
     """Subscriptions and assignments of a group: all of it is one record."""

@@ -15,6 +15,8 @@
 The leader's JoinGroup always makes a round: it may know of partitions that nobody's metadata tells of.
 """
 
+from collections.abc import Iterator
+
 from seaweedmq.core.kafka.classic_events import Join, JoinReply
 from seaweedmq.core.kafka.classic_members import Member, distinct, joined_member, protocols_bytes
 from seaweedmq.core.kafka.classic_round import COMPLETING, DEAD, PREPARING, STABLE, Round
@@ -42,6 +44,8 @@ class Joins:
     def _error(self, join: Join) -> GroupError:
         if self._round.state is DEAD:
             return GroupError.COORDINATOR_NOT_AVAILABLE
+        if any(len(text.encode()) > self._limits.string_bytes_max for text in _texts(join)):
+            return GroupError.INVALID_REQUEST
         if not self._limits.session_timeout_ms_min <= join.session_timeout_ms <= self._limits.session_timeout_ms_max:
             return GroupError.INVALID_SESSION_TIMEOUT
         known = self._members.get(join.member) if join.member else self._members.of_instance(join.instance)
@@ -128,3 +132,9 @@ class Joins:
 
     def _answer(self, join: Join, error: GroupError, member: str) -> None:
         self._round.reply(JoinReply(token=join.token, member=member, error=error))
+
+
+def _texts(join: Join) -> Iterator[str]:
+    """What would be kept."""
+    yield from (join.new_member, join.instance or "", join.client_id, join.client_host, join.protocol_type)
+    yield from (name for name, _ in join.protocols)

@@ -33,7 +33,7 @@ _CONFIGS = (
         only=("delete", "compact"),
         acts=True,
         synonym="log.cleanup.policy",
-        about="delete: retention removes old records. compact: nothing is removed, a topic keeps every record.",
+        about="delete: retention removes old records. compact alone: every record is kept. With compact all have keys.",
     ),
     Config(
         name="compression.gzip.level",
@@ -133,11 +133,11 @@ _CONFIGS = (
     Config(
         name=LOCAL_RETENTION_MS,
         type=LONG,
-        default="3600000",
+        default="600000",
         low=-2,
         acts=True,
         synonym="log.local.retention.ms",
-        about="How long log files, which hold batches as they were sent, stay beside the tables; -2: the default.",
+        about="How long log files, with batches as they were sent, stay beside tables; -2: the default, -1: as long.",
     ),
     Config(
         name=MAX_COMPACTION_LAG_MS,
@@ -205,8 +205,7 @@ _CONFIGS = (
         low=1,
         acts=True,
         synonym="min.insync.replicas",
-        about="At most the topic's replicas. A record counts once all replicas hold it, and while one is missing once "
-        "it is fsynced.",
+        about="At most the topic's replicas. A partition with fewer takes no batch whose producer waits for all.",
     ),
     Config(
         name="preallocate",
@@ -258,7 +257,7 @@ _CONFIGS = (
         low=14,
         acts=True,
         synonym="log.segment.bytes",
-        about="Size at which a log file ends and becomes a table.",
+        about="Size at which a log file ends and becomes a table, from 64 KiB up to the brokers' own log_roll_bytes.",
     ),
     Config(
         name="segment.index.bytes",

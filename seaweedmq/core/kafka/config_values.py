@@ -120,7 +120,7 @@ def items_of(value: str) -> list[str]:
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Synonym:
     """A value that a config has, or would have."""
 

@@ -149,5 +149,6 @@ class FetchSessions:
         return session
 
 
-def _after(epoch: int) -> int:
+def epoch_after(epoch: int) -> int:
+    """That of the request that follows."""
     return FIRST_EPOCH + 1 if epoch == EPOCH_MAX else epoch + 1

@@ -19,9 +19,11 @@ from seaweedmq.core.kafka.config_table import (
     RETENTION_MS,
     SCALING,
     SEGMENT_BYTES,
+    SEGMENT_MS,
     TOPIC_CONFIGS,
 )
 from seaweedmq.core.kafka.config_values import (
+    LONG_MAX,
     Config,
     ConfigSource,
     ConfigType,
@@ -30,8 +32,10 @@ from seaweedmq.core.kafka.config_values import (
     Synonym,
     items_of,
 )
+from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicChange, TopicName, TopicSpec
+from seaweedmq.model.topic_settings import Configs, check_configs
 
 MS_PER_S = 1_000
 FOR_EVER = "-1"
@@ -82,26 +86,37 @@ def parse_configs(configs: Mapping[str, str | None], *, replicas: int, limits: B
 
 
 def _check_together(configs: Mapping[str, str], replicas: int, limits: BrokerConfig) -> None:
-    insync = int(configs.get(MIN_INSYNC_REPLICAS, 1))
+    insync = _whole(configs, MIN_INSYNC_REPLICAS, 1)
     if insync > replicas:
         raise InvalidConfig(
             f"config {MIN_INSYNC_REPLICAS} is {insync}, and the topic has {replicas} replicas: nothing could ever be "
             "produced, give as many at most"
         )
-    message = int(configs.get(MAX_MESSAGE_BYTES, 0))
+    message = _whole(configs, MAX_MESSAGE_BYTES, 0)
     if message > limits.frame_bytes_max:
         raise InvalidConfig(
             f"config {MAX_MESSAGE_BYTES} is {message:,}: brokers take frames of up to {limits.frame_bytes_max:,} bytes "
             "(frame_bytes_max)"
         )
-    lag = int(configs.get(MIN_COMPACTION_LAG_MS, 0))
-    if MAX_COMPACTION_LAG_MS in configs and lag > int(configs[MAX_COMPACTION_LAG_MS]):
+    lag, lag_max = _whole(configs, MIN_COMPACTION_LAG_MS, 0), _whole(configs, MAX_COMPACTION_LAG_MS, LONG_MAX)
+    if lag > lag_max:
         raise InvalidConfig(
-            f"config {MIN_COMPACTION_LAG_MS} is {lag}: give {MAX_COMPACTION_LAG_MS} "
-            f"({configs[MAX_COMPACTION_LAG_MS]}) at most"
+            f"config {MIN_COMPACTION_LAG_MS} is {lag}: give {MAX_COMPACTION_LAG_MS} ({lag_max}) at most"
         )
     if CLEANUP_POLICY in configs and not configs[CLEANUP_POLICY]:
         raise InvalidConfig(f"config {CLEANUP_POLICY} is empty: give delete, compact or both")
+    try:
+        check_configs(_without_fields(configs), replicas)
+    except InvalidArgument as error:
+        raise InvalidConfig(str(error)) from error
+
+
+def _whole(configs: Mapping[str, str], name: str, default: int) -> int:
+    """SeaweedMQ's own tools set texts of any kind where a config does not act."""
+    try:
+        return int(configs.get(name, default))
+    except ValueError:
+        return default
 
 
 def spec_of(name: TopicName, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> TopicSpec:
@@ -158,7 +173,7 @@ def _total_bytes(configs: Mapping[str, str], partitions: int) -> int:
     return 0 if each < 0 else max(each, 1) * partitions
 
 
-def _without_fields(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _without_fields(configs: Mapping[str, str]) -> Configs:
     return tuple(sorted((name, value) for name, value in configs.items() if name not in _FIELDS))
 
 
@@ -210,34 +225,33 @@ def _with_items(config: Config, value: str, step: Alteration) -> str:
 def describe_configs(topic: Topic | TopicSpec, limits: BrokerConfig) -> list[Described]:
     """All configs of a topic, be it one that is only asked for, with the values that hold, by name."""
     given = configs_of(topic)
-    defaults = true_defaults(topic.replicas, limits)
+    defaults = _true_defaults(topic, limits)
     return [_described(config, given.get(name), defaults.get(name, config.default)) for name, config in _ALL]
 
 
 _ALL = tuple(TOPIC_CONFIGS.items())
 
 
-def true_defaults(replicas: int, limits: BrokerConfig) -> dict[str, str]:
+def _true_defaults(topic: Topic | TopicSpec, limits: BrokerConfig) -> dict[str, str]:
     """Defaults that depend on the topic or the broker."""
+    roll_age_s = limits.log_roll_age_s if topic.partitions is None else limits.partition_roll_age_s
     return {
-        DURABILITY: usual_durability(replicas),
+        DURABILITY: usual_durability(topic.replicas),
         SEGMENT_BYTES: str(limits.log_roll_bytes),
+        SEGMENT_MS: str(round(roll_age_s * MS_PER_S)),
         MAX_MESSAGE_BYTES: str(min(int(TOPIC_CONFIGS[MAX_MESSAGE_BYTES].default), limits.frame_bytes_max)),
-        LOCAL_RETENTION_MS: TOPIC_CONFIGS[LOCAL_RETENTION_MS].default,
+        LOCAL_RETENTION_MS: str(round(limits.log_grace_s * MS_PER_S)),
     }
 
 
 def _described(config: Config, given: str | None, default: str) -> Described:
-    fallback = Synonym(name=config.synonym or config.name, value=default, source=ConfigSource.DEFAULT_CONFIG)
-    if given is None:
-        value, source, synonyms = default, ConfigSource.DEFAULT_CONFIG, (fallback,)
-    else:
-        own = Synonym(name=config.name, value=given, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        value, source, synonyms = given, ConfigSource.DYNAMIC_TOPIC_CONFIG, (own, fallback)
+    fallback = Synonym(config.synonym or config.name, default, ConfigSource.DEFAULT_CONFIG)
+    own = () if given is None else (Synonym(config.name, given, ConfigSource.DYNAMIC_TOPIC_CONFIG),)
+    first, *_ = synonyms = (*own, fallback)
     return Described(
         name=config.name,
-        value=value,
-        source=source,
+        value=first.value,
+        source=first.source,
         type=config.type,
         documentation=config.documentation,
         synonyms=synonyms,

@@ -200,7 +200,8 @@ def succeed(
     """Seal neighbours, in the order of the ring, and open a successor for each of ``ranges``, which cover their slots.
 
     A successor begins at the largest end of the parents whose range it shares, so that offsets rise along every key's
-    path.
+    path; and not below what was deleted by hand, should records that were deleted be lost before they were fsynced:
+    what comes later is not among them.
     """
     for parent in parents:
         assert parent.segment.is_open, f"{parent.segment} is sealed already"
@@ -223,7 +224,7 @@ def succeed(
                 state=SegmentState.OPEN,
                 replicas=replicas,
                 predecessors=tuple(parent.segment.id for parent in above),
-                start_offset=max(parent.end_offset for parent in above),
+                start_offset=max(topic.low_watermark(slots), *(parent.end_offset for parent in above)),
                 opened_us=now_us,
             )
         )

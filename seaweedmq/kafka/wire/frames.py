@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from seaweedmq.errors import Unsupported
 from seaweedmq.kafka.wire.decoding import Malformed, decode, skip_tags
-from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, EncodedReply, Reply, Request
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Reply, Request
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 
 _REQUEST_HEAD = struct.Struct(">hhih")
@@ -69,9 +69,7 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
     )
 
 
-def reply_buffers(
-    api: int, version: int, correlation_id: int, reply: Reply
-) -> Sequence[bytes | bytearray | memoryview]:
+def reply_buffers(api: int, version: int, correlation_id: int, reply: Reply) -> Sequence[Buffer]:
     """A reply to a request of this API and version, with header and length, in buffers to be sent in this order."""
     if api == API.API_VERSIONS and not is_advertised(api, version):
         version = 0

@@ -1,13 +1,14 @@
 """Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
 
 The classes are kafka-python's, made from Apache Kafka's own schemas; attributes are the schemas' fields in snake_case.
-Handlers take them from here.
+Handlers take them from here. Give a reply all its lists: what is not given is a list that all messages share.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
+from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 
 from kafka.protocol.admin import (
     AlterConfigsRequest,
@@ -94,10 +95,12 @@ __all__ = [
     "API",
     "REPLIES",
     "REQUESTS",
+    "UUID",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "Buffer",
     "CreateAclsRequest",
     "CreateAclsResponse",
     "CreatePartitionsRequest",
@@ -235,11 +238,16 @@ class Request:
     """Id of its connection, unique in the process."""
 
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedReply:
     """The body of a reply that is bytes already, in buffers that are sent one after another."""
 
-    buffers: Sequence[bytes | bytearray | memoryview]
+    buffers: Sequence[Buffer]
+    sent: Callable[[], None] | None = None
+    """Called once when the socket has taken them, or nobody is there any more to take them."""
 
 
 Reply: TypeAlias = Any

@@ -301,6 +301,98 @@ class DeleteTopicReply(_message.Message):
 Global___DeleteTopicReply: _TypeAlias = DeleteTopicReply  # noqa: Y015
 
 @_typing.final
+class RaiseLowWatermarkRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class BeforeEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    TOPIC_UID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """"namespace/name" """
+    topic_uid: _builtins.int
+    """Of the topic that is meant; 0: whichever has the name now. A request that comes late then changes no later topic."""
+    @_builtins.property
+    def before(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """Partition -> offset before which its records are deleted."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        before: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+        topic_uid: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "name", b"name", "topic_uid", b"topic_uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseLowWatermarkRequest: _TypeAlias = RaiseLowWatermarkRequest  # noqa: Y015
+
+@_typing.final
+class RaiseLowWatermarkReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LowWatermarksEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    LOW_WATERMARKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def low_watermarks(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """Of the partitions that were named. They only rise."""
+
+    def __init__(
+        self,
+        *,
+        low_watermarks: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["low_watermarks", b"low_watermarks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseLowWatermarkReply: _TypeAlias = RaiseLowWatermarkReply  # noqa: Y015
+
+@_typing.final
 class ListTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

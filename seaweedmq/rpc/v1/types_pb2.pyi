@@ -187,6 +187,7 @@ class Topic(_message.Message):
     SEGMENTS_MIN_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    LOW_WATERMARKS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"namespace/name" """
     uid: _builtins.int
@@ -215,6 +216,10 @@ class Topic(_message.Message):
     """
     @_builtins.property
     def configs(self) -> Global___TopicConfigs: ...
+    @_builtins.property
+    def low_watermarks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """By partition: records below were deleted by hand. 0 of those that are left out at the end."""
+
     def __init__(
         self,
         *,
@@ -233,10 +238,11 @@ class Topic(_message.Message):
         segments_min: _builtins.int = ...,
         partitions: _builtins.int | None = ...,
         configs: Global___TopicConfigs | None = ...,
+        low_watermarks: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "schema", b"schema", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "created_us", b"created_us", "durability", b"durability", "name", b"name", "next_segment", b"next_segment", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_schema", b"_schema", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "created_us", b"created_us", "durability", b"durability", "low_watermarks", b"low_watermarks", "name", b"name", "next_segment", b"next_segment", "partitions", b"partitions", "replicas", b"replicas", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "schema", b"schema", "segments_min", b"segments_min", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
     _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015
@@ -386,7 +392,7 @@ class Segment(_message.Message):
     """Fencing number, at least 1."""
     state: Global___SegmentState.ValueType
     start_offset: _builtins.int
-    """Offset of the first record: the largest end_offset among the predecessors."""
+    """Offset of the first record: at least the largest end_offset among the predecessors."""
     end_offset: _builtins.int
     """Absent while the segment is open."""
     opened_us: _builtins.int
@@ -543,6 +549,7 @@ class BrokerInfo(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    KAFKA_ADDRESS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     address: _builtins.str
     """host:port"""
@@ -552,6 +559,8 @@ class BrokerInfo(_message.Message):
     """Of the software, for people."""
     draining: _builtins.bool
     """It is handing its segments over and gets no new ones."""
+    kafka_address: _builtins.str
+    """host:port that Kafka clients dial; empty if it does not listen for them."""
     def __init__(
         self,
         *,
@@ -561,10 +570,11 @@ class BrokerInfo(_message.Message):
         pid: _builtins.int = ...,
         version: _builtins.str = ...,
         draining: _builtins.bool = ...,
+        kafka_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "id", b"id", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "id", b"id", "kafka_address", b"kafka_address", "pid", b"pid", "started_us", b"started_us", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -92,18 +92,22 @@ async def recover_segment(store: SegmentStore, topic: Topic, segment: Segment) -
 
 
 async def earliest_offset(store: SegmentStore, topic: Topic, segment: Segment) -> int:
-    """Lowest offset of the segment that retention has left; its end offset if it is sealed and nothing is left.
+    """Lowest offset of the segment that is left after retention and what was deleted by hand; its end offset if it is
+    sealed and nothing is left.
 
     Raises:
         StorageFailed: the storage refused, or files vanish as fast as they are listed.
     """
+    low = topic.low_watermark(segment.slots)
+    if segment.end_offset is not None and low >= segment.end_offset:
+        return segment.end_offset
     find = _earliest_joined if topic.has_retention else _earliest_whole
     for _ in range(LISTINGS_MAX):
         files = await store.list_files(topic.name, segment.id)
         if segment.end_offset is not None:
             files = [f for f in files if f.base_offset < segment.end_offset]
         try:
-            return await find(store, topic, segment, files)
+            return max(low, await find(store, topic, segment, files))
         except NotFound:
             continue  # it went after it was listed: a table has its records, or retention took them
     raise StorageFailed(

@@ -83,7 +83,9 @@ class TableWriter:
         whole = full_batch(batch, header, self._topic_schema)
         self._batches.append(whole if count == batch.num_rows else whole.slice(first, count))
         self._partitions.append(header.slot_min)
-        self._waiting_bytes += header.payload_length * count // header.record_count
+        # A payload may be compressed.
+        size = max(header.payload_length, batch.get_total_buffer_size())
+        self._waiting_bytes += size * count // header.record_count
         if self._waiting_bytes >= self._row_group_bytes:
             self._flush()
 

@@ -13,7 +13,7 @@ from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_pat
 from seaweedmq.coordination import description
 from seaweedmq.coordination.limits import CHANGES_PER_TRANSACTION
 from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
-from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment
+from seaweedmq.model.calls import AlterTopic, DescribeGroup, DescribeTopic, ReportEmptied, SealSegment, TopicStats
 from seaweedmq.model.description import ALL, IDS_MAX, OPEN, TopicDescription, Which
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.segment import Segment
@@ -131,6 +131,36 @@ async def test_records_keep_their_segment_and_what_came_after_it(bed: Bed) -> No
     await asyncio.sleep(200)
     assert list(known(host)) == [2, 3, 4, 5], "3 and 4 are empty, but come after 2"
     assert topic(host).pruned == IdRanges(((0, 2),))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@story
+async def test_partitions_leave_nothing_behind_in_rolling_restarts(bed: Bed, replicas: int) -> None:
+    """Each broker that stops seals what it serves, and so does each that takes its share back."""
+    hosts = await bed.cluster(3, SMALL)
+    name, idle = NAME, TopicName("test", "idle")
+    await bed.topic(hosts[0], name, partitions=6, replicas=replicas, retention_s=5.0)
+    await bed.topic(hosts[0], idle, partitions=6, replicas=replicas)
+
+    def opened(host: Host, name: TopicName) -> dict[int, Segment]:
+        return dict(host.inspect.view.open_segments[name])
+
+    for _ in range(3):
+        for number in range(3):
+            for segment in opened(hosts[0], name).values():
+                primary = await bed.primary(hosts[0], segment=segment.id)
+                slot = segment.slots.lo
+                publisher = await primary.publisher(segment=segment.id, segment_epoch=segment.epoch)
+                await publisher.store(2, slots=(slot, slot))
+            await hosts[number].stop()
+            hosts[number] = await bed.start(SMALL)
+            await bed.until(lambda: all(len(h.inspect.view.brokers) == 3 for h in hosts))
+    assert topic(hosts[0]).next_segment > 6 * 3
+    assert [s.high_watermark for s in await hosts[0].api.call(TopicStats(name))] == [2 * 3 * 3] * 6
+    for one in (name, idle):
+        await bed.until(lambda one=one: len(hosts[0].inspect.view.segments_of(one)) == 6, patience_s=300)
+        assert len(stored(bed, keys.segments_prefix(one))) == 6
+        assert len(hosts[0].inspect.view.topics[one].pruned.ranges) <= 7
 
 
 @story

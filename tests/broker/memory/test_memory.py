@@ -105,7 +105,7 @@ async def test_memory_stays_within_the_budget_with_many_segments_at_any_rate(bed
     budget = host.inspect.memory.logs
     budget.limit = 140_000
     await bed.topic(host, segments=20, durability=durability)
-    publishers = [await host.publisher(n, segment=n) for n in range(20)]
+    publishers = [await host.publisher(n + 1, segment=n) for n in range(20)]
     held = bed.faults.hold(StorageOp.APPEND)
     most = 0
     for round_ in range(40):
@@ -278,7 +278,7 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     (host,) = await bed.cluster(1, LARGE)
     await bed.topic(host)
     host.inspect.memory.intake.limit = 13 * MIB
-    first, second, third = [await host.publisher(n) for n in range(3)]
+    first, second, third = [await host.publisher(n) for n in range(1, 4)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
     assert limits == [LARGE_MESSAGE_BYTES, LARGE_MESSAGE_BYTES, SMALL_MESSAGE_BYTES]
     await first.store(size=100_000)

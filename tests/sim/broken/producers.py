@@ -30,13 +30,13 @@ def forget_producers_with_open_streams(patch: pytest.MonkeyPatch) -> None:
         known = table._producers.get(producer_id)
         return known.next_sequence if known is not None else 0
 
-    def find(table: Any, producer_id: int, producer_epoch: int, first_sequence: int, count: int) -> Any:
+    def find(table: Any, producer_id: int, producer_epoch: int, first_sequence: int, count: int, now: float) -> Any:
         if producer_id not in table._producers:
             table._add(producer_id, producer_epoch, 0)
-        return find_repeat(table, producer_id, producer_epoch, first_sequence, count)
+        return find_repeat(table, producer_id, producer_epoch, first_sequence, count, now)
 
-    def record_and_forget(table: Any, producer_id: int, producer_epoch: int, ack: Any) -> None:
-        record(table, producer_id, producer_epoch, ack)
+    def record_and_forget(table: Any, producer_id: int, producer_epoch: int, ack: Any, now: float) -> None:
+        record(table, producer_id, producer_epoch, ack, now)
         table._forget_idle(0.0, keep=1)
 
     patch.setattr(ProducerTable, "_forget_idle", forget)

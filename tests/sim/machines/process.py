@@ -10,6 +10,7 @@ from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
+from tests.sim.machines.kafka import KafkaDoor, kafka_address
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
 
@@ -103,6 +104,8 @@ class BrokerProcess:
         for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
             budget.limit = scenario.passage_bytes
         world.network.serve(self.address, owner, broker.api)
+        if scenario.kafka:
+            world.network.serve(kafka_address(self.address), owner, KafkaDoor(broker, self.store, self.config))
         try:
             await broker.start()
             world.note(owner.name, f"runs as {broker.id}")

@@ -42,6 +42,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_replicas.members_are_cut_off,
     themes_replicas.deletions_come_late,
     themes_metadata.partitions_are_added,
+    themes_metadata.kafka_producers,
 )
 
 

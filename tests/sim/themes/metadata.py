@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.model.config import KIB
-from tests.sim.scenario import PublisherPlan, Scenario
+from seaweedmq.model.producer import KAFKA_SEQUENCES
+from tests.sim.scenario import KafkaPlan, PublisherPlan, Scenario
 
 
 def much_is_forgotten(rng: random.Random, scenario: Scenario) -> Scenario:
@@ -70,6 +71,39 @@ def partitions_are_added(rng: random.Random, scenario: Scenario) -> Scenario:
         group_members=members,
         members_refuse=members > 0,  # the order along a key is not judged then, as it is not kept
         favoured={"reshape": 100},
+    )
+
+
+def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Kafka's producers have frames under way to partitions that move, and whose brokers die; some have just begun."""
+    partitions = rng.choice((1, 2, 3))
+    topic = replace(scenario.topics[0], partitions=partitions, retention_s=None, retention_bytes=None)
+    records = rng.choice((30, 100))
+    pause_s = rng.choice((0.0, 5 * scenario.chaos_s / records))
+    lasting = KafkaPlan(
+        name="", topic=topic.name, partitions=partitions, records=records, pause_s_max=pause_s, first_sequence=0
+    )
+    visiting = replace(lasting, records=10, pause_s_max=rng.choice((0.0, 0.02)))
+    plans = [lasting] * rng.choice((1, 2, 3)) + [visiting] * rng.choice((0, 0, 4, 10))
+    return replace(
+        scenario,
+        brokers=max(2, scenario.brokers),
+        broker=replace(scenario.broker, producer_idle_s=900.0, producers_per_segment_max=rng.choice((1, 1_000))),
+        topics=(topic,),
+        publishers=(replace(scenario.publishers[0], topic=topic.name, records=20),),
+        kafka=tuple(
+            replace(
+                plan,
+                name=f"kafka-{number}",
+                first_sequence=rng.choice((0, 0, 70, KAFKA_SEQUENCES - rng.randrange(1, plan.records))),
+                starts_s=rng.uniform(0, scenario.chaos_s) if plan is visiting else 0.0,
+            )
+            for number, plan in enumerate(plans)
+        ),
+        group_members=0,
+        lives=None,
+        adoptions=(),
+        favoured={"reshape": 60, "kill_broker": 20, "break_streams": 20, "lossy_network": 12, "slow_network": 12},
     )
 
 

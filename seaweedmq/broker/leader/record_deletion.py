@@ -1,0 +1,81 @@
+"""Records below an offset by hand: the leader raises the low watermarks of a topic's partitions, which all brokers see.
+
+They are kept in a key of their own beside the topic's: that one is written with every segment that is replaced, and the
+marks of 4,096 partitions are larger than all the rest of it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from seaweedmq.broker.leader.documents import Documents
+from seaweedmq.broker.leader.metadata import Metadata
+from seaweedmq.codec import keys
+from seaweedmq.codec.metadata import low_watermarks_to_json
+from seaweedmq.core.lineage.low_watermarks import check_deletion, raised
+from seaweedmq.errors import Conflict
+from seaweedmq.model.description import SegmentStats
+from seaweedmq.model.topic import LowWatermarks, Topic, TopicName, created_again
+from seaweedmq.ports import Compare, Put
+
+log = logging.getLogger(__name__)
+
+
+class RecordDeletion:
+    """The leader's part of ``model.calls.RaiseLowWatermark``."""
+
+    def __init__(
+        self,
+        *,
+        metadata: Metadata,
+        documents: Documents,
+        stats: Callable[[TopicName], Awaitable[tuple[SegmentStats, ...]]],
+    ) -> None:
+        self._metadata = metadata
+        self._documents = documents
+        self._stats = stats
+
+    async def raise_low_watermark(self, name: TopicName, before: Mapping[int, int], topic_uid: int) -> dict[int, int]:
+        """See ``model.calls.RaiseLowWatermark``."""
+        check_deletion(self._topic(name, topic_uid), before)
+        ends = await self._high_watermarks(name)
+        async for attempt in self._metadata.on_conflict():
+            with attempt:
+                topic = self._topic(name, topic_uid)
+                marks = raised(topic, before, ends)
+                if marks != topic.low_watermarks:
+                    await self._write(topic, marks)
+        low = dict(enumerate(marks))
+        return {partition: low.get(partition, 0) for partition in before}
+
+    async def _high_watermarks(self, name: TopicName) -> dict[int, int]:
+        """By partition. A high watermark never falls, so it does not matter what becomes of the segment meanwhile."""
+        high = {s.segment: s.high_watermark for s in await self._stats(name)}
+        segments = self._metadata.view.segments_of(name)
+        return {
+            partition: end
+            for number, end in high.items()
+            if number in segments
+            for partition in range(segments[number].slots.lo, segments[number].slots.hi)
+        }
+
+    async def _write(self, topic: Topic, marks: tuple[int, ...]) -> None:
+        name, view = topic.name, self._metadata.view
+        key = keys.low_watermarks_key(name)
+        revision = await self._metadata.transact(
+            [
+                Compare(keys.topic_key(name), mod_revision=view.topic_revision(name)),
+                Compare(key, mod_revision=view.low_watermarks_revision(name)),
+            ],
+            [Put(key, low_watermarks_to_json(LowWatermarks(name=name, uid=topic.uid, offsets=marks)))],
+        )
+        if revision is None:
+            raise Conflict(f"records of {name} were deleted by somebody else at the same time: try again")
+        await view.wait_revision(revision)
+        self._documents.expect([name])
+        log.info("%s: records were deleted, of %d partitions", name, sum(mark > 0 for mark in marks))
+
+    def _topic(self, name: TopicName, uid: int) -> Topic:
+        topic = self._metadata.topic(name)
+        if uid not in (0, topic.uid):
+            raise created_again(name)
+        return topic

@@ -1,0 +1,198 @@
+"""Which broker coordinates a group: the primary of the partition of ``__consumer_offsets`` that the group is in.
+
+Each of them has a ``Shard`` for every such partition that it leads, from the moment that it does.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from seaweedmq.broker.local import LocalBroker, LocalPartition
+from seaweedmq.codec.kafka.group_records import partition_of_group
+from seaweedmq.core.kafka.classic_events import Limits
+from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
+from seaweedmq.kafka.shard import Shard, Stage
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
+from seaweedmq.model.calls import CreateTopic
+from seaweedmq.model.topic import Topic, TopicName, TopicSpec
+
+log = logging.getLogger(__name__)
+
+GROUPS_TOPIC: Final = "__consumer_offsets"
+REPLICAS_MAX: Final = 3
+CREATE_TIMEOUT_S: Final = 10.0
+
+
+class Coordinators:
+    """The coordinators of groups that are here, and where the others are."""
+
+    def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
+        self.topic_name = TopicName(broker.config.kafka_namespace, GROUPS_TOPIC)
+        self._broker = broker
+        self._partitions = broker.config.kafka_internal_partitions
+        """Of the internal topic, if there is none yet."""
+        self._snapshot_after_bytes = snapshot_after_bytes
+        largest = Limits()
+        self._limits = replace(
+            largest, group_bytes_max=min(largest.group_bytes_max, broker.config.frame_bytes_max // 2)
+        )
+        self._shards: dict[int, Shard] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._is_over = False
+        self._uids: dict[str, int] = {}
+        """Of the topics that Kafka's clients see, by the name that they use."""
+        self._news = broker.view.news()
+        self._creating = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Follow the metadata until cancelled; then all coordinators here are over."""
+        view = self._broker.view
+        try:
+            while True:
+                seen = view.changes
+                self._follow()
+                await view.wait_change(seen)
+        finally:
+            self._is_over = True
+            self._news.close()
+            for task in self._running:
+                task.cancel()
+            if self._running:
+                await asyncio.wait(set(self._running))
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def shard_of(self, group: str) -> Shard:
+        """The coordinator of a group.
+
+        Raises:
+            StaleMetadata: it is at another broker.
+            Unavailable: it is nowhere at the moment.
+        """
+        topic = self._broker.view.topics.get(self.topic_name)
+        if topic is None:
+            raise Unavailable(
+                f"there is no topic {self.topic_name} yet: ask for the coordinator of group {group!r} first"
+            )
+        number = self._partition_of(group, topic)
+        shard = self._shards.get(number)
+        if shard is None or shard.partition.is_over:
+            partition = self._broker.leads(self.topic_name, number)
+            shard = self._serve(number, partition)
+        return shard
+
+    def here(self) -> list[Shard]:
+        """The coordinators at this broker, those that load among them."""
+        return [shard for shard in self._shards.values() if shard.stage is not Stage.OVER]
+
+    async def broker_of(self, group: str) -> str:
+        """Id of the broker where the coordinator of a group is, or will be as soon as it has loaded. Makes the internal
+        topic if there is none.
+
+        Raises:
+            Unavailable: there is none at the moment, or the topic can not be made in time.
+            SeaweedMQError: as creating a topic.
+        """
+        topic = self._broker.view.topics.get(self.topic_name) or await self._created()
+        number = self._partition_of(group, topic)
+        for segment in self._broker.view.open_of(self.topic_name).values():
+            if number in segment.slots:
+                return segment.primary
+        raise Unavailable(f"partition {number} of {self.topic_name} is moving to another broker: retry")
+
+    def _partition_of(self, group: str, topic: Topic) -> int:
+        return partition_of_group(group, topic.partitions or self._partitions)
+
+    async def _created(self) -> Topic:
+        """The internal topic, once this broker sees it and somebody leads all of it."""
+        view = self._broker.view
+        try:
+            async with asyncio.timeout(CREATE_TIMEOUT_S), self._creating:
+                if self.topic_name not in view.topics:
+                    await self._create()
+                while True:
+                    seen = view.changes
+                    topic = view.topics.get(self.topic_name)
+                    if topic is not None and len(view.open_of(self.topic_name)) >= (topic.partitions or 1):
+                        return topic
+                    await view.wait_change(seen)
+        except TimeoutError:
+            raise Unavailable(f"topic {self.topic_name} was not there after {CREATE_TIMEOUT_S:g} s: retry") from None
+
+    async def _create(self) -> None:
+        replicas = min(REPLICAS_MAX, max(1, len(self._broker.view.brokers)))
+        spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas)
+        try:
+            await self._broker.api.call(CreateTopic(spec))
+        except AlreadyExists:
+            log.debug("%s was made by another broker at the same time", self.topic_name)
+
+    # --- what the metadata say ----------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        deleted = self._deleted()
+        me = self._broker.id
+        for segment in self._broker.view.open_of(self.topic_name).values():
+            if segment.primary == me:
+                self._try_serve(segment.slots.lo)
+        for shard in self.here():
+            if shard.partition.is_over:
+                shard.wake()
+            elif deleted:
+                shard.topics_deleted(deleted)
+
+    def _deleted(self) -> list[str]:
+        """Topics that are no more, or others by now, of those that changed."""
+        gone = []
+        for name in self._news.take_now():
+            if name.namespace == self.topic_name.namespace:
+                topic = self._broker.view.topics.get(name)
+                known = self._uids.pop(name.name, None)
+                if topic is not None:
+                    self._uids[name.name] = topic.uid
+                if known is not None and (topic is None or topic.uid != known):
+                    gone.append(name.name)
+        return gone
+
+    def _try_serve(self, number: int) -> None:
+        shard = self._shards.get(number)
+        if shard is None or shard.partition.is_over:
+            try:
+                self._serve(number, self._broker.leads(self.topic_name, number))
+            except SeaweedMQError as error:
+                log.debug("the coordinator of partition %d begins a little later: %s", number, error)
+
+    def _serve(self, number: int, partition: LocalPartition) -> Shard:
+        if self._is_over:
+            raise Unavailable("this broker is shutting down: ask for the coordinator again")
+        shard = self._shards[number] = self._shard(partition)
+        task = self._broker.spawn(self._run(number, shard), f"coordinator {number} of {self.topic_name}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return shard
+
+    async def _run(self, number: int, shard: Shard) -> None:
+        """One coordinator after another, as long as this broker leads the same segment."""
+        while True:
+            await shard.run()
+            if shard.partition.is_over or self._shards.get(number) is not shard:
+                break
+            shard = self._shards[number] = self._shard(shard.partition)
+        if self._shards.get(number) is shard:
+            del self._shards[number]
+
+    def _shard(self, partition: LocalPartition) -> Shard:
+        return Shard(
+            partition,
+            limits=self._limits,
+            config=self._broker.config,
+            env=self._broker.env,
+            raise_mark=partial(self._raise_mark, partition),
+            snapshot_after_bytes=self._snapshot_after_bytes,
+        )
+
+    def _raise_mark(self, partition: LocalPartition, mark: int) -> None:
+        """A snapshot begins there: what lies below may go."""
+        log.info("partition %d of %s: below %d nothing is needed", partition.partition, self.topic_name, mark)

@@ -1,0 +1,101 @@
+"""DeleteRecords: partitions are cut off below an offset."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seaweedmq.errors import OutOfRange, SeaweedMQError
+from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
+from seaweedmq.kafka.directory import Directory, PartitionedTopic
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.messages import API, DeleteRecordsResponse, Handler, Reply, Request
+
+ALL = -1
+"""Everything that is committed."""
+NO_OFFSET = -1
+
+
+class DeletionRoom:
+    """Answers DeleteRecords, for any partition: the leader of the cluster keeps where they begin."""
+
+    def __init__(self, directory: Directory, changes: TopicChanges) -> None:
+        self._directory = directory
+        self._changes = changes
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {API.DELETE_RECORDS: self.delete_records}
+
+    async def delete_records(self, request: Request) -> Reply:
+        """Delete what lies before an offset, of each partition that is named."""
+        timeout_s = patience_s(request.body.timeout_ms)
+        topics = await for_each(request.body.topics, lambda topic: self._topic(topic, timeout_s))
+        return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
+
+    async def _topic(self, asked: Any, timeout_s: float) -> Any:
+        before = {partition.partition_index: partition.offset for partition in asked.partitions}
+        outcomes: dict[int, int | SeaweedMQError] = {}
+        try:
+            topic = self._directory.find(asked.name)
+            _check(topic)
+            wanted, outcomes = await self._offsets(topic, before, timeout_s)
+            outcomes |= await self._delete(topic, wanted, timeout_s)
+        except SeaweedMQError as error:
+            outcomes = {**dict.fromkeys(before, error), **outcomes}
+        result = DeleteRecordsResponse.DeleteRecordsTopicResult
+        return result(
+            name=asked.name,
+            partitions=[
+                result.DeleteRecordsPartitionResult(
+                    partition_index=partition,
+                    low_watermark=outcome if isinstance(outcome, int) else NO_OFFSET,
+                    error_code=Code.NONE if isinstance(outcome, int) else code_of(outcome, place=Place.DATA),
+                )
+                for partition, outcome in ((partition, outcomes[partition]) for partition in before)
+            ],
+        )
+
+    async def _offsets(
+        self, topic: PartitionedTopic, before: Mapping[int, int], timeout_s: float
+    ) -> tuple[dict[int, int], dict[int, int | SeaweedMQError]]:
+        """Below which offsets is deleted, and which partitions can not be asked for."""
+        refused: dict[int, int | SeaweedMQError] = {}
+        for partition, offset in before.items():
+            if not 0 <= partition < topic.count:
+                refused[partition] = KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            elif offset < ALL:
+                refused[partition] = KafkaRefusal(Code.OFFSET_OUT_OF_RANGE)
+        wanted = {partition: offset for partition, offset in before.items() if partition not in refused}
+        if ALL in wanted.values():
+            high = await self._changes.high_watermarks(topic.topic, timeout_s)
+            for partition in [partition for partition, offset in wanted.items() if offset == ALL]:
+                if partition in high:
+                    wanted[partition] = high[partition]
+                else:
+                    del wanted[partition]
+                    refused[partition] = KafkaRefusal(Code.NOT_LEADER_OR_FOLLOWER)
+        return wanted, refused
+
+    async def _delete(
+        self, topic: PartitionedTopic, before: Mapping[int, int], timeout_s: float
+    ) -> dict[int, int | SeaweedMQError]:
+        if not before:
+            return {}
+        try:
+            return dict(await self._changes.delete_records(topic.topic, before, timeout_s))
+        except OutOfRange as error:
+            if len(before) == 1:
+                return dict.fromkeys(before, error)
+        outcomes: dict[int, int | SeaweedMQError] = {}
+        for partition, offset in before.items():  # which of them is it?
+            outcomes |= await self._delete(topic, {partition: offset}, timeout_s)
+        return outcomes
+
+
+def _check(topic: PartitionedTopic) -> None:
+    if not topic.is_writable:
+        raise KafkaRefusal(Code.POLICY_VIOLATION, f"topic {topic.name} is a ring: records below an offset stay")
+    if not topic.topic.settings.expires:
+        raise KafkaRefusal(
+            Code.POLICY_VIOLATION, f"topic {topic.name} is compacted: with cleanup.policy=compact alone records stay"
+        )

@@ -1,0 +1,188 @@
+"""Requests about the offsets that groups have committed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seaweedmq.core.kafka.classic_events import (
+    Commit,
+    CommitReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    OffsetToCommit,
+    Partition,
+)
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.messages import (
+    API,
+    Handler,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    Reply,
+    Request,
+)
+from seaweedmq.model.kafka_groups import OffsetValue
+
+MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
+NO_OFFSET = -1
+
+
+class GroupOffsetsRoom:
+    """Answers them. A group without a name has offsets, too, as in Kafka: very old consumers use it."""
+
+    def __init__(self, coordinators: Coordinators, directory: Directory) -> None:
+        self._coordinators = coordinators
+        self._directory = directory
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.OFFSET_COMMIT: self.commit,
+            API.OFFSET_FETCH: self.fetch,
+            API.OFFSET_DELETE: self.delete,
+        }
+
+    # --- commit -------------------------------------------------------------------------------------------------------
+
+    async def commit(self, request: Request) -> Reply:
+        """OffsetCommit: of partitions that there are."""
+        body = request.body
+        shard = self._coordinators.shard_of(body.group_id)
+        offsets = tuple(
+            OffsetToCommit(
+                topic=topic.name,
+                partition=each.partition_index,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+            )
+            for topic in body.topics
+            for each, there in zip(topic.partitions, self._exist(topic.name, _numbers(topic)), strict=True)
+            if there
+        )
+        errors: Mapping[Partition, int] = {}
+        if offsets:
+            reply = await shard.ask(
+                lambda token: Commit(
+                    token=token,
+                    group=body.group_id,
+                    member=body.member_id,
+                    instance=body.group_instance_id,
+                    generation=body.generation_id_or_member_epoch,
+                    retention_ms=body.retention_time_ms if body.retention_time_ms >= 0 else None,
+                    offsets=offsets,
+                    is_v9=request.version >= NAMED_ERRORS_FROM,
+                )
+            )
+            assert isinstance(reply, CommitReply)
+            errors = {(o.topic, o.partition): error for o, error in zip(offsets, reply.errors, strict=True)}
+        make = OffsetCommitResponse.OffsetCommitResponseTopic
+        of_each = make.OffsetCommitResponsePartition
+        return OffsetCommitResponse(
+            topics=[make(name=t.name, partitions=_with_errors(of_each, t, errors)) for t in body.topics]
+        )
+
+    def _exist(self, topic: str, partitions: Sequence[int]) -> Sequence[bool]:
+        """Which of these partitions there are."""
+        try:
+            count = self._directory.find(topic).count
+        except KafkaRefusal:
+            return [False] * len(partitions)
+        return [0 <= number < count for number in partitions]
+
+    # --- fetch --------------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: Request) -> Reply:
+        """OffsetFetch, of one group or of many. Nothing is ever pending in a transaction, so that all of it is
+        stable."""
+        body = request.body
+        if request.version >= MANY_GROUPS_FROM:
+            return OffsetFetchResponse(groups=[await self._of_group(group) for group in body.groups])
+        committed = await self._committed(body.group_id, body.topics)
+        make = OffsetFetchResponse.OffsetFetchResponseTopic
+        return OffsetFetchResponse(topics=_with_offsets(make, make.OffsetFetchResponsePartition, committed))
+
+    async def _of_group(self, group: Any) -> Any:
+        make = OffsetFetchResponse.OffsetFetchResponseGroup
+        try:
+            committed = await self._committed(group.group_id, group.topics)
+        except SeaweedMQError as error:
+            return make(group_id=group.group_id, error_code=code_of(error, place=Place.COORDINATOR))
+        of_topic = make.OffsetFetchResponseTopics
+        topics = _with_offsets(of_topic, of_topic.OffsetFetchResponsePartitions, committed)
+        return make(group_id=group.group_id, topics=topics)
+
+    async def _committed(
+        self, group: str, topics: Sequence[Any] | None
+    ) -> Mapping[str, Sequence[tuple[int, OffsetValue | None]]]:
+        """By topic; ``topics`` None: whatever there is."""
+        asked = None if topics is None else [(t.name, number) for t in topics for number in t.partition_indexes]
+        found = await self._coordinators.shard_of(group).look(lambda state: state.offsets(group, asked))
+        by_topic: dict[str, list[tuple[int, OffsetValue | None]]] = {}
+        for topic, number in sorted(found) if asked is None else asked:
+            by_topic.setdefault(topic, []).append((number, found.get((topic, number))))
+        return by_topic
+
+    # --- delete -------------------------------------------------------------------------------------------------------
+
+    async def delete(self, request: Request) -> Reply:
+        """OffsetDelete."""
+        body = request.body
+        if not body.group_id:
+            raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: name the one whose offsets are to go")
+        partitions = tuple(
+            (topic.name, each.partition_index)
+            for topic in body.topics
+            for each, there in zip(topic.partitions, self._exist(topic.name, _numbers(topic)), strict=True)
+            if there
+        )
+        reply = await self._coordinators.shard_of(body.group_id).ask(
+            lambda token: DeleteOffsets(token, body.group_id, partitions)
+        )
+        assert isinstance(reply, DeleteOffsetsReply)
+        if reply.error:
+            return OffsetDeleteResponse(error_code=reply.error)
+        errors = dict(zip(partitions, reply.errors, strict=True))
+        make = OffsetDeleteResponse.OffsetDeleteResponseTopic
+        of_each = make.OffsetDeleteResponsePartition
+        return OffsetDeleteResponse(
+            topics=[make(name=t.name, partitions=_with_errors(of_each, t, errors)) for t in body.topics]
+        )
+
+
+def _numbers(topic: Any) -> list[int]:
+    return [each.partition_index for each in topic.partitions]
+
+
+def _with_errors(make: Any, topic: Any, errors: Mapping[Partition, int]) -> list[Any]:
+    """What became of each partition; those of which nothing is known do not exist."""
+    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+    return [
+        make(partition_index=number, error_code=errors.get((topic.name, number), unknown)) for number in _numbers(topic)
+    ]
+
+
+def _with_offsets(
+    make_topic: Any, make: Any, committed: Mapping[str, Sequence[tuple[int, OffsetValue | None]]]
+) -> list[Any]:
+    return [
+        make_topic(
+            name=topic,
+            partitions=[
+                make(partition_index=number, committed_offset=NO_OFFSET, metadata="")
+                if value is None
+                else make(
+                    partition_index=number,
+                    committed_offset=value.offset,
+                    committed_leader_epoch=value.leader_epoch,
+                    metadata=value.metadata,
+                )
+                for number, value in partitions
+            ],
+        )
+        for topic, partitions in committed.items()
+    ]

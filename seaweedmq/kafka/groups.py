@@ -1,0 +1,268 @@
+"""Requests of consumer groups and their members: to events of the coordinator, and back."""
+
+from seaweedmq.core.kafka.classic_events import (
+    DeleteGroup,
+    DeleteGroupReply,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    JoinReply,
+    Leave,
+    LeaveReply,
+    Leaving,
+    Sync,
+    SyncReply,
+)
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
+from seaweedmq.kafka.coordinators import Coordinators
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    Handler,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    Reply,
+    Request,
+    SyncGroupResponse,
+)
+from seaweedmq.model.kafka_groups import GroupState, ListedGroup
+from seaweedmq.ports import Environment
+
+CLASSIC = "classic"
+"""The only type of groups there is."""
+MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
+NULL_PROTOCOL_FROM, MANY_LEAVE_FROM = 7, 3
+GROUP_OPERATIONS = frozenset({3, 6, 8})
+"""READ, DELETE, DESCRIBE: nobody is refused anything."""
+
+
+class GroupRoom:
+    """Answers them."""
+
+    def __init__(self, coordinators: Coordinators, env: Environment) -> None:
+        self._coordinators = coordinators
+        self._env = env
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.JOIN_GROUP: self.join,
+            API.SYNC_GROUP: self.sync,
+            API.HEARTBEAT: self.heartbeat,
+            API.LEAVE_GROUP: self.leave,
+            API.DESCRIBE_GROUPS: self.describe,
+            API.LIST_GROUPS: self.list,
+            API.DELETE_GROUPS: self.delete,
+        }
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    async def join(self, request: Request) -> Reply:
+        """JoinGroup. Waits until the round is complete, which the coordinator's timers bound."""
+        body = request.body
+        named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
+        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+            lambda token: Join(
+                token=token,
+                group=body.group_id,
+                member=body.member_id,
+                new_member=self._new_member(body.group_instance_id or request.client_id),
+                instance=body.group_instance_id,
+                client_id=request.client_id,
+                client_host=request.client_host,
+                protocol_type=body.protocol_type,
+                protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
+                session_timeout_ms=body.session_timeout_ms,
+                rebalance_timeout_ms=named if named >= 0 else body.session_timeout_ms,
+                require_known_member_id=request.version >= MEMBER_ID_FROM and body.group_instance_id is None,
+                can_skip_assignment=request.version >= SKIPPED_FROM,
+                reason=body.reason or "",
+            )
+        )
+        assert isinstance(reply, JoinReply)
+        return JoinGroupResponse(
+            error_code=reply.error,
+            generation_id=reply.generation,
+            protocol_type=reply.protocol_type,
+            protocol_name=_protocol(reply.protocol, request.version),
+            leader=reply.leader,
+            skip_assignment=reply.skip_assignment,
+            member_id=reply.member,
+            members=[
+                JoinGroupResponse.JoinGroupResponseMember(
+                    member_id=member.id, group_instance_id=member.instance, metadata=member.metadata
+                )
+                for member in reply.members
+            ],
+        )
+
+    async def sync(self, request: Request) -> Reply:
+        """SyncGroup. Waits for the leader's, as long as the coordinator's timers say."""
+        body = request.body
+        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+            lambda token: Sync(
+                token=token,
+                group=body.group_id,
+                member=body.member_id,
+                instance=body.group_instance_id,
+                generation=body.generation_id,
+                protocol_type=body.protocol_type,
+                protocol=body.protocol_name,
+                assignments={each.member_id: bytes(each.assignment) for each in body.assignments},
+            )
+        )
+        assert isinstance(reply, SyncReply)
+        return SyncGroupResponse(
+            error_code=reply.error,
+            protocol_type=reply.protocol_type,
+            protocol_name=reply.protocol,
+            assignment=reply.assignment,
+        )
+
+    async def heartbeat(self, request: Request) -> Reply:
+        """Heartbeat."""
+        body = request.body
+        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+            lambda token: Heartbeat(
+                token=token,
+                group=body.group_id,
+                member=body.member_id,
+                instance=body.group_instance_id,
+                generation=body.generation_id,
+            )
+        )
+        assert isinstance(reply, HeartbeatReply)
+        return HeartbeatResponse(error_code=reply.error)
+
+    async def leave(self, request: Request) -> Reply:
+        """LeaveGroup, of one member, or of many."""
+        body = request.body
+        many = request.version >= MANY_LEAVE_FROM
+        if many:
+            leaving = tuple(Leaving(each.member_id, each.group_instance_id, each.reason or "") for each in body.members)
+        else:
+            leaving = (Leaving(body.member_id),)
+        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+            lambda token: Leave(token=token, group=body.group_id, members=leaving)
+        )
+        assert isinstance(reply, LeaveReply)
+        if not many:
+            of_one = next((error for _, error in reply.members), reply.error)
+            return LeaveGroupResponse(error_code=reply.error or of_one)
+        return LeaveGroupResponse(
+            error_code=reply.error,
+            members=[
+                LeaveGroupResponse.MemberResponse(
+                    member_id=who.member, group_instance_id=who.instance, error_code=error
+                )
+                for who, error in reply.members
+            ],
+        )
+
+    def _new_member(self, prefix: str) -> str:
+        """An id that nobody has: the prefix, and what looks like a UUID."""
+        digits = f"{self._env.rng.getrandbits(128):032x}"
+        return "-".join((prefix, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    # --- administration -----------------------------------------------------------------------------------------------
+
+    async def describe(self, request: Request) -> Reply:
+        """DescribeGroups: each by itself, since some may be elsewhere."""
+        operations = set(GROUP_OPERATIONS) if request.body.include_authorized_operations else None
+        return DescribeGroupsResponse(
+            groups=[await self._described(group, operations, request.version) for group in request.body.groups]
+        )
+
+    async def _described(self, group: str, operations: set[int] | None, version: int) -> Reply:
+        make = DescribeGroupsResponse.DescribedGroup
+        try:
+            found = await self._coordinators.shard_of(group).look(lambda state: state.describe(group))
+        except SeaweedMQError as error:
+            code = code_of(error, place=Place.COORDINATOR)
+            return make(group_id=group, error_code=code, error_message=str(error))
+        if found.state is GroupState.DEAD and version >= NAMED_ERRORS_FROM:
+            return make(
+                group_id=group,
+                error_code=Code.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group} not found.",
+                group_state=found.state.value,
+            )
+        return make(
+            group_id=group,
+            group_state=found.state.value,
+            protocol_type=found.protocol_type,
+            protocol_data=found.protocol,
+            members=[
+                DescribeGroupsResponse.DescribedGroup.DescribedGroupMember(
+                    member_id=member.id,
+                    group_instance_id=member.instance,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata,
+                    member_assignment=member.assignment,
+                )
+                for member in found.members
+            ],
+            authorized_operations=operations,
+        )
+
+    async def list(self, request: Request) -> Reply:
+        """ListGroups: those whose coordinator is here; clients ask every broker."""
+        states = {state.lower() for state in request.body.states_filter or ()}
+        types = {kind.lower() for kind in request.body.types_filter or ()}
+        groups: list[ListedGroup] = []
+        for shard in self._coordinators.here():
+            try:
+                groups += await shard.look(lambda state: state.groups())
+            except StaleMetadata:
+                continue  # it is elsewhere by now, where the client asks, too
+        return ListGroupsResponse(
+            groups=[
+                ListGroupsResponse.ListedGroup(
+                    group_id=group.group,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+                for group in groups
+                if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+            ]
+        )
+
+    async def delete(self, request: Request) -> Reply:
+        """DeleteGroups: each by itself."""
+        return DeleteGroupsResponse(
+            results=[
+                DeleteGroupsResponse.DeletableGroupResult(group_id=group, error_code=await self._deleted(group))
+                for group in request.body.groups_names
+            ]
+        )
+
+    async def _deleted(self, group: str) -> int:
+        try:
+            reply = await self._coordinators.shard_of(group).ask(lambda token: DeleteGroup(token, group))
+        except SeaweedMQError as error:
+            return code_of(error, place=Place.COORDINATOR)
+        assert isinstance(reply, DeleteGroupReply)
+        return reply.error
+
+
+def _named(group: str) -> str:
+    """A group that somebody is a member of.
+
+    Raises:
+        KafkaRefusal: INVALID_GROUP_ID.
+    """
+    if not group:
+        raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: set group.id")
+    return group
+
+
+def _protocol(name: str | None, version: int) -> str | None:
+    """As a version of JoinGroup's reply says that there is none."""
+    return name or (None if version >= NULL_PROTOCOL_FROM else "")

@@ -1,0 +1,37 @@
+"""InitProducerId: who produces gets an id, so that nothing it repeats is stored twice."""
+
+from seaweedmq.kafka.producer_ids import ProducerIds
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.messages import API, Handler, InitProducerIdResponse, Reply, Request
+
+FIRST_EPOCH = 0
+
+
+class IdentitiesRoom:
+    """Answers InitProducerId. A producer that asks again, as after an error, gets another id."""
+
+    def __init__(self, ids: ProducerIds) -> None:
+        self._ids = ids
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {API.INIT_PRODUCER_ID: self.init_producer_id}
+
+    async def init_producer_id(self, request: Request) -> Reply:
+        """A new id.
+
+        Raises:
+            KafkaRefusal: the producer wants transactions.
+            Unavailable, ResourceExhausted: as ``ProducerIds.next``.
+        """
+        transactional = request.body.transactional_id
+        if transactional is not None:
+            raise KafkaRefusal(
+                Code.INVALID_REQUEST,
+                f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet, leave it out",
+            )
+        producer_id = await self._ids.next()
+        return InitProducerIdResponse(
+            throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH
+        )

@@ -1,0 +1,85 @@
+"""What has one answer in SeaweedMQ, whatever is asked: there are no permissions, no quotas, no elections to hold."""
+
+from typing import Any
+
+from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DescribeClientQuotasResponse,
+    ElectLeadersResponse,
+    Handler,
+    ListPartitionReassignmentsResponse,
+    Reply,
+    Request,
+)
+
+PREFERRED, UNCLEAN = 0, 1
+"""Kinds of elections."""
+
+
+class RefusedRoom:
+    """Answers requests about permissions, quotas, elections and reassignments."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def handlers(self) -> dict[int, Handler]:
+        """By API key."""
+        return {
+            API.DESCRIBE_ACLS: self.no_permissions,
+            API.CREATE_ACLS: self.no_permissions,
+            API.DELETE_ACLS: self.no_permissions,
+            API.DESCRIBE_CLIENT_QUOTAS: self.no_quotas,
+            API.ELECT_LEADERS: self.elect_leaders,
+            API.LIST_PARTITION_REASSIGNMENTS: self.no_reassignments,
+        }
+
+    async def no_permissions(self, _: Request) -> Reply:
+        """Everybody may do everything. Raises KafkaRefusal."""
+        raise KafkaRefusal(Code.SECURITY_DISABLED, "SeaweedMQ has no permissions: everybody may do everything")
+
+    async def no_quotas(self, _: Request) -> Reply:
+        """Nobody is slowed down."""
+        return DescribeClientQuotasResponse(throttle_time_ms=0, error_code=Code.NONE, error_message=None, entries=[])
+
+    async def no_reassignments(self, _: Request) -> Reply:
+        """Segments move in one step: none is ever on its way."""
+        return ListPartitionReassignmentsResponse(
+            throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
+        )
+
+    async def elect_leaders(self, request: Request) -> Reply:
+        """The cluster's leader sees to it that every partition has one; of all partitions none needs an election."""
+        body = request.body
+        if body.election_type not in (PREFERRED, UNCLEAN):
+            raise KafkaRefusal(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")
+        return ElectLeadersResponse(
+            throttle_time_ms=0,
+            error_code=Code.NONE,
+            replica_election_results=[
+                self._elected(asked, body.election_type) for asked in body.topic_partitions or ()
+            ],
+        )
+
+    def _elected(self, asked: Any, kind: int) -> Any:
+        result = ElectLeadersResponse.ReplicaElectionResult
+        found = [(partition, *self._why_not(asked.topic, partition, kind)) for partition in asked.partitions]
+        return result(
+            topic=asked.topic,
+            partition_result=[
+                result.PartitionResult(partition_id=partition, error_code=code, error_message=why)
+                for partition, code, why in found
+            ],
+        )
+
+    def _why_not(self, topic: str, partition: int, kind: int) -> tuple[int, str]:
+        try:
+            led = self._directory.find(topic).partition(partition)
+        except KafkaRefusal as refusal:
+            return refusal.kafka_code, str(refusal)
+        if led.error is Code.NONE:
+            return Code.ELECTION_NOT_NEEDED, f"partition {partition} of {topic} has its leader, {led.leader}"
+        nobody = Code.PREFERRED_LEADER_NOT_AVAILABLE if kind == PREFERRED else Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return nobody, f"partition {partition} of {topic} gets a leader as soon as a broker has room: none is elected"

@@ -1,0 +1,125 @@
+"""The listener for Kafka's clients: connections within limits, and an end that answers what it has read."""
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Mapping
+
+from seaweedmq.errors import AlreadyExists, InvalidArgument
+from seaweedmq.kafka.dispatch import Lanes, Tasks
+from seaweedmq.kafka.wire.budget import InFlightBytes
+from seaweedmq.kafka.wire.connection import RECEIVE_BYTES, Connection
+from seaweedmq.kafka.wire.messages import Handler
+from seaweedmq.kafka.wire.roles import Conversation, Limits
+from seaweedmq.model.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1_024
+_IDS = itertools.count(1)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at this address, on which clients wait to be heard; ``getsockname`` has the port if it was 0.
+
+    Raises:
+        AlreadyExists: the port is taken.
+        InvalidArgument: the host is none of this machine.
+    """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except socket.gaierror as error:
+        bound.close()
+        raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
+    except OSError as error:
+        bound.close()
+        raise AlreadyExists(f"can not listen for Kafka on {host}:{port}: {error.strerror}") from None
+    bound.setblocking(False)
+    return bound
+
+
+class KafkaServer:
+    """Hands the requests of all connections to ``handlers``, by API key; see ``dispatch.Lane`` for the order.
+
+    ``limits``, ``in_flight`` and ``buffer`` are what connections share.
+    """
+
+    def __init__(
+        self, handlers: Mapping[int, Handler], config: BrokerConfig, in_flight_bytes_max: int | None = None
+    ) -> None:
+        """``in_flight_bytes_max``: what there is memory for; None: as configured."""
+        self.limits = Limits(
+            request_bytes_max=config.kafka_request_bytes_max,
+            requests_max=config.kafka_requests_per_connection_max,
+            read_s=config.kafka_request_read_s,
+            idle_s=config.kafka_connection_idle_s,
+        )
+        self.in_flight = InFlightBytes(in_flight_bytes_max or config.kafka_in_flight_bytes_max)
+        self.buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._handlers = handlers
+        self._connections_max = config.kafka_connections_max
+        self._connections: set[Conversation] = set()
+        self._tasks = Tasks()
+        self._server: asyncio.Server | None = None
+        self._all_closed = asyncio.Event()
+        self._is_full = False
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    @property
+    def requests(self) -> int:
+        """How many tasks answer requests."""
+        return len(self._tasks)
+
+    async def start(self, bound: socket.socket) -> None:
+        """Listen on a socket from :func:`bind`, which is the server's from now on."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self, next(_IDS)), sock=bound, backlog=BACKLOG)
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept and read nothing more, answer what was read, then close. What is not answered after ``grace_s``
+        is cancelled.
+        """
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+        try:
+            async with asyncio.timeout(grace_s):
+                while self._connections:
+                    self._all_closed.clear()
+                    await self._all_closed.wait()
+        except TimeoutError:
+            log.warning("%d Kafka connections are closed before all was answered", len(self._connections))
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)  # they are told
+        await self._tasks.ended(grace_s)
+
+    def opened(self, connection: Conversation) -> Lanes | None:
+        """A new connection; None: there are as many as may be."""
+        if len(self._connections) >= self._connections_max:
+            if not self._is_full:  # once, until there is room again
+                self._is_full = True
+                log.warning(
+                    "Kafka connections are refused, the first from %s: kafka_connections_max = %d are open",
+                    connection.peer,
+                    self._connections_max,
+                )
+            return None
+        self._connections.add(connection)
+        return Lanes(connection, self._handlers, self._tasks)
+
+    def closed(self, connection: Conversation) -> None:
+        """It is gone."""
+        self._connections.discard(connection)
+        self._is_full = False
+        if not self._connections:
+            self._all_closed.set()

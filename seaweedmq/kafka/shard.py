@@ -1,0 +1,290 @@
+"""The runtime of a coordinator's state machine, one for each partition of an internal topic that this broker leads.
+
+| stage | what happens | then |
+|---|---|---|
+| loading | everything that the partition holds is read | active, once it is sure that nobody else leads it by now |
+| loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
+| active | a request, a timer | the state machine says what to append, and what to say once that is committed |
+| active | a look at the state | told once all that it saw is committed |
+| active | nothing to append, and the lease is in doubt | a record without meaning is: committed, it proves the rest |
+| active | much was written | a snapshot is appended, piece by piece between other records, and what is below may go |
+| any | an append fails, or the segment ends | over: whoever waits hears NOT_COORDINATOR, the state is dropped |
+
+There is one append at a time, and what comes meanwhile goes into the next one together. The state is ahead of what is
+committed; nobody is told of what is not.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from seaweedmq.broker.local import LocalPartition
+from seaweedmq.codec.kafka.group_records import decode_record, encode_record
+from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimePassed, TopicsDeleted
+from seaweedmq.core.kafka.shard_state import GroupShard
+from seaweedmq.errors import SeaweedMQError, StaleMetadata
+from seaweedmq.kafka.shard_log import Pair, ShardLog
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka_groups import OffsetRecord, ShardRecord
+from seaweedmq.ports import Environment
+from seaweedmq.runtime.retrying import backoff, retrying, when
+from seaweedmq.runtime.signal import Signal
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WRITE_TIMEOUT_S: Final = 10.0
+"""What is not committed by then ends the shard."""
+LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S = 0.05, 2.0
+LOADED_AT_ONCE: Final = 500
+"""Records are taken into the state, then others have a turn."""
+NOTHING: Final = OffsetRecord("", "", -1, None)
+"""Says that an offset is gone which never was."""
+
+
+class Stage(Enum):
+    """See the module."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class _Round:
+    """What goes into one append, and what is said when it is committed."""
+
+    records: list[ShardRecord] = field(default_factory=list)
+    answers: list[tuple[int, Any]] = field(default_factory=list)
+    """Token and what to tell."""
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.answers)
+
+
+class Shard:
+    """A coordinator of the groups of one partition, as long as this broker leads it; then there is another one."""
+
+    def __init__(
+        self,
+        partition: LocalPartition,
+        *,
+        limits: Limits,
+        config: BrokerConfig,
+        env: Environment,
+        raise_mark: Callable[[int], None],
+        snapshot_after_bytes: int = AFTER_BYTES,
+    ) -> None:
+        """``raise_mark``: have what lies below an offset deleted some time."""
+        self.partition = partition
+        self.stage = Stage.LOADING
+        self._limits = limits
+        self._env = env
+        self._raise_mark = raise_mark
+        self._log = ShardLog(partition, frame_bytes_max=config.frame_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._state = GroupShard(limits)
+        self._tokens = count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._round = _Round()
+        self._is_writing = False
+        self._work = Signal()
+        self._timer: asyncio.TimerHandle | None = None
+        self._deleted_topics: set[str] = set()
+        """While it loads."""
+        self._snapshots = Snapshots(snapshot_after_bytes)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it answers."""
+        return self.stage is Stage.ACTIVE
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def ask(self, event_of: Callable[[int], ShardEvent]) -> Reply:
+        """The reply to a request, whose event is made of its token.
+
+        Raises:
+            KafkaRefusal: it is still loading.
+            StaleMetadata: it is over, or was before there was a reply that counts.
+        """
+        self._check_active()
+        token = next(self._tokens)
+        reply: Reply = await self._told(token, lambda: self._take(event_of(token)))
+        return reply
+
+    async def look(self, at: Callable[[GroupShard], T]) -> T:
+        """What there is to see in the state, once it counts. Raises as :meth:`ask`."""
+        self._check_active()
+        token = next(self._tokens)
+        seen = at(self._state)
+        await self._told(token, lambda: self._settle(_Round(answers=[(token, None)])))
+        return seen
+
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Topics are no more, or others by now."""
+        if self.stage is Stage.LOADING:
+            self._deleted_topics.update(topics)
+        elif self.stage is Stage.ACTIVE:
+            self._take(TopicsDeleted(frozenset(topics)))
+
+    def wake(self) -> None:
+        """Have it look whether it still leads the partition."""
+        self._work.fire()
+
+    async def _told(self, token: int, begin: Callable[[], None]) -> Any:
+        answer = self._waiting[token] = self._loop.create_future()
+        try:
+            begin()
+            return await answer
+        finally:
+            self._waiting.pop(token, None)
+
+    def _check_active(self) -> None:
+        if self.stage is Stage.LOADING:
+            raise KafkaRefusal(
+                Code.COORDINATOR_LOAD_IN_PROGRESS,
+                f"partition {self.partition.partition} of {self.partition.topic.name} is being loaded: retry",
+            )
+        if self.stage is Stage.OVER:
+            raise self._moved()
+
+    def _moved(self) -> StaleMetadata:
+        return StaleMetadata(
+            f"this broker does not lead partition {self.partition.partition} of {self.partition.topic.name} any more: "
+            "ask for the coordinator again"
+        )
+
+    def _take(self, event: ShardEvent) -> None:
+        outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
+        self._set_timer()
+        prompt = [(reply.token, reply) for reply in outcome.prompt]
+        answers = [(reply.token, reply) for reply in outcome.replies]
+        if self.partition.is_sure:
+            self._say(prompt)
+        else:
+            answers += prompt
+        if outcome.records or answers:
+            self._settle(_Round(list(outcome.records), answers))
+
+    def _settle(self, more: _Round) -> None:
+        """Say it when all that was handled so far is committed."""
+        if not more.records and not self._round and not self._is_writing and self.partition.is_sure:
+            self._say(more.answers)
+            return
+        self._round.records += more.records
+        self._round.answers += more.answers
+        self._work.fire()
+
+    def _say(self, answers: Iterable[tuple[int, Any]]) -> None:
+        for token, told in answers:
+            waiter = self._waiting.get(token)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(told)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        wake_at = self._state.wake_at
+        if self._timer is not None:
+            if self._timer.when() == wake_at:
+                return
+            self._timer.cancel()
+        self._timer = None if wake_at is None else self._loop.call_at(wake_at, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        self._take(TimePassed())
+
+    # --- from the beginning to the end --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Load, then write what there is to write, until the segment is over or a write fails."""
+        try:
+            loading = retrying(
+                backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
+                on=(SeaweedMQError, TimeoutError),
+                stop=when(lambda: self.partition.is_over),
+                told=self._note_trouble,
+            )
+            await loading(self._load)
+            self._begin()
+            while not self.partition.is_over:
+                if self._round or self._snapshots.under_way:
+                    await self._write_round()
+                else:
+                    await self._work.wait(self.partition.changed)
+        except (SeaweedMQError, TimeoutError) as error:
+            log.info("%s: the coordinator ends: %s", self.partition.segment, error or "no time left to commit")
+        finally:
+            self._end()
+
+    async def _load(self) -> None:
+        state = GroupShard(self._limits)
+        kept = await self._log.load(await self.partition.earliest())
+        for number, (key, value) in enumerate(kept.latest.items()):
+            record = decode_record(key, value)
+            if record is not None:
+                state.load(record)
+            if number % LOADED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if not self.partition.is_sure:
+            await self._write([encode_record(NOTHING)])
+        self._state = state
+        self._snapshots.loaded(kept)
+
+    async def _write_round(self) -> None:
+        now, self._round = self._round, _Round()
+        self._is_writing = True
+        try:
+            self._snapshots.begin_if_due(self.partition.end, self._state.snapshot)
+            pairs = [encode_record(record) for record in now.records]
+            self._snapshots.note(pairs)
+            piece = self._snapshots.piece()
+            if pairs or piece:
+                await self._write([*pairs, *piece])
+            elif not self.partition.is_sure:
+                await self._write([encode_record(NOTHING)])
+        finally:
+            self._is_writing = False
+        self._say(now.answers)
+        mark = self._snapshots.take_mark()
+        if mark is not None:
+            self._raise_mark(mark)
+
+    async def _write(self, pairs: Sequence[Pair]) -> None:
+        """Append and have it committed."""
+        async with asyncio.timeout(WRITE_TIMEOUT_S):
+            end = await self._log.append(pairs, self._env.wall_us())
+            await self.partition.committed(end)
+
+    def _begin(self) -> None:
+        self._state.begin(self._loop.time(), self._env.wall_us() // 1_000)
+        self.stage = Stage.ACTIVE
+        self._set_timer()
+        if self._deleted_topics:
+            self._take(TopicsDeleted(frozenset(self._deleted_topics)))
+
+    def _end(self) -> None:
+        self.stage = Stage.OVER
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiter in self._waiting.values():
+            if not waiter.done():
+                waiter.set_exception(self._moved())
+
+    def _note_trouble(self, attempt: int, error: BaseException) -> None:
+        log.log(
+            logging.WARNING if attempt == 1 else logging.DEBUG,
+            "%s: the coordinator can not load at the moment, trying on: %s",
+            self.partition.segment,
+            error or "no time left to commit",
+        )

@@ -1,0 +1,116 @@
+"""What one partition of an internal topic holds: the last value of every key, read at the start and written to after.
+
+Keys and values are those of Kafka's own internal topics, so that Kafka's tools read them.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from seaweedmq.broker.local import LocalPartition, Standing, Tail
+from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.kafka.shard_frames import frames_of
+from seaweedmq.model.config import MIB
+
+Pair: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value of a record; None: the key is no more."""
+
+READ_BYTES: Final = 1 * MIB
+RECORDS_AT_ONCE: Final = 2_000
+"""Are taken in, then others have a turn."""
+
+
+RECORD_OVERHEAD_BYTES: Final = 10
+
+
+@dataclass(slots=True)
+class Kept:
+    """What a partition holds."""
+
+    latest: dict[bytes, bytes] = field(default_factory=dict)
+    """The last value of every key that has one."""
+    read_bytes: int = 0
+    """So much had to be read for it."""
+
+
+def size_of(pair: Pair) -> int:
+    """Bytes, about what it takes in a batch."""
+    key, value = pair
+    return len(key) + (0 if value is None else len(value)) + RECORD_OVERHEAD_BYTES
+
+
+class ShardLog:
+    """A partition that this broker leads, as the log of a state machine that alone writes to it."""
+
+    def __init__(self, partition: LocalPartition, *, frame_bytes_max: int) -> None:
+        self.partition = partition
+        self._frame_bytes_max = frame_bytes_max
+
+    async def load(self, start_offset: int) -> Kept:
+        """All there is from an offset on, wherever it lies, once all of it is committed. No deadline.
+
+        Raises:
+            StaleMetadata: this broker leads the partition no more.
+            SeaweedMQError: something can not be read, or is not committed at the moment.
+        """
+        kept = Kept()
+        position = start_offset
+        while position < self.partition.end:
+            await self.partition.committed(self.partition.end)
+            position = await self._load_from(position, kept)
+        return kept
+
+    async def append(self, pairs: Sequence[Pair], at_us: int) -> int:
+        """Append records, and nothing between them; the offset after the last, which is not committed yet.
+
+        Raises:
+            SeaweedMQError: as ``LocalPartition.append``: some of it may be there.
+        """
+        end = self.partition.end
+        for frame in frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):
+            end = (await self.partition.append(frame)).end_offset
+        return end
+
+    async def _load_from(self, position: int, kept: Kept) -> int:
+        """Take in what one segment holds from there on; where the next one begins, or how far it was committed."""
+        tail = self.partition.tail(position)
+        try:
+            while await tail.look() is Standing.READABLE:
+                if await tail.ready():
+                    await _take_in(tail, kept)
+        finally:
+            await tail.close()
+        return tail.position
+
+
+async def _take_in(tail: Tail, kept: Kept) -> None:
+    begins_at = tail.position
+    taken = tail.take(READ_BYTES)
+    if taken is None:
+        return
+    data = b"".join(taken.parts)
+    kept.read_bytes += len(data)
+    for frame in split_frames(data):
+        skipped = max(0, begins_at - frame.header.base_offset)
+        columns = decode_frame(frame, None)
+        if not {"_key", "_value"} <= set(columns.schema.names):
+            continue  # not written by us: without a key nobody could find it again
+        for pairs in _slices(columns, skipped):
+            for key, value in pairs:
+                if key is None:
+                    continue
+                if value is None:
+                    kept.latest.pop(key, None)
+                else:
+                    kept.latest[key] = value
+            await asyncio.sleep(0)
+
+
+def _slices(columns: pa.RecordBatch, skipped: int) -> Iterator[Iterator[tuple[bytes | None, bytes | None]]]:
+    for at in range(skipped, columns.num_rows, RECORDS_AT_ONCE):
+        some = columns.slice(at, RECORDS_AT_ONCE)
+        yield zip(some.column("_key").to_pylist(), some.column("_value").to_pylist(), strict=True)

@@ -1,0 +1,88 @@
+"""Whom a connection deals with: the listener it belongs to, who answers its requests, and the place of each reply."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seaweedmq.kafka.wire.budget import InFlightBytes
+from seaweedmq.kafka.wire.messages import Buffer, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Of each connection."""
+
+    request_bytes_max: int
+    requests_max: int
+    """In flight: read, and not yet answered."""
+    read_s: float
+    """In which a request that began is there whole, and in which a client takes something of the replies that wait."""
+    idle_s: float
+
+
+class Conversation(Protocol):
+    """A connection, as others see it."""
+
+    id: int
+    """Unique in the process."""
+    peer: str
+    """``host:port``."""
+
+    def filled(self, size_bytes: int) -> None:
+        """A slot has its reply; the bytes of its request are not needed any more."""
+
+    def fail(self, reason: str) -> None:
+        """Close at once, and say in the log why."""
+
+    def drain(self) -> None:
+        """Read nothing more, answer what was read, then close."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Slot:
+    """The place of a request's reply among those of its connection. It is filled once, whatever happens."""
+
+    __slots__ = ("_connection", "_size_bytes", "buffers", "is_filled", "sent")
+
+    def __init__(self, connection: "Conversation", size_bytes: int) -> None:
+        self._connection = connection
+        self._size_bytes = size_bytes
+        self.buffers: Sequence[Buffer] = ()
+        self.sent: Callable[[], None] | None = None
+        self.is_filled = False
+
+    def fill(self, buffers: Sequence[Buffer] = (), sent: Callable[[], None] | None = None) -> None:
+        """Say this in its turn; nothing, if there are no buffers. ``sent`` is called when the socket has taken them, or
+        nobody is there to take them.
+        """
+        assert not self.is_filled, "a request is answered once"
+        self.is_filled = True
+        self.buffers = buffers
+        self.sent = sent
+        self._connection.filled(self._size_bytes)
+
+
+class Receiver(Protocol):
+    """Who answers the requests of one connection."""
+
+    def receive(self, request: Request, slot: Slot) -> None:
+        """Answer a request by filling its slot, some time."""
+
+    def lost(self) -> None:
+        """The connection is gone: nobody waits for answers. Slots are filled all the same."""
+
+
+class Listening(Protocol):
+    """What the connections of one listener share."""
+
+    limits: Limits
+    in_flight: InFlightBytes
+    buffer: memoryview
+
+    def opened(self, connection: "Conversation") -> Receiver | None:
+        """A new connection; None: it is refused."""
+
+    def closed(self, connection: "Conversation") -> None:
+        """It is gone."""

@@ -1,0 +1,224 @@
+"""Kafka's producers go on in the successor of their segment, and repeat there what they sent before."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.broker.serve.appender import Acknowledgements, Appender
+from seaweedmq.broker.serve.lookup import Lookup
+from seaweedmq.broker.serve.sealed_producers import SealedProducers
+from seaweedmq.codec.frame import Frame, split_frames
+from seaweedmq.core.lineage import topology
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.calls import SealSegment
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.segment import Segment
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, frame, story
+
+ME, OTHER = 5_000, 6_000
+IDLE_S = 60.0
+CONF = replace(CONFIG, producer_idle_s=IDLE_S)
+
+
+class Partition:
+    """The one partition of a topic, wherever it is served; what is sent to it is told as what the answer was."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
+
+    @property
+    def segment(self) -> Segment:
+        view = self.bed.leader().inspect.view
+        (found,) = view.open_of(NAME).values()
+        return found
+
+    @property
+    def primary(self) -> Host:
+        return next(h for h in self.bed.hosts if h.lives and h.broker.id == self.segment.primary)
+
+    async def appender(self) -> Appender:
+        await self.bed.until(lambda: (NAME, self.segment.id) in self.primary.inspect.segments)
+        host = self.primary
+        lookup = Lookup(host.inspect.view, host.inspect.segments, SealedProducers(self.bed.store))
+        return Appender(host.inspect.segments[NAME, self.segment.id], lookup, frame_bytes_max=CONFIG.frame_bytes_max)
+
+    async def send(self, first: int, count: int = 1, *, producer: int = ME, epoch: int = 0, stored: bool = True) -> str:
+        appender = await self.appender()
+        end = appender.segment.log.end
+        try:
+            ack = await appender.append(_made(first, count, producer, epoch))
+        except SeaweedMQError as error:
+            return type(error).__name__
+        pending = Acknowledgements(appender)
+        pending.add(ack)
+        if stored:
+            assert await pending.next() == (ack,)
+        return f"{'stored at' if ack.base_offset == end else 'repeat of'} {ack.base_offset}"
+
+    async def sealed(self) -> None:
+        """Moved on, whoever serves it next."""
+        before = self.segment.id
+        await self.bed.leader().api.call(SealSegment(NAME, before))
+        await self.bed.until(lambda: self.segment.id != before)
+
+    async def failed(self) -> None:
+        """Its primary died, but not as the leader."""
+        before, primary = self.segment.id, self.primary
+        primary.kill()
+        await self.bed.until(lambda: any(h.lives and h.inspect.leads for h in self.bed.hosts))
+        await self.bed.until(lambda: self.segment.id != before)
+
+    async def hop(self, how: str) -> None:
+        await (self.sealed() if how == "sealed" else self.failed())
+
+
+def _made(first: int, count: int, producer: int, epoch: int) -> Frame:
+    (found,) = split_frames(frame(count, producer=producer, epoch=epoch, first=first))
+    return found
+
+
+async def started(bed: Bed, brokers: int = 3, replicas: int = 2, config: object = CONF) -> Partition:
+    hosts = await bed.cluster(brokers, config)  # type: ignore[arg-type]
+    await bed.topic(hosts[0], replicas=replicas, partitions=1)
+    return Partition(bed)
+
+
+@pytest.mark.parametrize("how", ["sealed", "failed"])
+@pytest.mark.parametrize("replicas", [1, 2])
+@story
+async def test_five_frames_in_flight_of_which_some_were_stored(bed: Bed, how: str, replicas: int) -> None:
+    told = await started(bed, 4, replicas)
+    assert [await told.send(first, 10) for first in (0, 10, 20)] == ["stored at 0", "stored at 10", "stored at 20"]
+    await told.hop(how)
+    answers = [await told.send(first, 10) for first in (0, 10, 20, 30, 40)]
+    assert answers == ["repeat of 0", "repeat of 10", "repeat of 20", "stored at 30", "stored at 40"]
+    assert await told.send(60, 10) == "OutOfOrderSequence"
+
+
+@pytest.mark.parametrize("how", ["sealed", "failed"])
+@story
+async def test_frames_of_several_generations_are_sent_again(bed: Bed, how: str) -> None:
+    told = await started(bed, 6)
+    for first in (0, 10, 20):
+        assert await told.send(first, 10) == f"stored at {first}"
+        await told.hop(how)
+    answers = [await told.send(first, 10) for first in (0, 10, 20, 30)]
+    assert answers == ["repeat of 0", "repeat of 10", "repeat of 20", "stored at 30"]
+    await told.sealed()
+    answers = [await told.send(first, 10) for first in (0, 10, 20, 30)]
+    assert answers == ["repeat of 0", "repeat of 10", "repeat of 20", "repeat of 30"]
+
+
+@pytest.mark.parametrize("how", ["sealed", "failed"])
+@story
+async def test_who_sent_nothing_to_a_generation_is_known_to_the_next(bed: Bed, how: str) -> None:
+    told = await started(bed, 6)
+    assert await told.send(0, 10) == "stored at 0"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
+    await told.hop(how)
+    assert await told.send(10, 10, producer=OTHER) == "stored at 20"
+    await told.hop(how)
+    await told.hop(how)
+    assert await told.send(20, 10) == "OutOfOrderSequence"
+    assert await told.send(0, 10) == "repeat of 0"
+    assert await told.send(10, 10) == "stored at 30"
+    assert await told.send(0, 10, producer=OTHER) == "repeat of 10"
+
+
+@story
+async def test_an_old_epoch_stays_fenced_and_a_new_one_begins_at_0(bed: Bed) -> None:
+    told = await started(bed)
+    assert await told.send(0, 10, epoch=2) == "stored at 0"
+    await told.sealed()
+    assert await told.send(10, epoch=1) == "Fenced"
+    assert await told.send(10, epoch=3) == "OutOfOrderSequence"
+    assert await told.send(0, epoch=3) == "stored at 10"
+
+
+@story
+async def test_who_is_missing_in_a_record_that_is_too_short_is_looked_for_in_the_files(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 2)
+    told = await started(bed, 3)
+    producers = range(5_000, 5_005)
+    for at, producer in enumerate(producers):
+        assert await told.send(0, producer=producer) == f"stored at {at}"
+    await told.sealed()
+    assert [await told.send(0, producer=p) for p in producers] == [f"repeat of {n}" for n in range(5)]
+    assert [await told.send(1, producer=p) for p in producers] == [f"stored at {n}" for n in range(5, 10)]
+    assert await told.send(0, producer=OTHER) == "stored at 10"
+    await told.sealed()
+    assert await told.send(1, producer=OTHER) == "stored at 11"
+
+
+@story
+async def test_while_the_files_can_not_be_read_a_repeat_is_a_duplicate(bed: Bed) -> None:
+    told = await started(bed)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    bed.faults.failing[StorageOp.OPEN] = "it is gone"
+    assert await told.send(0, 10) == "DuplicateSequence"
+    assert await told.send(10, 10, stored=False) == "stored at 10"
+    bed.faults.failing.clear()
+    assert await told.send(0, 10) == "repeat of 0"
+
+
+@story
+async def test_files_that_may_know_a_producer_hold_it_up_until_they_are_read(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
+    told = await started(bed)
+    assert await told.send(0, 10) == "stored at 0"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
+    await told.sealed()
+    bed.faults.failing[StorageOp.OPEN] = "it is gone"
+    assert await told.send(0, 10) == "StorageFailed"
+    bed.faults.failing.clear()
+    reading = bed.faults.hold(StorageOp.OPEN)
+    before = bed.loop.time()
+    assert await told.send(0, 10) == "Unavailable"
+    assert bed.loop.time() - before < 4
+    assert await told.send(10, producer=OTHER) == "stored at 20", "its place is in the record"
+    reading.set()
+    assert await told.send(0, 10) == "repeat of 0"
+
+
+@story
+async def test_no_file_is_read_before_something_is_sent_again(bed: Bed) -> None:
+    told = await started(bed)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    before = bed.faults.counts[StorageOp.OPEN]
+    assert await told.send(10, 10) == "stored at 10"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 20"
+    assert bed.faults.counts[StorageOp.OPEN] == before
+
+
+@story
+async def test_who_comes_back_after_a_long_time_begins_where_it_says(bed: Bed) -> None:
+    told = await started(bed)
+    assert await told.send(0, 10) == "stored at 0"
+    await told.sealed()
+    await asyncio.sleep(IDLE_S / 2)
+    await told.sealed()
+    await asyncio.sleep(IDLE_S / 2 - 5)
+    assert await told.send(5, 10) == "OutOfOrderSequence"
+    await asyncio.sleep(10)
+    await told.sealed()
+    assert await told.send(90, 10) == "stored at 10"
+    assert await told.send(80, 10) == "OutOfOrderSequence"
+
+
+@story
+async def test_where_nobody_can_know_a_producer_begins_where_it_says(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "SEALED_SEQUENCES_MAX", 1)
+    told = await started(bed)
+    assert await told.send(0, 10) == "stored at 0"
+    assert await told.send(0, 10, producer=OTHER) == "stored at 10"
+    await told.sealed()
+    await bed.store.delete(bed.files(FileKind.LOG))
+    assert await told.send(0, 1, producer=7_000) == "stored at 20"

@@ -1,0 +1,339 @@
+"""What the door for Kafka's batches lets in, and what it says to all others."""
+
+import struct
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+
+from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
+from seaweedmq.codec.kafka import columns, records
+from seaweedmq.codec.kafka.batch import (
+    BatchRefused,
+    Refusal,
+    batch_bytes,
+    check_batch,
+    frame_of_batch,
+    patched_head,
+    with_append_time,
+)
+from seaweedmq.codec.kafka.columns import columns_of
+from seaweedmq.codec.kafka.header import HEADER_BYTES, read_header
+from tests.support.kafka_batches import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    T0_MS,
+    UNPACKED_BYTES_MAX,
+    ZSTD,
+    Record,
+    batch_around,
+    batch_of,
+    changed,
+    packed,
+    records_in,
+)
+
+CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)
+SMALL = batch_of([Record(b"k", b"v"), Record(None, b"w", (("h", b"1"),))])
+PLAIN = b"\x10\x00\x00\x00\x02k\x02v\x00"
+"""A record, byte by byte: 8 bytes, no attributes, delta 0, number 0, key, value, no headers."""
+
+texts = st.text(max_size=8)
+rows = st.lists(
+    st.builds(
+        Record,
+        st.none() | st.binary(max_size=20),
+        st.none() | st.binary(max_size=200),
+        st.lists(st.tuples(texts, st.none() | st.binary(max_size=9)), max_size=4).map(tuple),
+        st.integers(-62_135_596_800_000, 253_402_300_799_999).filter(lambda ms: ms != -1),
+    ),
+    min_size=1,
+    max_size=100,
+)
+
+
+def read(batch: bytes) -> list[Record]:
+    """Through our columns."""
+    columns = columns_of(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    headers = [tuple(some or ()) for some in columns.headers.to_pylist()]
+    times = (columns.timestamp_us // 1_000).tolist()
+    return [
+        Record(*row) for row in zip(columns.key.to_pylist(), columns.value.to_pylist(), headers, times, strict=True)
+    ]
+
+
+def refusal_of(batch: bytes, **arguments: object) -> tuple[Refusal, str]:
+    with pytest.raises(BatchRefused) as refused:
+        check_batch(batch, **{"unpacked_bytes_max": UNPACKED_BYTES_MAX, **arguments})  # type: ignore[arg-type]
+    return refused.value.refusal, str(refused.value)
+
+
+@given(rows, st.sampled_from(CODECS))
+def test_what_clients_send_is_read_as_it_was_sent(sent: list[Record], compression: int) -> None:
+    batch = batch_of(sent, compression)
+    checked = check_batch(memoryview(batch), unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    times = [record.timestamp_ms * 1_000 for record in sent]
+    assert (checked.record_count, checked.timestamp_min_us, checked.timestamp_max_us) == (
+        len(sent),
+        min(times),
+        max(times),
+    )
+    assert read(batch) == sent == records_in(batch)
+
+
+@given(rows)
+def test_the_builder_of_another_client_is_understood(sent: list[Record]) -> None:
+    builder = KafkaPythonBuilder(2, 0, False, 1_000, 3, 40, 1 << 20)
+    for number, record in enumerate(sent):
+        builder.append(number, record.timestamp_ms, record.key, record.value, list(record.headers))
+    batch = bytes(builder.build())
+    checked = check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    assert (checked.header.producer_id, checked.header.producer_epoch, checked.header.base_sequence) == (1_000, 3, 40)
+    assert read(batch) == sent
+
+
+def test_many_records_are_read_like_few() -> None:
+    """More than a block, of all lengths of lengths, with every sort of headers."""
+    sent = [
+        Record(
+            None if n % 7 == 0 else b"k" * (n % 300),
+            None if n % 5 == 0 else b"v" * (n % 200),
+            tuple((f"h{i}", None if i % 2 else b"x" * (n % 90)) for i in range(n % 4)),
+            T0_MS + (n * 7919) % 100_000 - 50_000,
+        )
+        for n in range(2 * records.BLOCK_RECORDS + 5)
+    ]
+    sent[9] = sent[9]._replace(headers=tuple((f"h{i}", b"") for i in range(300)))
+    batch = batch_of(sent)
+    checked = check_batch(batch, unpacked_bytes_max=1 << 24)
+    assert checked.record_count == len(sent)
+    found = columns_of(batch, unpacked_bytes_max=1 << 24)
+    assert found.key.to_pylist() == [record.key for record in sent]
+    assert found.value.to_pylist() == [record.value for record in sent]
+    assert found.headers.to_pylist() == [list(record.headers) or None for record in sent]
+
+
+@given(st.data(), rows, st.sampled_from([NONE, NONE, *CODECS]))
+def test_what_is_mutated_is_refused_or_read_as_by_others(
+    data: st.DataObject, sent: list[Record], compression: int
+) -> None:
+    sound = batch_of(sent, compression)
+    mutated = bytearray(sound[HEADER_BYTES:])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, max(len(mutated) - 1, 0)))
+        match data.draw(st.sampled_from(("flip", "drop", "double", "set"))):
+            case "flip":
+                mutated[place : place + 1] = bytes(
+                    b ^ 1 << data.draw(st.integers(0, 7)) for b in mutated[place : place + 1]
+                )
+            case "drop":
+                del mutated[place : place + data.draw(st.integers(1, 9))]
+            case "double":
+                mutated[place:place] = mutated[place : place + data.draw(st.integers(1, 9))]
+            case _:
+                mutated[place : place + 1] = bytes([data.draw(st.sampled_from((0, 1, 2, 0x7F, 0x80, 0xFF)))])
+    header = read_header(sound)
+    batch = batch_around(
+        bytes(mutated), len(sent), attributes=header.attributes, first_timestamp_ms=header.first_timestamp_ms
+    )
+    try:
+        check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    except BatchRefused:
+        return
+    assert read(batch) == records_in(batch)
+
+
+@given(rows, st.data())
+def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject) -> None:
+    body = bytearray(batch_of(sent)[HEADER_BYTES:])
+    for _ in range(data.draw(st.integers(0, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    found = []
+    for find in (records.find_one_by_one, records.find_together):
+        try:
+            found.append([column.tolist() for column in find(bytes(body), len(sent))])
+        except (ValueError, IndexError):
+            found.append([])
+    assert found[0] == found[1]
+
+
+def longer(number: int, size: int) -> bytes:
+    """A variable-length integer in more bytes than it needs."""
+    zigzag = number << 1 ^ number >> 63
+    octets = [zigzag >> 7 * i & 0x7F for i in range(size)]
+    return bytes([octet | 0x80 for octet in octets[:-1]] + octets[-1:])
+
+
+def sized(rest: bytes) -> bytes:
+    """A record of these bytes."""
+    return longer(len(rest), 1) + rest
+
+
+assert sized(PLAIN[1:]) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (PLAIN[:-1], "in the middle of one|its records have 9 bytes, of 8"),
+        (PLAIN + b"\x00", "its records have 9 bytes, of 10"),
+        (b"\x12" + PLAIN[1:] + b"\x00", "record 0 is not as long as it says"),
+        (b"\x0f" + PLAIN[1:], "record 0 is not as long as it says|its records have 8 bytes, of 9"),
+        (sized(b"\x00\x00\x02\x02k\x02v\x00"), "record 0 says that it is number 1"),
+        (sized(b"\x80\x00\x00\x02k\x02v\x00"), "record 0 has attributes"),
+        (sized(b"\x00\x00\x00\x03\x02v\x00"), "a length of -2"),
+        (sized(b"\x00\x00\x00\x02k\x03\x00"), "a length of -2"),
+        (sized(b"\x00\x00\x00\x02k\x02v\x01"), "-1 headers"),
+        (sized(b"\x00\x00\x00\x02k\x02v\xfe\xff\xff\xff\x0f"), "headers, where a batch has"),
+        (sized(b"\x00\x00\x00\x02k\x02v\x02\x01\x01"), "a length of -1"),
+        (sized(b"\x00\x00\x00\x02k\x02v\x02\x02\xff\x01"), "UTF8"),
+        (sized(b"\x00\x00" + longer(0, 6) + b"\x02k\x02v\x00"), "more than 5 bytes"),
+        (sized(b"\x00" + longer(0, 11) + b"\x00\x02k\x02v\x00"), "more than 10 bytes"),
+        (sized(b"\x00" + b"\xff" * 9 + b"\x02\x00\x02k\x02v\x00"), "does not fit 64 bits"),
+    ],
+)
+@pytest.mark.parametrize("find", [records.find_one_by_one, records.find_together])
+def test_records_that_are_not_as_the_format_says_are_refused(
+    find: Callable[..., records.Records], body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "find_records", find)
+    refusal, text = refusal_of(batch_around(body))
+    assert refusal is Refusal.INVALID_RECORD
+    assert "the records of a batch are not sound" in text
+    assert any(either in text for either in said.split("|"))
+
+
+def test_numbers_may_take_more_bytes_than_they_need() -> None:
+    """As Java's client reads them."""
+    body = b"\x00" + longer(-5, 10) + longer(0, 5) + longer(1, 5) + b"k" + longer(1, 2) + b"v" + longer(0, 3)
+    batch = batch_around(longer(len(body), 5) + body)
+    check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    assert read(batch) == [Record(b"k", b"v", (), T0_MS - 5)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "refusal", "said"),
+    [
+        (SMALL[:60], Refusal.INVALID_RECORD, "60 bytes are no record batch"),
+        (SMALL[:-1], Refusal.INVALID_RECORD, "send one for a partition"),
+        (SMALL + SMALL, Refusal.INVALID_RECORD, "send one for a partition"),
+        (changed(SMALL, batch_length=-1), Refusal.INVALID_RECORD, "says that it has 11"),
+        (changed(SMALL, magic=1), Refusal.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message format 1: send format 2"),
+        (changed(SMALL, crc=7), Refusal.CORRUPT_MESSAGE, "should be 00000007"),
+        (changed(SMALL, attributes=5), Refusal.UNSUPPORTED_COMPRESSION_TYPE, "codec 5"),
+        (changed(SMALL, attributes=4), Refusal.INVALID_RECORD, "not sound zstd"),
+        (changed(SMALL, attributes=0x20), Refusal.INVALID_RECORD, "control batch"),
+        (changed(SMALL, attributes=0x10), Refusal.INVALID_TXN_STATE, "transaction"),
+        (changed(SMALL, attributes=0x08), Refusal.INVALID_TIMESTAMP, "time of its creation"),
+        (changed(SMALL, record_count=0, last_offset_delta=-1), Refusal.INVALID_RECORD, "0 records"),
+        (changed(SMALL, record_count=-1), Refusal.INVALID_RECORD, "-1 records"),
+        (changed(SMALL, last_offset_delta=5), Refusal.INVALID_RECORD, "the last with number 5"),
+        (changed(SMALL, record_count=1, last_offset_delta=0), Refusal.INVALID_RECORD, "not sound"),
+        (changed(SMALL, record_count=3, last_offset_delta=2), Refusal.INVALID_RECORD, "not sound"),
+        (
+            changed(SMALL, record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX),
+            Refusal.INVALID_RECORD,
+            "it has from 1 to",
+        ),
+        (changed(SMALL, record_count=1000, last_offset_delta=999), Refusal.INVALID_RECORD, "do not fit"),
+        (changed(SMALL, producer_id=-2), Refusal.INVALID_RECORD, "producer -2"),
+        (changed(SMALL, producer_id=1_000, producer_epoch=0), Refusal.INVALID_RECORD, "sequence -1"),
+        (changed(SMALL, first_timestamp_ms=253_402_300_800_000), Refusal.INVALID_TIMESTAMP, "years 1 to 9999"),
+        (changed(SMALL, first_timestamp_ms=-(1 << 63)), Refusal.INVALID_TIMESTAMP, "apart"),
+    ],
+)
+def test_each_rule_has_its_refusal(batch: bytes, refusal: Refusal, said: str) -> None:
+    found, text = refusal_of(batch)
+    assert (found, said in text) == (refusal, True), text
+
+
+def test_topics_have_rules_of_their_own() -> None:
+    keyed = batch_of([Record(b"k", None)])
+    check_batch(keyed, unpacked_bytes_max=UNPACKED_BYTES_MAX, compacted=True, bytes_max=len(keyed))
+    refusal, text = refusal_of(SMALL, compacted=True)
+    assert (refusal, "record 1 has no key" in text) == (Refusal.INVALID_RECORD, True)
+    refusal, text = refusal_of(SMALL, bytes_max=len(SMALL) - 1)
+    assert (refusal, "max.message.bytes" in text) == (Refusal.MESSAGE_TOO_LARGE, True)
+
+
+@pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_little_that_stands_for_much_is_refused_before_it_is_memory(compression: int) -> None:
+    bomb = batch_around(packed(compression, bytes(32 << 20)), attributes=compression)
+    tracemalloc.start()
+    try:
+        refusal, text = refusal_of(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (refusal, f"at most {UNPACKED_BYTES_MAX} bytes" in text) == (Refusal.INVALID_RECORD, True)
+    assert peak < UNPACKED_BYTES_MAX + 3 * len(bomb) + (1 << 18)
+
+
+def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
+    block = packed(SNAPPY, PLAIN)
+    xerial = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + struct.pack(">i", len(block)) + block
+    assert read(batch_around(xerial, attributes=SNAPPY)) == [Record(b"k", b"v")]
+    for lie in (len(block) + 1, 0, -1, 1 << 30):
+        lying = xerial[:16] + struct.pack(">i", lie) + xerial[20:]
+        assert refusal_of(batch_around(lying, attributes=SNAPPY))[0] is Refusal.INVALID_RECORD
+    assert refusal_of(batch_around(xerial[:18], attributes=SNAPPY))[0] is Refusal.INVALID_RECORD
+
+
+@pytest.mark.parametrize("find", [records.find_one_by_one, records.find_together])
+def test_there_are_no_more_headers_than_readers_can_hold(
+    find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "HEADERS_MAX", 100)
+    few = [Record(b"k", b"v", (("", None),) * 20)] * 5
+    assert len(find(batch_of(few)[HEADER_BYTES:], 5).name_at) == 100
+    with pytest.raises(ValueError, match="headers"):
+        find(batch_of([*few, Record(None, None, (("", None),))])[HEADER_BYTES:], 6)
+
+
+@given(rows, st.sampled_from(CODECS), st.integers(0, 63))
+def test_a_batch_becomes_a_frame_and_comes_out_of_it_as_it_was(sent: list[Record], compression: int, slot: int) -> None:
+    batch = batch_of(sent, compression, producer=(5_000, 2, 70))
+    checked = check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    frame = frame_of_batch(memoryview(batch), slot, checked)
+    (found,) = split_frames(bytes(frame.header_bytes) + bytes(frame.payload))
+    header = found.header
+    assert header == frame.header == decode_header(frame.header_bytes)
+    assert (header.encoding, header.flags, header.record_count) == (2, COLUMN_FLAGS, len(sent))
+    assert (header.timestamp_min, header.timestamp_max) == (checked.timestamp_min_us, checked.timestamp_max_us)
+    assert (header.producer_id, header.producer_epoch, header.first_sequence) == (5_000, 2, 70)
+    assert (header.slot_min, header.slot_max, set(header.histogram)) == (slot, slot, {0})
+    assert len(found.payload) % 8 == 0
+    assert batch_bytes(found.payload) == batch
+    head = patched_head(found.payload, 1 << 40, 77)
+    out = head + bytes(batch_bytes(found.payload)[len(head) :])
+    assert (read_header(out).base_offset, read_header(out).leader_epoch, len(head)) == (1 << 40, 77, 16)
+    assert read_header(out)[3:] == read_header(batch)[3:]
+    assert records_in(out) == sent
+
+
+def test_a_batch_of_nobody_is_a_frame_of_nobody() -> None:
+    header = frame_of_batch(SMALL, 3, check_batch(SMALL, unpacked_bytes_max=UNPACKED_BYTES_MAX)).header
+    assert (header.producer_id, header.producer_epoch, header.first_sequence) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_a_broker_may_give_all_records_its_own_time(compression: int) -> None:
+    sent = [Record(b"a", b"1", (), T0_MS), Record(b"b", None, (), T0_MS - 7)]
+    batch = batch_of(sent, compression)
+    checked = check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX)
+    stamped, after = with_append_time(batch, checked, T0_MS + 9)
+    assert after == check_batch(stamped, unpacked_bytes_max=UNPACKED_BYTES_MAX, has_append_time=True)
+    assert after.timestamp_min_us == after.timestamp_max_us == (T0_MS + 9) * 1_000
+    assert read(stamped) == records_in(stamped) == [r._replace(timestamp_ms=T0_MS + 9) for r in sent]
+
+
+def test_the_minute_before_1970_has_a_millisecond_that_others_take_for_none() -> None:
+    body = b"\x10\x00\x00\x00\x02k\x02v\x00"
+    batch = batch_around(body, first_timestamp_ms=-1)
+    assert check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX).timestamp_min_us == -1_000
+    assert read(batch) == [Record(b"k", b"v", (), -1)]

@@ -1,0 +1,26 @@
+"""A counter, and the ids it gives."""
+
+import pytest
+
+from seaweedmq.core.kafka.id_blocks import BLOCK_IDS, IdBlock, next_block
+from seaweedmq.errors import ResourceExhausted
+from seaweedmq.model.producer import KAFKA_PRODUCERS
+
+
+def test_blocks_follow_each_other_from_the_first_id() -> None:
+    first = next_block(None)
+    assert (first.start, len(first)) == (KAFKA_PRODUCERS.start, BLOCK_IDS)
+    assert next_block(first.stop).start == first.stop
+
+
+def test_every_id_of_a_block_is_given_once() -> None:
+    block = IdBlock()
+    assert block.take() is None
+    block.refill(range(5_000, 5_003))
+    assert [block.take() for _ in range(5)] == [5_000, 5_001, 5_002, None, None]
+
+
+def test_the_last_block_is_the_last() -> None:
+    assert next_block(KAFKA_PRODUCERS.stop - BLOCK_IDS).stop == KAFKA_PRODUCERS.stop
+    with pytest.raises(ResourceExhausted, match="only a new cluster has others"):
+        next_block(KAFKA_PRODUCERS.stop - BLOCK_IDS + 1)

@@ -1,0 +1,119 @@
+"""Settings by name and records deleted by hand, on real brokers with a real etcd."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from seaweedmq import aio
+from seaweedmq.codec.murmur2 import partition_of
+from seaweedmq.errors import InvalidArgument, OutOfRange
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.snapshot import read_snapshot
+from tests.faults.machines.cluster import Cluster
+from tests.faults.machines.network import Loopback
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+KEYS = [b"key-%d" % number for number in range(60)]
+PARTITIONS = 3
+PATIENCE_S = 60.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    network = Loopback()
+    await network.start(3)
+    try:
+        async with Cluster(tmp_path_factory.mktemp("cluster"), network, brokers=3, lease_ttl_s=2.0) as cluster:
+            await cluster.until_ready()
+            yield cluster
+    finally:
+        await network.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
+    async with aio.connect(cluster.bootstrap) as client:
+        yield client
+
+
+async def read(client: aio.Client, topic: str) -> dict[int, list[int]]:
+    """Offsets that a subscriber gets, by partition."""
+    offsets: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+    async with client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
+        async for message in subscriber:
+            assert message.partition is not None
+            offsets[message.partition].append(message.offset)
+    return offsets
+
+
+def has_tables(folder: Path) -> bool:
+    return any(folder.glob("table/*.parquet"))
+
+
+async def test_what_was_deleted_stays_deleted_wherever_its_partition_is(cluster: Cluster, client: aio.Client) -> None:
+    admin, topic = client.admin, "it/purged"
+    made = await admin.create_topic(topic, partitions=PARTITIONS, replicas=2)
+    async with await client.publisher(topic) as publisher:
+        for _ in range(10):
+            for key in KEYS:
+                await publisher.send(b"x", key=key)
+    counts = Counter(partition_of(key, PARTITIONS) for key in KEYS)
+    ends = {partition: 10 * counts[partition] for partition in range(PARTITIONS)}
+    assert await admin.delete_records(topic, {0: 25, 2: ends[2]}) == {0: 25, 2: ends[2]}
+    with pytest.raises(OutOfRange, match="nothing above what is committed can be deleted"):
+        await admin.delete_records(topic, {1: ends[1] + 1})
+    left = {0: list(range(25, ends[0])), 1: list(range(ends[1])), 2: []}
+    assert await read(client, topic) == left
+
+    for segment in made.segments:
+        others = [broker for broker in made.addresses if broker not in segment.replicas]
+        await admin.move_segment(topic, segment.id, [others[0], segment.replicas[0]])
+    assert await read(client, topic) == left
+    async with await client.publisher(topic) as publisher:
+        for key in KEYS:
+            await publisher.send(b"y", key=key)
+    left = {
+        partition: [*offsets, *range(ends[partition], 11 * counts[partition])] for partition, offsets in left.items()
+    }
+    assert await read(client, topic) == left
+    assert await admin.delete_records(topic, {0: 3}) == {0: 25}
+
+    def snapshot() -> dict[int, int]:
+        """Lowest offset of each partition, as a reader of the files finds it."""
+        found = read_snapshot(cluster.directory / "storage", TopicName.parse(topic))
+        begins: dict[int, int] = {}
+        for segment in found.segments:
+            for piece in found.plan(segment.id):
+                partition = segment.slots.lo
+                begins[partition] = min(piece.start_offset, begins.get(partition, piece.start_offset))
+        return begins
+
+    async with asyncio.timeout(PATIENCE_S):
+        while snapshot() != {0: 25, 1: 0, 2: ends[2]}:  # noqa: ASYNC110 - documents are written soon, and tell nobody
+            await asyncio.sleep(0.2)
+
+
+async def test_settings_by_name_are_the_same_at_every_broker(cluster: Cluster, client: aio.Client) -> None:
+    admin, topic = client.admin, "it/by-name"
+    configs = {"segment.ms": "1000", "follower.replication.throttled.replicas": "*"}
+    await admin.create_topic(topic, partitions=1, configs=configs)
+    async with await client.publisher(topic) as publisher:
+        await publisher.send(b"x")
+    async with asyncio.timeout(PATIENCE_S):
+        while not has_tables(cluster.directory / "storage/topics/it/by-name"):  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.2)
+    changed = await admin.alter_topic(topic, configs=configs | {"cleanup.policy": "compact"})
+    assert changed.topic.settings.compacts
+    assert dict(changed.topic.configs) == configs | {"cleanup.policy": "compact"}
+    with pytest.raises(InvalidArgument, match="give delete, compact, or compact,delete"):
+        await admin.alter_topic(topic, configs={"cleanup.policy": "burn"})
+    for address in cluster.bootstrap.split(","):
+        async with aio.connect(address) as other:
+            async with asyncio.timeout(PATIENCE_S):
+                while (await other.admin.describe_topic(topic)).topic != changed.topic:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)

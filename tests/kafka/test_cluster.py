@@ -1,0 +1,262 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions: what clients ask first, in every version."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.core.kafka.topic_ids import topic_id_of
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import (
+    API,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.topic import TopicName
+from tests.broker.bed import CONFIG, Bed, story
+from tests.kafka.office import Office, offices
+
+ORDERS = TopicName("kafka", "orders")
+METADATA_VERSIONS = range(ADVERTISED[API.METADATA].lowest, ADVERTISED[API.METADATA].highest + 1)
+
+
+def named(*names: str | None) -> list[Any]:
+    return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+
+
+def with_id(topic_id: bytes) -> Any:
+    return MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id.hex())
+
+
+def codes(reply: Any) -> list[tuple[str | None, int]]:
+    return [(topic.name, topic.error_code) for topic in reply.topics]
+
+
+async def ask(office: Office, topics: Any, version: int = 13, create: bool = False, **more: Any) -> Any:
+    return await office.ask(API.METADATA, version, topics=topics, allow_auto_topic_creation=create, **more)
+
+
+@story
+@pytest.mark.parametrize("version", METADATA_VERSIONS)
+async def test_every_version_tells_brokers_and_all_topics(bed: Bed, version: int) -> None:
+    first, second = await offices(bed, 2)
+    made = await bed.topic(first.host, ORDERS, partitions=3, replicas=2)
+    reply: MetadataResponse = await ask(first, [] if version == 0 else None, version)
+    assert [(b.node_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
+    assert codes(reply) == [("orders", Code.NONE)]
+    (topic,) = reply.topics
+    assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+    for partition in topic.partitions:
+        assert partition.error_code == Code.NONE
+        assert partition.leader_id == partition.replica_nodes[0]
+        assert sorted(partition.replica_nodes) == sorted(partition.isr_nodes) == [1, 2]
+        assert partition.leader_epoch == (partition.partition_index if version >= 7 else -1)
+        assert not partition.offline_replicas
+    if version >= 1:
+        assert reply.controller_id == first.nodes.number_of(bed.leader().broker.id)
+    if version >= 2:
+        assert reply.cluster_id == first.nodes.cluster_id
+    if version >= 10:
+        assert topic.topic_id.bytes == topic_id_of(made.topic.uid)
+    await second.nodes.ready()
+    assert second.nodes.cluster_id == first.nodes.cluster_id
+
+
+@story
+async def test_no_topics_is_none_but_in_the_first_version(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    await bed.topic(office.host, ORDERS, partitions=1)
+    assert codes(await ask(office, [], 1)) == []
+    assert codes(await ask(office, [], 0)) == [("orders", Code.NONE)]
+
+
+@story
+async def test_unknown_and_illegal_names_are_told_apart(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    long = "x" * 250
+    reply = await ask(office, named("orders", "a/b", "..", long, "", "orders"))
+    assert codes(reply) == [
+        ("orders", Code.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a/b", Code.INVALID_TOPIC_EXCEPTION),
+        ("..", Code.INVALID_TOPIC_EXCEPTION),
+        (long, Code.INVALID_TOPIC_EXCEPTION),
+        ("", Code.INVALID_TOPIC_EXCEPTION),
+    ]
+
+
+@story
+async def test_a_topic_is_asked_for_by_its_id(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    made = await bed.topic(office.host, ORDERS, partitions=1)
+    known, unknown = topic_id_of(made.topic.uid), topic_id_of(made.topic.uid ^ 1)
+    reply = await ask(office, [with_id(known), with_id(unknown)], 12)
+    assert codes(reply) == [("orders", Code.NONE), (None, Code.UNKNOWN_TOPIC_ID)]
+    assert reply.topics[1].topic_id.bytes == unknown
+
+
+@story
+async def test_an_id_where_only_names_are_known_is_refused(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    made = await bed.topic(office.host, ORDERS, partitions=1)
+    asked = MetadataRequest.MetadataRequestTopic(name="orders", topic_id=topic_id_of(made.topic.uid).hex())
+    reply = await ask(office, [asked], 11)
+    assert [topic.error_code for topic in reply.topics] == [Code.INVALID_REQUEST]
+
+
+@story
+async def test_neither_name_nor_id_is_refused(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    assert (await ask(office, named(None), 13)).error_code == Code.INVALID_REQUEST
+
+
+@story
+async def test_everything_is_allowed_to_who_asks(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    await bed.topic(office.host, ORDERS, partitions=1)
+    wanted = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
+    reply = await ask(office, None, 10, **wanted)
+    assert reply.authorized_operations == {5, 7, 8, 9, 10, 11, 12}
+    assert reply.topics[0].authorized_operations == {3, 4, 5, 6, 7, 8, 10, 11}
+    silent = await ask(office, None, 10)
+    assert (silent.authorized_operations, silent.topics[0].authorized_operations) == (None, None)
+
+
+# --- auto-creation
+
+
+@story
+async def test_a_topic_that_is_asked_for_is_created(bed: Bed) -> None:
+    office, *others = await offices(bed, 4)
+    reply = await ask(office, named("orders", "a/b"), create=True)
+    assert codes(reply) == [("orders", Code.NONE), ("a/b", Code.INVALID_TOPIC_EXCEPTION)]
+    (topic, _) = reply.topics
+    assert len(topic.partitions) == 4
+    assert all(len(partition.replica_nodes) == 3 for partition in topic.partitions)
+    assert all(partition.leader_id > 0 for partition in topic.partitions)
+    await bed.until(lambda: all(ORDERS in other.host.inspect.view.topics for other in others))
+
+
+@story
+async def test_before_version_4_everybody_wants_topics_created(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    assert codes(await office.ask(API.METADATA, 3, topics=named("orders"))) == [("orders", Code.NONE)]
+
+
+@story
+async def test_nothing_is_created_where_it_is_not_wanted(bed: Bed) -> None:
+    (office,) = await offices(bed, 1, replace(CONFIG, kafka_auto_create=False))
+    assert codes(await ask(office, named("orders"), create=True)) == [("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert not office.host.inspect.view.topics
+
+
+@story
+async def test_two_brokers_that_create_a_topic_at_once_both_have_it(bed: Bed) -> None:
+    both = await offices(bed, 2)
+    replies = await asyncio.gather(*(ask(office, named("orders"), create=True) for office in both))
+    assert [codes(reply) for reply in replies] == [[("orders", Code.NONE)]] * 2
+    assert replies[0].topics[0].topic_id == replies[1].topics[0].topic_id
+
+
+@story
+async def test_topics_of_kafka_itself_are_not_created_by_asking(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    reply = await ask(office, named("__consumer_offsets"), create=True)
+    assert codes(reply) == [("__consumer_offsets", Code.UNKNOWN_TOPIC_OR_PARTITION)]
+    await bed.topic(office.host, TopicName("kafka", "__consumer_offsets"), partitions=2)
+    (topic,) = (await ask(office, named("__consumer_offsets"))).topics
+    assert topic.is_internal
+
+
+@story
+async def test_a_ring_that_is_not_shown_is_not_created_over(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    made = await bed.topic(office.host, ORDERS)
+    reply = await ask(office, named("orders"), create=True)
+    assert codes(reply) == [("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert office.host.inspect.view.topics[ORDERS].uid == made.topic.uid
+
+
+@story
+async def test_what_can_not_be_created_now_may_be_asked_for_again(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    await office.nodes.ready()
+    bed.etcd.server.freeze()
+    reply = await ask(office, named("orders"), create=True)
+    assert reply.topics[0].error_code in (Code.LEADER_NOT_AVAILABLE, Code.REQUEST_TIMED_OUT)
+    bed.etcd.server.thaw()
+
+
+# --- DescribeCluster
+
+
+@story
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_cluster_is_described(bed: Bed, version: int) -> None:
+    office, *_ = await offices(bed, 2)
+    reply = await office.ask(API.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True)
+    assert (reply.error_code, reply.cluster_id) == (Code.NONE, office.nodes.cluster_id)
+    assert [(b.broker_id, b.host, b.port) for b in reply.brokers] == [(1, "broker-0", 9092), (2, "broker-1", 9092)]
+    assert reply.controller_id == office.nodes.controller()
+    assert reply.authorized_operations == {5, 7, 8, 9, 10, 11, 12}
+
+
+@story
+@pytest.mark.parametrize(("kind", "code"), [(2, Code.MISMATCHED_ENDPOINT_TYPE), (3, Code.UNSUPPORTED_ENDPOINT_TYPE)])
+async def test_controllers_do_not_answer_here(bed: Bed, kind: int, code: Code) -> None:
+    (office,) = await offices(bed, 1)
+    assert (await office.ask(API.DESCRIBE_CLUSTER, 1, endpoint_type=kind)).error_code == code
+
+
+# --- DescribeTopicPartitions
+
+
+def asked(*names: str) -> list[Any]:
+    return [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
+
+
+async def page(office: Office, names: list[Any], limit: int, cursor: tuple[str, int] | None = None) -> Any:
+    """Topics with their partitions, and where to go on."""
+    at = cursor and DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
+    reply: DescribeTopicPartitionsResponse = await office.ask(
+        API.DESCRIBE_TOPIC_PARTITIONS, topics=names, response_partition_limit=limit, cursor=at
+    )
+    topics = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in reply.topics]
+    after = reply.next_cursor
+    return topics, (after.topic_name, after.partition_index) if after else None
+
+
+@story
+async def test_partitions_come_page_by_page(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    for name, partitions in (("a", 2), ("b", 3), ("c", 1)):
+        await bed.topic(office.host, TopicName("kafka", name), partitions=partitions)
+    assert await page(office, [], 100) == ([("a", [0, 1]), ("b", [0, 1, 2]), ("c", [0])], None)
+    assert await page(office, [], 3) == ([("a", [0, 1]), ("b", [0])], ("b", 1))
+    assert await page(office, [], 2, ("b", 1)) == ([("b", [1, 2])], ("c", 0))
+    assert await page(office, [], 2, ("c", 0)) == ([("c", [0])], None)
+    assert await page(office, asked("c", "a"), 0) == ([("a", [0])], ("a", 1))
+
+
+@story
+async def test_what_is_not_there_is_said_and_not_created(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    reply = await office.ask(
+        API.DESCRIBE_TOPIC_PARTITIONS, topics=asked("orders", "a/b"), response_partition_limit=5, cursor=None
+    )
+    assert codes(reply) == [("a/b", Code.INVALID_TOPIC_EXCEPTION), ("orders", Code.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert not office.host.inspect.view.topics
+
+
+@story
+async def test_a_cursor_before_the_first_partition_is_refused(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    await bed.topic(office.host, ORDERS, partitions=1)
+    cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="orders", partition_index=-1)
+    reply = await office.ask(
+        API.DESCRIBE_TOPIC_PARTITIONS, topics=asked("orders"), response_partition_limit=5, cursor=cursor
+    )
+    assert [topic.error_code for topic in reply.topics] == [Code.INVALID_REQUEST]

@@ -1,0 +1,93 @@
+"""DeleteRecords: where partitions begin afterwards, and what can not be deleted."""
+
+from typing import Any
+
+import pytest
+
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, DeleteRecordsRequest
+from seaweedmq.model.topic import Scaling, TopicName
+from tests.broker.bed import Bed, story
+from tests.kafka.office import Office, offices
+
+ORDERS = TopicName("kafka", "orders")
+ALL = -1
+
+
+async def office_with_records(bed: Bed, brokers: int = 1, **settings: Any) -> Office:
+    """Of three partitions the first two hold ten and five records."""
+    office, *_ = await offices(bed, brokers)
+    await bed.topic(office.host, ORDERS, partitions=3, **settings)
+    for partition, count in ((0, 10), (1, 5)):
+        primary = await bed.primary(office.host, ORDERS, partition)
+        publisher = await primary.publisher(partition + 1, name=ORDERS, segment=partition)
+        await publisher.store(1, count, slots=(partition, partition), histogram=(0,) * 16)
+    return office
+
+
+async def delete(office: Office, before: dict[int, int], name: str = "orders", version: int = 2) -> dict[int, Any]:
+    """Partition -> where it begins, or the code."""
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    partitions = [topic.DeleteRecordsPartition(partition_index=p, offset=offset) for p, offset in before.items()]
+    reply = await office.ask(
+        API.DELETE_RECORDS, version, topics=[topic(name=name, partitions=partitions)], timeout_ms=30_000
+    )
+    (result,) = reply.topics
+    assert result.name == name
+    return {p.partition_index: Code(p.error_code) if p.error_code else p.low_watermark for p in result.partitions}
+
+
+def begins(office: Office) -> tuple[int, ...]:
+    return office.host.inspect.view.topics[ORDERS].low_watermarks
+
+
+@story
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_partitions_begin_at_the_offset(bed: Bed, version: int) -> None:
+    office = await office_with_records(bed)
+    assert await delete(office, {0: 4, 1: 5}, version=version) == {0: 4, 1: 5}
+    assert begins(office) == (4, 5)
+
+
+@story
+async def test_minus_one_is_all_that_is_committed(bed: Bed) -> None:
+    office = await office_with_records(bed)
+    assert await delete(office, {0: ALL, 2: ALL}) == {0: 10, 2: 0}
+    assert begins(office) == (10,)
+
+
+@story
+async def test_partitions_never_begin_earlier_again(bed: Bed) -> None:
+    office = await office_with_records(bed)
+    await delete(office, {0: 7})
+    assert await delete(office, {0: 3}) == {0: 7}
+
+
+@story
+async def test_any_broker_is_asked(bed: Bed) -> None:
+    office = await office_with_records(bed, brokers=3)
+    assert await delete(office, {0: 4, 1: ALL, 2: 0}) == {0: 4, 1: 5, 2: 0}
+    assert begins(office) == (4, 5)
+
+
+@story
+async def test_what_can_not_be_deleted_harms_no_other_partition(bed: Bed) -> None:
+    office = await office_with_records(bed)
+    assert await delete(office, {0: 11, 1: 2, 3: 0, -1: 0, 2: -5}) == {
+        0: Code.OFFSET_OUT_OF_RANGE,
+        1: 2,
+        3: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        -1: Code.UNKNOWN_TOPIC_OR_PARTITION,
+        2: Code.OFFSET_OUT_OF_RANGE,
+    }
+    assert begins(office) == (0, 2)
+
+
+@story
+async def test_records_of_some_topics_stay(bed: Bed) -> None:
+    office = await office_with_records(bed, configs=(("cleanup.policy", "compact"),))
+    await bed.topic(office.host, TopicName("kafka", "ring"), segments=2, scaling=Scaling.FIXED)
+    assert await delete(office, {0: 4}) == {0: Code.POLICY_VIOLATION}
+    assert await delete(office, {0: 0}, "ring") == {0: Code.POLICY_VIOLATION}
+    assert await delete(office, {0: 0}, "returns") == {0: Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert begins(office) == ()

@@ -1,0 +1,358 @@
+"""Records through Kafka's door of a broker and back: from memory, logs and tables, across moves and deaths."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from seaweedmq.kafka.wire import messages
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.calls import RaiseLowWatermark
+from seaweedmq.model.config import KIB
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.topic import Scaling, TopicName
+from tests.broker.bed import Bed, story
+from tests.kafka.doors import Door, batch, doors, records_of
+
+ORDERS = TopicName("kafka", "orders")
+
+
+async def topic(bed: Bed, door: Door, partitions: int = 1, **settings: Any) -> None:
+    await bed.topic(door.host, ORDERS, partitions=partitions, **settings)
+    await bed.until(lambda: len(door.host.inspect.view.open_of(ORDERS)) == partitions)
+
+
+async def leader_of(bed: Bed, opened: list[Door], partition: int = 0) -> Door:
+    """The door of the partition's primary."""
+
+    def primary() -> str:
+        open_segments = bed.leader().inspect.view.open_of(ORDERS).values()
+        return next((s.primary for s in open_segments if s.slots.lo == partition), "")
+
+    await bed.until(lambda: any(d.host.lives and d.host.broker.id == primary() for d in opened))
+    return next(d for d in opened if d.host.broker.id == primary())
+
+
+@story
+async def test_what_is_produced_is_fetched_with_its_offsets(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=2)
+    for number in range(3):
+        said = await door.produce("orders", 1, batch(b"a%d" % number, b"b%d" % number))
+        assert (said.error_code, said.base_offset) == (Code.NONE, 2 * number), said.error_message
+    found = await door.fetch("orders", 1, 0)
+    assert (found.error_code, found.high_watermark) == (Code.NONE, 6)
+    assert records_of(found.records) == [
+        (0, None, b"a0"),
+        (1, None, b"b0"),
+        (2, None, b"a1"),
+        (3, None, b"b1"),
+        (4, None, b"a2"),
+        (5, None, b"b2"),
+    ]
+    other = await door.fetch("orders", 0, 0)
+    assert (other.high_watermark, other.records or b"") == (0, b"")
+
+
+@story
+async def test_the_bytes_are_those_that_were_sent(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    sent = batch(b"value", b"more", keys=[b"k", None], codec=1)
+    await door.produce("orders", 0, sent)
+    got = (await door.fetch("orders", 0, 0)).records
+    assert got[16:] == sent[16:]
+    assert int.from_bytes(got[12:16], "big") == 0, "the segment's id is the leader epoch"
+
+
+@story
+async def test_a_fetch_waits_for_what_comes(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    began = bed.loop.time()
+    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    await door.produce("orders", 0, batch(b"late"))
+    found = await waiting
+    assert records_of(found.records) == [(0, None, b"late")]
+    assert bed.loop.time() - began < 6
+
+
+@story
+async def test_a_fetch_that_gets_too_little_answers_in_time(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    await door.produce("orders", 0, batch(b"little"))
+    began = bed.loop.time()
+    found = await door.fetch("orders", 0, 0, wait_ms=2_000, min_bytes=10_000)
+    assert records_of(found.records) == [(0, None, b"little")]
+    assert bed.loop.time() - began == pytest.approx(2.0, abs=0.2)
+
+
+@story
+async def test_the_first_batch_goes_whole_and_no_second_one_that_does_not_fit(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for _ in range(3):
+        await door.produce("orders", 0, batch(b"x" * 1_000))
+    one = await door.fetch("orders", 0, 0, partition_bytes_max=1)
+    assert [offset for offset, _, _ in records_of(one.records)] == [0]
+    two = await door.fetch("orders", 0, 0, bytes_max=2_500)
+    assert [offset for offset, _, _ in records_of(two.records)] == [0, 1]
+
+
+@story
+async def test_offsets_out_of_range_and_partitions_that_are_not(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    await door.produce("orders", 0, batch(b"one"))
+    for offset, code in ((2, Code.OFFSET_OUT_OF_RANGE), (-5, Code.OFFSET_OUT_OF_RANGE), (1, Code.NONE)):
+        assert (await door.fetch("orders", 0, offset)).error_code == code
+    for partition in (1, -1):
+        assert (await door.fetch("orders", partition, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await door.produce("orders", partition, batch(b"x"))).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await door.fetch("bills", 0, 0)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@story
+async def test_epochs_of_leaders_are_compared(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=2)
+    for epoch, code in ((1, Code.NONE), (0, Code.FENCED_LEADER_EPOCH), (2, Code.UNKNOWN_LEADER_EPOCH), (-1, Code.NONE)):
+        assert (await door.fetch("orders", 1, 0, epoch=epoch)).error_code == code
+
+
+@story
+async def test_another_broker_leads_and_is_named(bed: Bed) -> None:
+    opened = await doors(bed, 2)
+    await topic(bed, opened[0])
+    leader = await leader_of(bed, opened)
+    [other] = [d for d in opened if d is not leader]
+    await bed.until(lambda: other.host.inspect.view.open_of(ORDERS))
+    said = await other.fetch("orders", 0, 0)
+    assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    node = leader.rooms.nodes.of_broker(leader.host.broker.id)
+    assert node is not None
+    assert said.current_leader.leader_id == node.id
+    refused = await other.produce("orders", 0, batch(b"x"))
+    assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+
+@story
+async def test_repeats_of_an_idempotent_producer_are_stored_once(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    first = batch(b"a", b"b", producer=(1_000, 0, 0))
+    for _ in range(2):
+        said = await door.produce("orders", 0, first)
+        assert (said.error_code, said.base_offset) == (Code.NONE, 0)
+    assert (await door.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
+        Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    assert (await door.produce("orders", 0, batch(b"c", producer=(1_000, 0, 2)))).base_offset == 2
+    assert (await door.produce("orders", 0, batch(b"e", producer=(1_000, 1, 0)))).base_offset == 3
+    assert (await door.produce("orders", 0, batch(b"d", producer=(1_000, 0, 3)))).error_code == (
+        Code.INVALID_PRODUCER_EPOCH
+    )
+    found = records_of((await door.fetch("orders", 0, 0)).records)
+    assert [value for _, _, value in found] == [b"a", b"b", b"c", b"e"]
+
+
+@story
+async def test_an_idempotent_producer_goes_on_after_its_primary_died(bed: Bed) -> None:
+    opened = await doors(bed, 3)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    for sequence in range(5):
+        said = await leader.produce("orders", 0, batch(b"%d" % sequence, producer=(1_000, 0, sequence)))
+        assert said.error_code == Code.NONE, said.error_message
+    leader.host.kill()
+    rest = [d for d in opened if d is not leader]
+    successor = await leader_of(bed, rest)
+    repeated = await successor.produce("orders", 0, batch(b"4", producer=(1_000, 0, 4)))
+    assert repeated.error_code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER), repeated.error_message
+    gap = await successor.produce("orders", 0, batch(b"6", producer=(1_000, 0, 6)))
+    assert gap.error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await successor.produce("orders", 0, batch(b"5", producer=(1_000, 0, 5)))).base_offset == 5
+    found = records_of((await successor.fetch("orders", 0, 0)).records)
+    assert [(offset, value) for offset, _, value in found] == [(i, b"%d" % i) for i in range(6)]
+
+
+@story
+async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    sent = [b"%06d" % i + b"." * 500 for i in range(400)]
+    for first in range(0, 400, 20):
+        await door.produce("orders", 0, batch(*sent[first : first + 20]))
+
+    async def all_of_them() -> list[bytes | None]:
+        offset, values = 0, []
+        while offset < 400:
+            found = records_of((await door.fetch("orders", 0, offset, partition_bytes_max=30 * KIB)).records)
+            values += [value for at, _, value in found if at >= offset]
+            offset = found[-1][0] + 1
+        return values
+
+    assert await all_of_them() == sent
+    partition = door.host.broker.local.leads(ORDERS, 0)
+    partition.open_segment.evict(1 << 30)
+    assert partition.in_memory(0, 1) is None
+    assert await all_of_them() == sent
+    await bed.until(lambda: bed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
+    assert await all_of_them() == sent
+
+
+@story
+async def test_native_records_are_read_by_kafka_clients(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    publisher = await door.host.publisher(name=ORDERS)
+    await publisher.store(2, slots=(0, 0))
+    await door.produce("orders", 0, batch(b"from Kafka"))
+    found = records_of((await door.fetch("orders", 0, 0)).records)
+    assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
+
+
+@story
+async def test_marks_and_times_of_a_partition(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for number in range(3):
+        await door.produce("orders", 0, batch(b"a", b"b", time_ms=1_000_000 * (number + 1)))
+    for timestamp, offset, time_ms in (
+        (-1, 6, -1),
+        (-2, 0, -1),
+        (-3, 5, 3_000_001),
+        (-4, 0, -1),
+        (-5, -1, -1),
+        (2_000_000, 2, 2_000_000),
+        (2_000_001, 3, 2_000_001),
+        (2_000_002, 4, 3_000_000),
+        (9_000_000, -1, -1),
+    ):
+        said = await door.list_offset("orders", 0, timestamp)
+        assert (said.error_code, said.offset, said.timestamp) == (Code.NONE, offset, time_ms), timestamp
+    assert (await door.list_offset("orders", 0, -9)).error_code == Code.UNSUPPORTED_VERSION
+
+
+@story
+async def test_acks_zero_says_nothing_and_fails_aloud(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    assert await door.produce("orders", 0, batch(b"quiet"), acks=0) is None
+    with pytest.raises(Exception, match="no partition 7"):
+        await door.produce("orders", 7, batch(b"lost"), acks=0)
+    await bed.until(lambda: door.host.broker.local.leads(ORDERS, 0).high_watermark == 1)
+
+
+@story
+async def test_settings_of_the_topic_act(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(
+        bed,
+        door,
+        configs=(
+            ("cleanup.policy", "compact"),
+            ("max.message.bytes", "2000"),
+            ("message.timestamp.type", "LogAppendTime"),
+        ),
+    )
+    assert (await door.produce("orders", 0, batch(b"no key"))).error_code == Code.INVALID_RECORD
+    said = await door.produce("orders", 0, batch(b"x" * 2_000, keys=[b"k"]))
+    assert said.error_code == Code.MESSAGE_TOO_LARGE
+    began_ms = door.host.wall_us() // 1000
+    said = await door.produce("orders", 0, batch(b"x", keys=[b"k"], time_ms=5))
+    assert said.error_code == Code.NONE
+    assert began_ms <= said.log_append_time_ms <= door.host.wall_us() // 1000
+    assert (await door.list_offset("orders", 0, -3)).timestamp == said.log_append_time_ms
+
+
+@story
+async def test_records_that_were_deleted_are_below_the_start(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for number in range(4):
+        await door.produce("orders", 0, batch(b"%d" % number, time_ms=1_000 * (number + 1)))
+    await door.host.api.call(RaiseLowWatermark(ORDERS, {0: 2}))
+    await bed.until(lambda: door.host.inspect.view.topics[ORDERS].low_watermarks)
+    assert (await door.fetch("orders", 0, 1)).error_code == Code.OFFSET_OUT_OF_RANGE
+    found = await door.fetch("orders", 0, 2)
+    assert (found.log_start_offset, records_of(found.records)[0][0]) == (2, 2)
+    assert (await door.list_offset("orders", 0, -2)).offset == 2
+    assert (await door.list_offset("orders", 0, 0)).offset == 2
+
+
+@story
+async def test_a_session_hears_of_what_changed(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, partitions=3)
+    make = messages.FetchRequest.FetchTopic
+
+    async def ask(session: int, epoch: int, *partitions: int) -> tuple[int, int, dict[int, bytes]]:
+        wanted = [
+            make.FetchPartition(
+                partition=p,
+                fetch_offset=0,
+                current_leader_epoch=-1,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=1_000,
+            )
+            for p in partitions
+        ]
+        reply = await door.ask(
+            messages.API.FETCH,
+            12,
+            replica_id=-1,
+            max_wait_ms=100,
+            min_bytes=1,
+            max_bytes=10_000,
+            isolation_level=0,
+            session_id=session,
+            session_epoch=epoch,
+            topics=[make(topic="orders", partitions=wanted)] if wanted else [],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        told = {p.partition_index: p.records or b"" for t in reply.responses for p in t.partitions}
+        return reply.error_code, reply.session_id, told
+
+    code, session, told = await ask(0, 0, 0, 1, 2)
+    assert (code, set(told)) == (Code.NONE, {0, 1, 2})
+    assert session != 0
+    assert await ask(session, 1) == (Code.NONE, session, {})
+    await door.produce("orders", 1, batch(b"news"))
+    code, _, told = await ask(session, 2)
+    assert (code, list(told)) == (Code.NONE, [1])
+    assert (await ask(session, 2))[0] == Code.INVALID_FETCH_SESSION_EPOCH
+    assert (await ask(session + 1, 1))[0] == Code.FETCH_SESSION_ID_NOT_FOUND
+
+
+@story
+async def test_a_ring_that_is_never_cut_is_read_and_not_written(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await bed.topic(door.host, ORDERS, segments=2, scaling=Scaling.FIXED)
+    await bed.until(lambda: len(door.host.inspect.view.open_of(ORDERS)) == 2)
+    publisher = await door.host.publisher(name=ORDERS, segment=1)
+    await publisher.store(1, slots=(40_000, 40_000))
+    assert (await door.produce("orders", 1, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert records_of((await door.fetch("orders", 1, 0)).records) == [(0, None, b"1:0")]
+
+
+@story
+async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> None:
+    opened = await doors(bed, 3)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    await leader.produce("orders", 0, batch(b"one"))
+    waiting = asyncio.create_task(leader.fetch("orders", 0, 1, wait_ms=60_000))
+    await asyncio.sleep(1)
+    began = bed.loop.time()
+    await leader.host.stop()
+    said = await waiting
+    assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert bed.loop.time() - began < 10
+    successor = await leader_of(bed, [d for d in opened if d is not leader])
+    assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]

@@ -1,0 +1,429 @@
+"""Coordinators of Kafka's groups on real brokers, in virtual time: where they are, what they keep, how they end."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
+from seaweedmq.core.kafka.classic_events import Commit, OffsetToCommit
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.shard import Stage
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API
+from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
+from seaweedmq.model.files import FileKind
+from seaweedmq.model.topic import TopicSpec
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, TTL_S, Bed, story
+from tests.kafka.group_bed import ASK_AGAIN, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
+
+GROUP = "billing"
+
+
+def offsets_of(gateway: Gateway, group: str = GROUP) -> dict[int, int]:
+    """What the coordinator there holds, committed or not."""
+    state = gateway.shard(group)._state  # noqa: SLF001
+    return {number: value.offset for (_, number), value in state.offsets(group).items()}
+
+
+async def fetched(gateway: Gateway, group: str = GROUP) -> tuple[int, dict[int, int]]:
+    """What this broker answers to OffsetFetch: the error, partition -> offset."""
+    reply = await gateway.ask(API.OFFSET_FETCH, 7, group_id=group, topics=None, require_stable=False)
+    return reply.error_code, {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
+
+
+def primary_of(cluster: Cluster, group: str = GROUP) -> Gateway:
+    """The broker that leads the group's partition, as the first living one knows."""
+    (gateway,) = (g for g in cluster.gateways if _leads(g, group))
+    return gateway
+
+
+def _leads(gateway: Gateway, group: str) -> bool:
+    try:
+        return gateway.host.lives and gateway.shard(group).stage is not Stage.OVER
+    except SeaweedMQError:
+        return False
+
+
+# --- what is kept
+
+
+@story
+async def test_a_member_joins_commits_and_finds_its_offsets_again(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    assert (member.generation, member.leads, member.assignment) == (1, True, member.id.encode())
+    assert await member.heartbeat() == Code.NONE
+    assert await member.commit((0, 5), (1, 6)) == [Code.NONE, Code.NONE]
+    assert await member.committed() == {0: 5, 1: 6}
+    assert await member.leave() == Code.NONE
+    assert await member.heartbeat() == Code.UNKNOWN_MEMBER_ID
+    assert await Member(cluster).committed() == {0: 5, 1: 6}
+
+
+@story
+async def test_what_is_kept_are_record_batches_as_kafka_writes_them(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    await Member(cluster).commit((0, 5))
+    partition = primary_of(cluster).shard(GROUP).partition
+    (entry,) = partition.open_segment.log.read(0, 1 << 20)
+    assert entry.header[5] == ENCODING_KAFKA
+    assert bytes(entry.payload[16:17]) == b"\2", "format 2"
+
+
+@story
+async def test_the_internal_topic_is_made_once_with_three_replicas_if_there_are_brokers_for_them(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 4)
+    found = await asyncio.gather(
+        *(g.ask(API.FIND_COORDINATOR, 3, key=GROUP, key_type=0) for g in cluster.gateways for _ in range(3))
+    )
+    assert {reply.error_code for reply in found} == {Code.NONE}
+    assert len({reply.node_id for reply in found}) == 1
+    topic = bed.hosts[0].inspect.view.topics[OFFSETS_TOPIC]
+    assert (topic.partitions, topic.replicas) == (8, 3)
+
+
+@story
+async def test_requests_that_come_together_share_one_append(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    log = primary_of(cluster).shard(GROUP).partition.open_segment.log
+    frames = len(log.read(0, 1 << 30))
+    end = log.end
+    errors = await asyncio.gather(*(member.commit((0, n), (1, n)) for n in range(200)))
+    assert errors == [[Code.NONE, Code.NONE]] * 200
+    assert log.end == end + 400
+    assert len(log.read(0, 1 << 30)) < frames + 20
+    assert await member.committed() == {0: 199, 1: 199}
+
+
+@story
+async def test_more_than_a_frame_may_hold_goes_into_several(bed: Bed) -> None:
+    config = replace(CONFIG, frame_bytes_max=16 * 1024)
+    cluster = await Cluster.of(bed, 1, config, partitions=400)
+    member = await Member(cluster).joined()
+    assert set(await member.commit(*((number, 7) for number in range(400)))) == {Code.NONE}
+    assert await member.committed() == dict.fromkeys(range(400), 7)
+
+
+# --- another broker goes on
+
+
+@pytest.mark.parametrize("brokers", [2, 3])
+@story
+async def test_a_coordinator_that_is_killed_costs_no_rebalance(bed: Bed, brokers: int) -> None:
+    cluster = await Cluster.of(bed, brokers)
+    members = [Member(cluster), Member(cluster)]
+    await asyncio.gather(*(member.joined() for member in members))
+    assert await members[0].commit((0, 5)) == [Code.NONE]
+    shares = [member.assignment for member in members]
+    killed = primary_of(cluster).host
+    patience_s = 1.5 + (TTL_S if killed is bed.leader() else 0.0)
+    killed.kill()
+    killed_at = bed.loop.time()
+    assert await members[0].commit((1, 6)) == [Code.NONE]
+    assert bed.loop.time() - killed_at < patience_s
+    for member, share in zip(members, shares, strict=True):
+        assert await member.heartbeat() == Code.NONE
+        assert member.assignment == share
+    assert await members[1].committed() == {0: 5, 1: 6}
+
+
+@story
+async def test_a_coordinator_whose_segment_moves_costs_no_rebalance(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    before = primary_of(cluster)
+    await before.host.api.call(DrainBroker(before.host.broker.id))
+    assert await member.heartbeat() == Code.NONE
+    assert await member.commit((1, 6)) == [Code.NONE]
+    assert primary_of(cluster) is not before
+    assert await member.committed() == {0: 5, 1: 6}
+    assert (await fetched(before))[0] == Code.NOT_COORDINATOR
+
+
+@story
+async def test_a_broker_that_starts_again_goes_on_from_the_files(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5), (2, 9))
+    cluster.gateways[0].following.cancel()
+    await bed.hosts[0].stop()
+    cluster.gateways.clear()
+    cluster.open(await bed.start(address=bed.hosts[0].address))
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 5, 2: 9}
+
+
+@story
+async def test_what_is_in_tables_is_loaded_as_well(bed: Bed) -> None:
+    config = replace(CONFIG, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
+    cluster = await Cluster.of(bed, 2, config)
+    member = await Member(cluster).joined()
+    for n in range(60):
+        await member.commit((n % 3, n))
+        await asyncio.sleep(0.1)
+    number = primary_of(cluster).shard(GROUP).partition.partition
+    await bed.until(lambda: bed.files(FileKind.TABLE, OFFSETS_TOPIC, number))
+    await bed.until(lambda: min(f.base_offset for f in bed.files(FileKind.LOG, OFFSETS_TOPIC, number)) > 10)
+    primary_of(cluster).host.kill()
+    assert await member.committed() == {0: 57, 1: 58, 2: 59}
+    assert await member.heartbeat() == Code.NONE
+
+
+@story
+async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    cluster.gateways[0].following.cancel()
+    await bed.hosts[0].stop()
+    cluster.gateways.clear()
+    host = await bed.start(address=bed.hosts[0].address)
+    await bed.until(lambda: len(host.inspect.segments) >= 11)
+    gate = bed.faults.hold(StorageOp.READ)
+    gateway = cluster.open(host)
+    for _ in range(3):
+        assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
+        described = await gateway.ask(API.DESCRIBE_GROUPS, 5, groups=[GROUP])
+        assert described.groups[0].error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await gateway.ask(API.LIST_GROUPS, 4)).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(0.5)
+    gate.set()
+    assert await member.committed() == {0: 5}
+    assert await member.heartbeat() == Code.NONE
+
+
+@story
+async def test_who_waits_in_a_join_hears_that_the_coordinator_is_elsewhere(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    one = await Member(cluster).joined()
+    before = primary_of(cluster)
+    two = Member(cluster)
+    joining = asyncio.create_task(two.joined())
+    await asyncio.sleep(1.0)
+    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
+    assert not joining.done()
+    await before.host.api.call(DrainBroker(before.host.broker.id))
+    await asyncio.sleep(1.0)
+    rejoining = asyncio.create_task(one.joined())
+    await asyncio.gather(joining, rejoining)
+    assert one.generation == two.generation
+    assert {one.assignment, two.assignment} == {one.id.encode(), two.id.encode()}
+
+
+# --- nobody else may answer
+
+
+@story
+async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    frozen = primary_of(cluster)
+    stale = [
+        asyncio.create_task(frozen.ask(API.OFFSET_FETCH, 7, group_id=GROUP, topics=None, require_stable=False))
+        for _ in range(3)
+    ]
+    frozen.host.freeze()
+    await bed.until(lambda: any(_leads(g, GROUP) for g in cluster.living()))
+    assert await member.commit((0, 6)) == [Code.NONE]
+    frozen.host.thaw()
+    for reply in await asyncio.gather(*stale):
+        assert reply.error_code == Code.NOT_COORDINATOR
+    for _ in range(20):
+        assert (await fetched(frozen))[0] in ASK_AGAIN
+        beat = await frozen.ask(API.HEARTBEAT, 4, group_id=GROUP, member_id=member.id, generation_id=member.generation)
+        assert beat.error_code in ASK_AGAIN
+        await asyncio.sleep(0.1)
+
+
+@story
+async def test_what_is_not_committed_is_not_told(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    gate = bed.faults.hold(StorageOp.SYNC)
+    bed.faults.paths = OFFSETS_TOPIC.name
+    appending = bed.faults.hold(StorageOp.APPEND)
+    committing = asyncio.create_task(member.commit((0, 6)))
+    await bed.until(lambda: offsets_of(gateway) == {0: 6})
+    reading = asyncio.create_task(fetched(gateway))
+    await asyncio.sleep(1.0)
+    assert not reading.done()
+    assert not committing.done()
+    appending.set()
+    gate.set()
+    assert await committing == [Code.NONE]
+    assert await reading == (Code.NONE, {0: 6})
+
+
+# --- trouble
+
+
+@story
+async def test_without_etcd_groups_with_replicas_go_on(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2)
+    member = await Member(cluster).joined()
+    gateway = primary_of(cluster)
+    bed.etcd.server.stop()
+    await bed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
+    for n in range(20):
+        assert await member.heartbeat() == Code.NONE
+        assert await member.commit((0, n)) == [Code.NONE]
+        assert await member.committed() == {0: n}
+        await asyncio.sleep(TTL_S / 4)
+    bed.etcd.server.start()
+    await asyncio.sleep(3 * TTL_S)
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 19}
+
+
+@story
+async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    bed.etcd.server.stop()
+    await bed.until(lambda: not gateway.shard(GROUP).partition.is_sure)
+    asked_at = bed.loop.time()
+    assert (await fetched(gateway))[0] in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS)
+    assert bed.loop.time() < asked_at + 11.0
+    bed.etcd.server.start()
+    assert await member.committed() == {0: 5}
+
+
+@story
+async def test_a_storage_that_fails_is_told_and_then_it_goes_on(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    bed.faults.paths = OFFSETS_TOPIC.name
+    bed.faults.failing[StorageOp.APPEND] = "no space left"
+    committing = asyncio.create_task(member.commit((0, 6)))
+    await asyncio.sleep(5.0)
+    assert not committing.done()
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
+    bed.faults.failing.clear()
+    assert await committing == [Code.NONE]
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 6}
+
+
+@story
+async def test_a_member_that_says_nothing_is_out_and_the_others_hear_of_it(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2)
+    one, two = Member(cluster), Member(cluster)
+    await asyncio.gather(one.joined(), two.joined())
+    for _ in range(8):
+        await asyncio.sleep(1.0)
+        assert await one.heartbeat() == Code.NONE
+    await bed.until(lambda: two.id not in str(primary_of(cluster).shard(GROUP)._state.describe(GROUP)))  # noqa: SLF001
+    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
+    await one.joined()
+    assert one.generation == 2
+    assert await two.heartbeat() == Code.UNKNOWN_MEMBER_ID
+
+
+@story
+async def test_after_a_takeover_sessions_begin_anew(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    one, two = Member(cluster), Member(cluster)
+    await asyncio.gather(one.joined(), two.joined())
+    primary_of(cluster).host.kill()
+    for _ in range(8):
+        await asyncio.sleep(1.0)
+        assert await one.heartbeat() == Code.NONE
+    await asyncio.sleep(4.0)
+    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
+
+
+@story
+async def test_a_closed_connection_ends_the_wait_and_not_the_membership(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    one = await Member(cluster).joined()
+    gateway = primary_of(cluster)
+    two = Member(cluster)
+    joining = asyncio.create_task(two.joined())
+    await asyncio.sleep(1.0)
+    joining.cancel()
+    await asyncio.wait({joining})
+    await asyncio.sleep(0.1)
+    assert not gateway.shard(GROUP)._waiting  # noqa: SLF001
+    assert await one.heartbeat() == Code.REBALANCE_IN_PROGRESS
+    rejoining = asyncio.create_task(one.joined())
+    await two.joined()
+    await rejoining
+    assert one.generation == two.generation
+
+
+@story
+async def test_offsets_go_with_their_topic_even_if_another_has_its_name(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5), (1, 6))
+    await bed.hosts[0].api.call(DeleteTopic(TOPIC))
+    await bed.hosts[0].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
+    await bed.until(lambda: not offsets_of(primary_of(cluster)))
+    assert await member.committed() == {}
+    assert await member.commit((0, 1)) == [Code.NONE]
+    assert await member.committed() == {0: 1}
+
+
+# --- snapshots
+
+
+@story
+async def test_a_snapshot_replaces_what_was_before_it(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2, snapshot_after_bytes=4_000)
+    member = await Member(cluster).joined()
+    marks: list[int] = []
+    shard = primary_of(cluster).shard(GROUP)
+    shard._raise_mark = marks.append  # noqa: SLF001
+    for n in range(300):
+        assert await member.commit((n % 3, n)) == [Code.NONE]
+    assert len(marks) > 3
+    assert marks == sorted(marks)
+    kept = await shard._log.load(marks[-1])  # noqa: SLF001
+    assert len(kept.latest) == 4, "the group and three offsets"
+    before = await shard._log.load(0)  # noqa: SLF001
+    assert kept.latest == before.latest
+    assert kept.read_bytes < before.read_bytes / 2
+
+
+@story
+async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snapshot(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1, snapshot_after_bytes=200_000, partitions=900)
+    member = await Member(cluster).joined()
+    gateway = primary_of(cluster)
+    shard = gateway.shard(GROUP)
+    marks: list[int] = []
+    shard._raise_mark = marks.append  # noqa: SLF001
+
+    async def commit_all(offset: int) -> None:
+        offsets = tuple(
+            OffsetToCommit(topic=TOPIC.name, partition=p, offset=offset, metadata="x" * 200) for p in range(900)
+        )
+        await shard.ask(
+            lambda token: Commit(
+                token=token, group=GROUP, member=member.id, generation=member.generation, offsets=offsets
+            )
+        )
+
+    for n in range(30):
+        await asyncio.gather(commit_all(n), *(member.commit((p, 100 + n)) for p in range(0, 900, 50)))
+    await bed.until(lambda: marks)
+    kept = await shard._log.load(marks[-1])  # noqa: SLF001
+    assert kept.latest == (await shard._log.load(0)).latest  # noqa: SLF001
+    before = offsets_of(gateway)
+    assert len(before) == 900
+    cluster.gateways[0].following.cancel()
+    await bed.hosts[0].stop()
+    cluster.gateways.clear()
+    cluster.open(await bed.start(address=bed.hosts[0].address))
+    assert await member.committed() == before

@@ -1,0 +1,110 @@
+"""A Kafka client that says and hears exactly what a test tells it, over a real socket, and the listener it talks to."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from seaweedmq.kafka.server import KafkaServer, bind
+from seaweedmq.kafka.wire.messages import API, REPLIES, Handler, ProduceRequest
+from seaweedmq.model.config import BrokerConfig
+
+TIMEOUT_S = 20.0
+
+
+@contextlib.asynccontextmanager
+async def listening(handlers: Mapping[int, Handler], **config: Any) -> AsyncIterator[tuple[KafkaServer, int]]:
+    """A listener on a free port, with these settings."""
+    server = KafkaServer(handlers, replace(BrokerConfig(), **config))
+    bound = bind("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    await server.start(bound)
+    try:
+        yield server, port
+    finally:
+        await server.stop(5.0)
+        assert server.connections == 0
+        assert server.requests == 0
+        assert server.in_flight.taken_bytes == 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+class Script:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def say(self, data: bytes) -> None:
+        """Bytes, without waiting."""
+        self.writer.write(data)
+
+    def ask(self, correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> None:
+        """A request, without waiting."""
+        self.say(framed(correlation_id, api, version, body, client_id))
+
+    async def hear(self, api: int, version: int) -> tuple[int, Any]:
+        """The next reply: its correlation id and body."""
+        async with asyncio.timeout(TIMEOUT_S):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            data = await self.reader.readexactly(size)
+        (correlation_id,) = struct.unpack_from(">i", data)
+        reply = REPLIES[api]
+        skip = 5 if api != API.API_VERSIONS and reply.flexible_version_q(version) else 4
+        return correlation_id, reply.decode(data[skip:], version=version)
+
+    async def is_closed(self) -> bool:
+        """Wait until the other side closes; whether it said nothing more."""
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        self.writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def script(port: int, *, buffer_bytes: int = 1 << 20) -> AsyncIterator[Script]:
+    """A connection to a listener."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=buffer_bytes)
+    one = Script(reader, writer)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+def framed(correlation_id: int, api: int, version: int, body: Any, client_id: str | None = "script") -> bytes:
+    """A request as bytes."""
+    body.API_VERSION = version
+    name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
+    tags = b"\0" if body.flexible_version_q(version) else b""
+    data = struct.pack(">hhi", api, version, correlation_id) + name + tags + bytes(body.encode(version=version))
+    return struct.pack(">i", len(data)) + data
+
+
+def produce(*, version: int = 9, acks: int = -1, records: bytes = b"records", topic: str = "t", index: int = 0) -> Any:
+    """A Produce request of one partition."""
+    topics = ProduceRequest.TopicProduceData
+    partition = topics.PartitionProduceData(version=version, index=index, records=records)
+    return ProduceRequest(
+        version=version,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[topics(version=version, name=topic, partition_data=[partition])],
+    )

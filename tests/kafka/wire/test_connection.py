@@ -1,0 +1,566 @@
+"""Connections as clients see them: what is said is answered, in order, within limits; what is garbage ends."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+import uvloop
+
+from seaweedmq.errors import StaleMetadata
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import (
+    API,
+    ApiVersionsRequest,
+    EncodedReply,
+    FetchRequest,
+    FetchResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceResponse,
+    Reply,
+    Request,
+)
+from tests.kafka.wire.script import TIMEOUT_S, framed, listening, produce, script, until
+
+
+@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
+def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
+    """Brokers run on uvloop, whose sockets are others."""
+    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
+
+
+def heartbeat(group: str = "g") -> Any:
+    return HeartbeatRequest(version=4, group_id=group, generation_id=1, member_id="m", group_instance_id=None)
+
+
+def fetch() -> Any:
+    return FetchRequest(version=12, max_wait_ms=0, min_bytes=0, topics=[], forgotten_topics_data=[], rack_id="")
+
+
+async def beat(request: Request) -> Reply:
+    return HeartbeatResponse(error_code=0)
+
+
+def produced(request: Request, offset: int = 0) -> Reply:
+    topic = request.body.topic_data[0]
+    topics = ProduceResponse.TopicProduceResponse
+    partition = topics.PartitionProduceResponse(
+        version=request.version, index=topic.partition_data[0].index, error_code=0, base_offset=offset
+    )
+    return ProduceResponse(
+        version=request.version,
+        responses=[topics(version=request.version, name=topic.name, partition_responses=[partition])],
+    )
+
+
+async def test_replies_are_in_the_order_of_the_requests_however_long_each_takes() -> None:
+    gates = {name: asyncio.Event() for name in ("produce", "fetch")}
+
+    async def slow_produce(request: Request) -> Awaitable[Reply]:
+        async def committed() -> Reply:
+            await gates["produce"].wait()
+            return produced(request)
+
+        return committed()
+
+    async def slow_fetch(request: Request) -> Reply:
+        await gates["fetch"].wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    handlers = {API.PRODUCE: slow_produce, API.FETCH: slow_fetch, API.HEARTBEAT: beat}
+    async with listening(handlers) as (_, port), script(port) as client:
+        client.ask(1, API.FETCH, 12, fetch())
+        client.ask(2, API.PRODUCE, 9, produce())
+        client.ask(3, API.HEARTBEAT, 4, heartbeat())
+        gates["produce"].set()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.reader.read(1), 0.05)
+        gates["fetch"].set()
+        for number, api, version in ((1, API.FETCH, 12), (2, API.PRODUCE, 9), (3, API.HEARTBEAT, 4)):
+            assert (await client.hear(api, version))[0] == number
+
+
+async def test_a_heartbeat_counts_while_a_fetch_and_a_join_wait() -> None:
+    beats = asyncio.Event()
+    never = asyncio.Event()
+
+    async def beaten(request: Request) -> Reply:
+        beats.set()
+        return HeartbeatResponse(error_code=0)
+
+    async def waits(request: Request) -> Reply:
+        await never.wait()
+        raise AssertionError
+
+    handlers = {API.FETCH: waits, API.JOIN_GROUP: waits, API.HEARTBEAT: beaten}
+    async with listening(handlers) as (server, port), script(port) as client:
+        join = JoinGroupRequest(version=5, group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, protocols=[])
+        client.ask(1, API.JOIN_GROUP, 5, join)
+        client.ask(2, API.FETCH, 12, fetch())
+        client.ask(3, API.HEARTBEAT, 4, heartbeat())
+        async with asyncio.timeout(TIMEOUT_S):
+            await beats.wait()
+        await until(lambda: server.requests == 2)
+
+
+async def test_control_requests_are_handled_one_after_another() -> None:
+    at_once = 0
+
+    async def one_by_one(request: Request) -> Reply:
+        nonlocal at_once
+        at_once += 1
+        assert at_once == 1
+        await asyncio.sleep(0.001)
+        at_once -= 1
+        return HeartbeatResponse(error_code=0)
+
+    async with listening({API.HEARTBEAT: one_by_one}) as (_, port), script(port) as client:
+        for i in range(20):
+            client.ask(i, API.HEARTBEAT, 4, heartbeat())
+        for i in range(20):
+            number, reply = await client.hear(API.HEARTBEAT, 4)
+            assert (number, reply.error_code) == (i, 0)
+
+
+async def test_appends_are_in_order_and_their_commits_are_waited_for_together() -> None:
+    appended = list[bytes]()
+    waiting = 0
+    all_wait = asyncio.Event()
+
+    async def produce_one(request: Request) -> Awaitable[Reply]:
+        records = bytes(request.body.topic_data[0].partition_data[0].records)
+        if records == b"0":
+            await asyncio.sleep(0.05)  # were appends not in order, the others would be first
+        appended.append(records)
+        offset = len(appended)
+
+        async def committed() -> Reply:
+            nonlocal waiting
+            waiting += 1
+            if waiting == 5:
+                all_wait.set()
+            await all_wait.wait()
+            return produced(request, offset)
+
+        return committed()
+
+    async with listening({API.PRODUCE: produce_one}) as (_, port), script(port) as client:
+        for i in range(5):
+            client.ask(i, API.PRODUCE, 9, produce(records=b"%d" % i))
+        offsets = []
+        for i in range(5):
+            number, reply = await client.hear(API.PRODUCE, 9)
+            assert number == i
+            offsets.append(reply.responses[0].partition_responses[0].base_offset)
+        assert appended == [b"0", b"1", b"2", b"3", b"4"]
+        assert offsets == [1, 2, 3, 4, 5]
+
+
+async def test_a_handler_that_fails_is_answered_in_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    async def moved(request: Request) -> Awaitable[Reply]:
+        raise StaleMetadata("the segment is elsewhere")
+
+    async def broken(request: Request) -> Reply:
+        raise ZeroDivisionError("a bug")
+
+    handlers = {API.PRODUCE: moved, API.METADATA: broken, API.HEARTBEAT: beat}
+    async with listening(handlers) as (_, port), script(port) as client:
+        client.ask(1, API.PRODUCE, 9, produce(topic="orders", index=3))
+        client.ask(2, API.METADATA, 13, MetadataRequest(version=13, topics=None))
+        client.ask(3, API.HEARTBEAT, 4, heartbeat())
+        _, refused = await client.hear(API.PRODUCE, 9)
+        one = refused.responses[0].partition_responses[0]
+        assert (refused.responses[0].name, one.index) == ("orders", 3)
+        assert (one.error_code, one.error_message) == (Code.NOT_LEADER_OR_FOLLOWER, "the segment is elsewhere")
+        number, failed = await client.hear(API.METADATA, 13)
+        assert (number, failed.error_code) == (2, Code.UNKNOWN_SERVER_ERROR)
+        assert (await client.hear(API.HEARTBEAT, 4))[0] == 3
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_commit_that_fails_is_answered_and_an_answer_that_can_not_be_written_too() -> None:
+    async def fails_late(request: Request) -> Awaitable[Reply]:
+        async def committed() -> Reply:
+            raise StaleMetadata("closed meanwhile")
+
+        return committed()
+
+    async def unwritable(request: Request) -> Reply:
+        return HeartbeatResponse(error_code="no number")
+
+    async def silent(request: Request) -> Reply:
+        return None
+
+    handlers = {API.PRODUCE: fails_late, API.HEARTBEAT: unwritable, API.METADATA: silent}
+    async with listening(handlers) as (_, port), script(port) as client:
+        client.ask(1, API.PRODUCE, 9, produce())
+        client.ask(2, API.HEARTBEAT, 4, heartbeat())
+        client.ask(3, API.METADATA, 13, MetadataRequest(version=13, topics=None))
+        _, late = await client.hear(API.PRODUCE, 9)
+        assert late.responses[0].partition_responses[0].error_code == Code.NOT_LEADER_OR_FOLLOWER
+        assert (await client.hear(API.HEARTBEAT, 4))[1].error_code == Code.UNKNOWN_SERVER_ERROR
+        assert (await client.hear(API.METADATA, 13))[1].error_code == Code.UNKNOWN_SERVER_ERROR
+
+
+async def test_who_wants_no_answer_gets_none_and_a_failure_ends_the_connection() -> None:
+    async def nothing(request: Request) -> Awaitable[Reply]:
+        async def committed() -> Reply:
+            if bytes(request.body.topic_data[0].partition_data[0].records) == b"bad":
+                raise StaleMetadata("elsewhere")
+            return None
+
+        return committed()
+
+    async with listening({API.PRODUCE: nothing, API.HEARTBEAT: beat}) as (_, port), script(port) as client:
+        client.ask(1, API.PRODUCE, 9, produce(acks=0))
+        client.ask(2, API.HEARTBEAT, 4, heartbeat())
+        assert (await client.hear(API.HEARTBEAT, 4))[0] == 2
+        client.ask(3, API.PRODUCE, 9, produce(acks=0, records=b"bad"))
+        assert await client.is_closed()
+
+
+async def test_an_api_without_handler_and_old_produce_requests_are_answered_unsupported() -> None:
+    async with listening({}) as (_, port), script(port) as client:
+        client.ask(1, API.METADATA, 13, MetadataRequest(version=13, topics=None))
+        client.ask(2, API.PRODUCE, 2, produce(version=2))
+        assert (await client.hear(API.METADATA, 13))[1].error_code == Code.UNSUPPORTED_VERSION
+        number, old = await client.hear(API.PRODUCE, 2)
+        assert (number, old.responses[0].partition_responses[0].error_code) == (2, Code.UNSUPPORTED_VERSION)
+
+
+async def test_requests_come_in_any_pieces() -> None:
+    async with listening({API.HEARTBEAT: beat, API.PRODUCE: stored}) as (_, port), script(port) as client:
+        data = b"".join(framed(i, API.HEARTBEAT, 4, heartbeat(), None) for i in range(3))
+        for i in range(len(data)):
+            client.say(data[i : i + 1])
+            await client.writer.drain()
+            if i % 7 == 0:
+                await asyncio.sleep(0.001)
+        for i in range(3):
+            assert (await client.hear(API.HEARTBEAT, 4))[0] == i
+        big = b"".join(framed(i, API.PRODUCE, 9, produce(records=bytes([i]) * (300_000 * i))) for i in range(5))
+        client.say(big + framed(9, API.HEARTBEAT, 4, heartbeat()))
+        for i in range(5):
+            number, reply = await client.hear(API.PRODUCE, 9)
+            assert (number, reply.responses[0].partition_responses[0].base_offset) == (i, 300_000 * i)
+        assert (await client.hear(API.HEARTBEAT, 4))[0] == 9
+
+
+async def stored(request: Request) -> Awaitable[Reply]:
+    """Says how long the records are, having looked at them."""
+    records = request.body.topic_data[0].partition_data[0].records
+    assert isinstance(records, memoryview)
+    size = len(records)
+    assert size == 0 or bytes(records) == bytes([records[0]]) * size
+
+    async def committed() -> Reply:
+        return produced(request, size)
+
+    return committed()
+
+
+async def test_of_one_connection_only_so_many_requests_are_read() -> None:
+    began = 0
+    go_on = asyncio.Event()
+
+    async def waits(request: Request) -> Reply:
+        nonlocal began
+        began += 1
+        await go_on.wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    async with listening({API.FETCH: waits}, kafka_requests_per_connection_max=3) as (_, port), script(port) as client:
+        for i in range(20):
+            client.ask(i, API.FETCH, 12, fetch())
+        await until(lambda: began >= 3)
+        await asyncio.sleep(0.05)
+        assert began == 3
+        go_on.set()
+        for i in range(20):
+            assert (await client.hear(API.FETCH, 12))[0] == i
+        assert began == 20
+
+
+async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
+    began = list[int]()
+    gates = [asyncio.Event() for _ in range(6)]
+
+    async def waits(request: Request) -> Awaitable[Reply]:
+        began.append(request.correlation_id)
+
+        async def committed() -> Reply:
+            await gates[request.correlation_id].wait()
+            return produced(request)
+
+        return committed()
+
+    limits = {"kafka_in_flight_bytes_max": 250_000}
+    handlers = {API.PRODUCE: waits, API.HEARTBEAT: beat}
+    async with (
+        listening(handlers, **limits) as (server, port),
+        script(port) as one,
+        script(port) as two,
+        script(port) as three,
+    ):
+        for client, numbers in ((one, (0, 1)), (two, (2, 3)), (three, (4, 5))):
+            for number in numbers:
+                client.ask(number, API.PRODUCE, 9, produce(records=b"x" * 100_000))
+        await until(lambda: len(began) >= 2)
+        await asyncio.sleep(0.05)
+        assert len(began) == 2
+        assert server.in_flight.taken_bytes < 250_000
+        for gate in gates:
+            gate.set()
+        for client, numbers in ((one, (0, 1)), (two, (2, 3)), (three, (4, 5))):
+            for number in numbers:
+                assert (await client.hear(API.PRODUCE, 9))[0] == number
+
+
+async def test_a_request_above_the_whole_budget_is_let_in_alone() -> None:
+    limits = {"kafka_in_flight_bytes_max": 10_000}
+    async with listening({API.PRODUCE: stored}, **limits) as (_, port), script(port) as client:
+        for i in range(3):
+            client.ask(i, API.PRODUCE, 9, produce(records=b"x" * 500_000))
+        for i in range(3):
+            assert (await client.hear(API.PRODUCE, 9))[0] == i
+
+
+async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> None:
+    gate = asyncio.Event()
+
+    async def waits(request: Request) -> Awaitable[Reply]:
+        async def committed() -> Reply:
+            await gate.wait()
+            return produced(request)
+
+        return committed()
+
+    limits = {"kafka_in_flight_bytes_max": 10_000}
+    async with listening({API.PRODUCE: waits}, **limits) as (server, port), script(port) as first:
+        first.ask(1, API.PRODUCE, 9, produce(records=b"x" * 9_000))
+        async with script(port) as second:
+            await until(lambda: bool(server.in_flight.taken_bytes))
+            second.ask(1, API.PRODUCE, 9, produce(records=b"x" * 9_000))
+            await until(lambda: bool(server.in_flight.waiting))
+        # It does not read, so it does not see that the other side is gone until it goes on.
+        gate.set()
+        assert (await first.hear(API.PRODUCE, 9))[0] == 1
+        await until(lambda: server.connections <= 1)
+
+
+async def test_half_a_request_and_silence_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening({}, kafka_request_read_s=0.1) as (_, port):
+        for half in (b"\0", framed(1, API.HEARTBEAT, 4, heartbeat())[:-1]):
+            async with script(port) as client:
+                client.say(half)
+                assert await client.is_closed()
+    assert caplog.text.count("not there whole in time") == 2
+
+
+async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not() -> None:
+    go_on = asyncio.Event()
+
+    async def waits(request: Request) -> Reply:
+        await go_on.wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    limits = {"kafka_connection_idle_s": 0.1}
+    async with listening({API.FETCH: waits}, **limits) as (_, port), script(port) as busy, script(port) as idle:
+        busy.ask(1, API.FETCH, 12, fetch())
+        assert await idle.is_closed()
+        await asyncio.sleep(0.15)
+        go_on.set()
+        assert (await busy.hear(API.FETCH, 12))[0] == 1
+        assert await busy.is_closed()
+
+
+async def test_a_client_that_never_reads_holds_no_more_than_its_socket_and_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    payload = memoryview(bytes(4 * 1024 * 1024))
+    sent = 0
+    made = 0
+
+    async def large(request: Request) -> Reply:
+        def gone() -> None:
+            nonlocal sent
+            sent += 1
+
+        nonlocal made
+        made += 1
+        return EncodedReply([payload], gone)
+
+    limits = {"kafka_request_read_s": 0.3, "kafka_requests_per_connection_max": 8}
+    async with listening({API.FETCH: large}, **limits) as (_, port), script(port, buffer_bytes=1_024) as client:
+        for i in range(20):
+            client.ask(i, API.FETCH, 12, fetch())
+        while "took nothing" not in caplog.text:
+            await asyncio.sleep(0.01)
+            assert made <= 12
+    assert sent == made
+
+
+async def test_a_slow_reader_is_waited_for() -> None:
+    payload = bytes(8 * 1024 * 1024)
+
+    async def large(request: Request) -> Reply:
+        return EncodedReply([payload])
+
+    limits = {"kafka_request_read_s": 0.3}
+    async with listening({API.FETCH: large}, **limits) as (_, port), script(port, buffer_bytes=65_536) as client:
+        client.ask(1, API.FETCH, 12, fetch())
+        left = len(payload) + 9
+        while left:
+            left -= len(await client.reader.read(min(left, 500_000)))
+            await asyncio.sleep(0.03)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "why"),
+    [
+        (struct.pack(">i", -1), "below the 10 of its header"),
+        (struct.pack(">i", 0), "below the 10 of its header"),
+        (struct.pack(">i", 2**31 - 1), "above kafka_request_bytes_max"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "gRPC"),
+        (struct.pack(">ihhih", 10, 77, 0, 1, -1), "API 77 version 0 is not advertised"),
+        (struct.pack(">ihhih", 10, -1, 0, 1, -1), "API -1 version 0 is not advertised"),
+        (struct.pack(">ihhih", 10, API.METADATA, 99, 1, -1), "Metadata version 99 is not advertised"),
+        (struct.pack(">ihhih", 10, API.FETCH, 3, 1, -1), "Fetch version 3 is not advertised"),
+        (struct.pack(">ihhih", 10, API.METADATA, 0, 1, 500), "a client id of 500 bytes"),
+        (struct.pack(">ihhihi", 14, API.METADATA, 0, 1, -1, 2**31 - 1), "topics has 2,147,483,647 elements"),
+        (struct.pack(">ihhihi", 14, API.METADATA, 0, 1, -1, -2), "topics has -2 elements"),
+        (struct.pack(">ihhih", 16, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\x07", "elements in"),
+        (struct.pack(">ihhih", 17, API.METADATA, 9, 1, -1) + b"\0\xff\xff\xff\xff\xff\x01", "longer than 5 bytes"),
+        (struct.pack(">ihhih", 15, API.METADATA, 9, 1, -1) + b"\xff\xff\xff\xff\x07", "tagged fields"),
+        (struct.pack(">ihhih", 12, API.LIST_GROUPS, 0, 1, 1) + b"\xff\0", "client id that is not UTF-8"),
+        (struct.pack(">ihhih", 12, API.LIST_GROUPS, 0, 1, -1) + b"xx", "2 bytes follow the message"),
+    ],
+)
+async def test_garbage_ends_its_connection_with_one_line_and_harms_nobody(
+    garbage: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening({API.HEARTBEAT: beat}) as (_, port), script(port) as other:
+        async with script(port) as client:
+            client.say(garbage)
+            assert await client.is_closed()
+        other.ask(1, API.HEARTBEAT, 4, heartbeat())
+        assert (await other.hear(API.HEARTBEAT, 4))[0] == 1
+    lines = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(lines) == 1
+    assert why in lines[0].getMessage()
+
+
+async def test_a_client_from_the_future_is_told_the_versions_in_the_first_layout() -> None:
+    seen = []
+
+    async def versions(request: Request) -> Reply:
+        from seaweedmq.kafka.gateway import versions_reply
+
+        seen.append(request)
+        return versions_reply(request)
+
+    async with listening({API.API_VERSIONS: versions}) as (_, port), script(port) as client:
+        client.say(struct.pack(">ihhih", 25, API.API_VERSIONS, 99, 7, -1) + b"\0\x0bfrom a new world"[:15])
+        number, reply = await client.hear(API.API_VERSIONS, 0)
+        assert (number, reply.error_code) == (7, Code.UNSUPPORTED_VERSION)
+        body = ApiVersionsRequest(version=4, client_software_name="x", client_software_version="1")
+        client.ask(8, API.API_VERSIONS, 4, body)
+        number, reply = await client.hear(API.API_VERSIONS, 4)
+        assert (number, reply.error_code) == (8, 0)
+        assert {one.api_key for one in reply.api_keys} == set(API)
+    assert seen[0].body is None
+
+
+async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async with listening({API.HEARTBEAT: beat}, kafka_connections_max=2) as (server, port):
+        async with script(port) as one, script(port):
+            one.ask(1, API.HEARTBEAT, 4, heartbeat())
+            assert (await one.hear(API.HEARTBEAT, 4))[0] == 1
+            for _ in range(3):
+                async with script(port) as refused:
+                    assert await refused.is_closed()
+            assert server.connections == 2
+        await until(lambda: server.connections == 0)
+        async with script(port) as again:
+            again.ask(1, API.HEARTBEAT, 4, heartbeat())
+            assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
+    assert caplog.text.count("are refused") == 1
+
+
+async def test_a_client_that_is_gone_cancels_what_waits_but_not_an_append() -> None:
+    cancelled = asyncio.Event()
+    appending = asyncio.Event()
+    go_on = asyncio.Event()
+    appended = list[int]()
+
+    async def polls(request: Request) -> Reply:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def appends(request: Request) -> Awaitable[Reply]:
+        appending.set()
+        await go_on.wait()
+        appended.append(request.correlation_id)
+
+        async def committed() -> Reply:
+            return produced(request)
+
+        return committed()
+
+    async with listening({API.FETCH: polls, API.PRODUCE: appends}) as (server, port):
+        async with script(port) as client:
+            client.ask(1, API.FETCH, 12, fetch())
+            client.ask(2, API.PRODUCE, 9, produce())
+            client.ask(3, API.PRODUCE, 9, produce())
+            async with asyncio.timeout(TIMEOUT_S):
+                await appending.wait()
+        async with asyncio.timeout(TIMEOUT_S):
+            await cancelled.wait()
+        assert server.in_flight.taken_bytes > 0
+        go_on.set()
+        await until(lambda: server.requests == 0)
+        assert appended == [2]
+        assert server.in_flight.taken_bytes == 0
+
+
+async def test_a_stop_answers_what_was_read() -> None:
+    go_on = asyncio.Event()
+    began = asyncio.Event()
+
+    async def waits(request: Request) -> Reply:
+        began.set()
+        await go_on.wait()
+        return MetadataResponse(brokers=[], topics=[])
+
+    async with listening({API.METADATA: waits}) as (server, port), script(port) as client, script(port) as idle:
+        client.ask(1, API.METADATA, 9, MetadataRequest(version=9, topics=None))
+        client.say(b"\0\0")
+        await began.wait()
+        stopping = asyncio.create_task(server.stop(5.0))
+        assert await idle.is_closed()
+        go_on.set()
+        assert (await client.hear(API.METADATA, 9))[0] == 1
+        assert await client.is_closed()
+        await stopping
+
+
+async def test_a_stop_does_not_wait_for_ever() -> None:
+    async def waits(request: Request) -> Reply:
+        return await asyncio.Event().wait()
+
+    async with listening({API.FETCH: waits}) as (server, port), script(port) as client:
+        client.ask(1, API.FETCH, 12, fetch())
+        await until(lambda: bool(server.requests))
+        await server.stop(0.05)
+        assert await client.is_closed()

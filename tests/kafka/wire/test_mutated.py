@@ -1,0 +1,142 @@
+"""Requests that went bad: whatever the bytes are, the listener lives, others are served, and memory stays flat."""
+
+import asyncio
+import logging
+import random
+import struct
+import tracemalloc
+from collections.abc import Awaitable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
+from seaweedmq.kafka.wire.failed import failed_reply
+from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Reply, Request
+from tests.kafka.wire import oracle
+from tests.kafka.wire.script import listening, script, until
+
+PEAK_BYTES_MAX = 8 << 20
+"""Of reading one small request, whatever it claims."""
+EXTREMES = (
+    b"\0",
+    b"\xff",
+    b"\x7f\xff\xff\xff",
+    b"\x80\0\0\0",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x07",
+    b"\x01",
+)
+
+
+def corpus() -> list[bytes]:
+    """Good requests of every API and version, without their lengths."""
+    rng = random.Random(7)
+    found = []
+    for api, version in oracle.all_versions():
+        body = oracle.encode(oracle.make(oracle.entity_type(api, version, "request"), rng))
+        head = struct.pack(">hhih", api, version, 1, 4) + b"fuzz"
+        tags = b"\0" if oracle.entity_type(api, version, "request").__flexible__ else b""
+        found.append(head + tags + body)
+    return found
+
+
+CORPUS = corpus()
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(st.sampled_from(CORPUS)))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(data)))
+        match draw(st.integers(0, 4)):
+            case 0:
+                data[at : at + 1] = draw(st.binary(min_size=1, max_size=1))
+            case 1:
+                extreme = draw(st.sampled_from(EXTREMES))
+                data[at : at + len(extreme)] = extreme
+            case 2:
+                del data[at:]
+            case 3:
+                data[at:at] = draw(st.binary(max_size=40))
+            case _:
+                data[at:at] = data[: draw(st.integers(0, 60))]
+    return bytes(data)
+
+
+def read(data: bytes) -> Request | None:
+    try:
+        return read_request(memoryview(data), peer="p", client_host="/p", connection=1)
+    except (Malformed, NotAdvertised):
+        return None
+
+
+def test_the_corpus_is_good() -> None:
+    assert all(read(data) is not None for data in CORPUS)
+
+
+@settings(max_examples=3_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mutated())
+def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
+    read(data)
+
+
+def test_what_a_request_claims_costs_nothing() -> None:
+    rng = random.Random(11)
+    for data in CORPUS:
+        read(data)  # what is made once for a version is made
+    tracemalloc.start()
+    try:
+        for _ in range(2_000):
+            data = bytearray(rng.choice(CORPUS))
+            extreme = rng.choice(EXTREMES)
+            at = rng.randrange(8, len(data))
+            data[at : at + len(extreme)] = extreme
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            read(bytes(data))
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - before < PEAK_BYTES_MAX, bytes(data)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_request_of_nothing_but_elements_is_refused() -> None:
+    count = ELEMENTS_MAX + 1
+    head = struct.pack(">hhihi", API.METADATA, 0, 1, -1, count)
+    with pytest.raises(Malformed, match="more than 250,000 elements"):
+        read_request(memoryview(head + bytes(2 * count)), peer="p", client_host="/p", connection=1)
+
+
+async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(request: Request) -> Reply:
+        return failed_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
+
+    async def append(request: Request) -> Awaitable[Reply]:
+        return answer(request)
+
+    caplog.set_level(logging.CRITICAL)
+    rng = random.Random(3)
+    handlers = {int(api): append if api is API.PRODUCE else answer for api in API}
+    async with listening(handlers, kafka_request_read_s=0.2) as (server, port), script(port) as other:
+        for i in range(400):
+            async with script(port) as client:
+                for _ in range(rng.randint(1, 4)):
+                    data = bytearray(rng.choice(CORPUS))
+                    for _ in range(rng.randint(0, 3)):
+                        extreme = rng.choice(EXTREMES)
+                        at = rng.randrange(len(data))
+                        data[at : at + len(extreme)] = extreme
+                    size = len(data) if rng.random() < 0.8 else rng.randrange(len(data) + 20)
+                    client.say(struct.pack(">i", size) + data)
+                await asyncio.sleep(0)
+            if i % 50 == 0:
+                body = HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m")
+                other.ask(i, API.HEARTBEAT, 4, body)
+                assert (await other.hear(API.HEARTBEAT, 4))[0] == i
+        await until(lambda: server.connections == 1)
+        await until(lambda: server.in_flight.taken_bytes == 0)
+    assert not caplog.records, "something failed that nobody foresaw"

@@ -1,0 +1,76 @@
+"""Kafka's record batches for tests: as aiokafka builds and reads them, and as nobody should."""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cramjam
+import google_crc32c
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from seaweedmq.codec.frame import Frame, stamp
+from seaweedmq.codec.kafka.batch import check_batch, frame_of_batch
+from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
+
+UNPACKED_BYTES_MAX = 1 << 20
+T0_MS = 1_700_000_000_000
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+class Record(NamedTuple):
+    """As clients know it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = T0_MS
+
+
+def batch_of(
+    records: Sequence[Record], compression: int = NONE, *, producer: tuple[int, int, int] = (-1, -1, -1)
+) -> bytes:
+    """What aiokafka's producer would send."""
+    builder = DefaultRecordBatchBuilder(2, compression, 0, *producer, 1 << 30)
+    for number, record in enumerate(records):
+        builder.append(number, record.timestamp_ms, record.key, record.value, list(record.headers))
+    return bytes(builder.build())
+
+
+def batch_around(records: bytes, count: int = 1, **changes: int) -> bytes:
+    """A batch of these bytes, whatever they are, with a header that is right but for the changes: the CRC, too."""
+    header = BatchHeader(0, 0, -1, 2, 0, 0, count - 1, T0_MS, T0_MS, -1, -1, -1, count)
+    header = header._replace(batch_length=HEADER_BYTES - 12 + len(records))._replace(**changes)
+    unsigned = _HEADER.pack(*header) + records
+    if "crc" in changes:
+        return unsigned
+    return unsigned[:17] + struct.pack(">I", google_crc32c.value(unsigned[21:])) + unsigned[21:]
+
+
+def changed(batch: bytes, **changes: int) -> bytes:
+    """The same records under another header."""
+    header = read_header(batch)._asdict() | changes
+    if "crc" not in changes:
+        del header["crc"]
+    return batch_around(batch[HEADER_BYTES:], 1, **header)
+
+
+def records_in(batch: bytes) -> list[Record]:
+    """As aiokafka reads them."""
+    return [
+        Record(r.key, r.value, tuple(r.headers), -1 if r.timestamp is None else r.timestamp)
+        for r in DefaultRecordBatch(batch)
+    ]
+
+
+def packed(compression: int, data: bytes) -> bytes:
+    """Compressed, snappy as one raw block."""
+    if compression == SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(data))
+    return bytes({GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[compression].compress(data))
+
+
+def frame_bytes(batch: bytes, base_offset: int = 0, slot: int = 0) -> bytes:
+    """The frame of a sound batch as a broker stores it."""
+    frame: Frame = frame_of_batch(batch, slot, check_batch(batch, unpacked_bytes_max=UNPACKED_BYTES_MAX))
+    return stamp(frame.header_bytes, base_offset) + bytes(frame.payload)
