@@ -22,6 +22,11 @@ RECORDS_MAX = 1_048_576
 """In one frame. A column of booleans has 8 records a byte, but every record costs its reader 20 bytes of offset,
 segment and timestamp: without this bound a 16 MiB frame could take 2.7 GB to convert."""
 
+ENCODING_ARROW = 1
+"""Of all frames that are made of records here."""
+ENCODING_KAFKA = 2
+"""Of batches of Kafka's clients, as they came."""
+
 FLAG_KEY = 1
 FLAG_TIMESTAMP = 2
 FLAG_HEADERS = 4

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
@@ -42,9 +43,14 @@ CREATED_WITHIN_S = 15.0
 REPLICAS_DEFAULT_MAX = 3
 
 
-def default_replicas(brokers: int) -> int:
+def staying_brokers(view: ClusterView) -> int:
+    """How many may get segments: one that is being drained gets none."""
+    return sum(not broker.draining for broker in view.brokers.values())
+
+
+def default_replicas(view: ClusterView) -> int:
     """Of a topic for which nobody says how many."""
-    return max(1, min(REPLICAS_DEFAULT_MAX, brokers))
+    return max(1, min(REPLICAS_DEFAULT_MAX, staying_brokers(view)))
 
 
 class ClusterRoom:
@@ -130,7 +136,7 @@ class ClusterRoom:
             return None
         if topic in self._directory.view.topics:
             return None
-        replicas = default_replicas(len(self._directory.view.brokers))
+        replicas = default_replicas(self._directory.view)
         return TopicSpec(name=topic, partitions=self._config.kafka_partitions_default, replicas=replicas)
 
     def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:

@@ -14,15 +14,20 @@ from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.kafka.shard import Shard, Stage
+from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
-from seaweedmq.model.calls import CreateTopic
+from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.topic import Topic, TopicName, TopicSpec
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 log = logging.getLogger(__name__)
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
 REPLICAS_MAX: Final = 3
+COMPACTED: Final = (("cleanup.policy", "compact"),)
+"""Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
 CREATE_TIMEOUT_S: Final = 10.0
+MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 
 
 class Coordinators:
@@ -123,7 +128,7 @@ class Coordinators:
 
     async def _create(self) -> None:
         replicas = min(REPLICAS_MAX, max(1, len(self._broker.view.brokers)))
-        spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas)
+        spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas, configs=COMPACTED)
         try:
             await self._broker.api.call(CreateTopic(spec))
         except AlreadyExists:
@@ -137,10 +142,8 @@ class Coordinators:
         for segment in self._broker.view.open_of(self.topic_name).values():
             if segment.primary == me:
                 self._try_serve(segment.slots.lo)
-        for shard in self.here():
-            if shard.partition.is_over:
-                shard.wake()
-            elif deleted:
+        if deleted:
+            for shard in self.here():
                 shard.topics_deleted(deleted)
 
     def _deleted(self) -> list[str]:
@@ -185,14 +188,24 @@ class Coordinators:
 
     def _shard(self, partition: LocalPartition) -> Shard:
         return Shard(
-            partition,
+            ShardLog(partition, self._broker.view, frame_bytes_max=self._broker.config.frame_bytes_max),
             limits=self._limits,
-            config=self._broker.config,
             env=self._broker.env,
             raise_mark=partial(self._raise_mark, partition),
             snapshot_after_bytes=self._snapshot_after_bytes,
         )
 
     def _raise_mark(self, partition: LocalPartition, mark: int) -> None:
-        """A snapshot begins there: what lies below may go."""
-        log.info("partition %d of %s: below %d nothing is needed", partition.partition, self.topic_name, mark)
+        """A snapshot begins there: what lies below may go. If that can not be said now, the next one says it."""
+        name = f"low watermark of partition {partition.partition} of {self.topic_name}"
+        self._broker.spawn(self._raise(partition, mark), name)
+
+    async def _raise(self, partition: LocalPartition, mark: int) -> None:
+        raising = RaiseLowWatermark(self.topic_name, {partition.partition: mark}, partition.topic.uid)
+        attempts = retrying(
+            backoff(self._broker.env.rng, MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S), stop=after_s(MARK_TIMEOUT_S)
+        )
+        try:
+            await attempts(self._broker.api.call, raising)
+        except SeaweedMQError as error:
+            log.warning("partition %d of %s keeps more than it needs: %s", partition.partition, self.topic_name, error)

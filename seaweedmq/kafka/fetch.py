@@ -32,6 +32,8 @@ READ_S_MAX = 10.0
 """Of files, which may have to wait for memory. What was not read then is asked for again."""
 REPLY_BYTES_MAX = 55 * MIB
 """Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
+PARTITIONS_AT_ONCE = 250
+"""That are looked at before others get a turn."""
 NO_OFFSET = -1
 
 
@@ -50,6 +52,14 @@ class Fetched:
     @property
     def has_records(self) -> bool:
         return self.batches is not None and self.batches.size > 0
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether another look may find more. What came from files is not read again, and what is in memory is: nobody
+        has kept it since."""
+        if self.batches is not None and self.batches.size:
+            return not self.batches.from_files
+        return self.source is None or self.is_old
 
     @property
     def is_old(self) -> bool:
@@ -115,10 +125,12 @@ class FetchRoom:
         for known in fetched.values():
             if known.batches is not None and known.batches.from_files:
                 share.took(known.batches.size)
-        for key, want in wanted.items():
+        for number, (key, want) in enumerate(wanted.items(), 1):
             before = fetched.get(key)
-            if before is None or before.batches is None or not before.batches.from_files or not before.batches.size:
+            if before is None or before.needs_reading:
                 fetched[key] = await self._read(key, want, share)
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         return share.taken
 
     async def _read(self, key: PartitionKey, want: Wanted, share: ReplyShare) -> Fetched:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from seaweedmq.broker.local import LocalPartition, Standing, Tail
-from seaweedmq.codec.frame import Frame, decode_header, split_frames
+from seaweedmq.codec.frame import ENCODING_KAFKA, Frame, decode_header, split_frames
 from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
-from seaweedmq.codec.payload.batch import ENCODING_KAFKA
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
 from seaweedmq.kafka.cursors import CursorKey, Cursors
 from seaweedmq.kafka.reencode import Reencoder

@@ -52,6 +52,7 @@ class RefusedRoom:
 
     async def elect_leaders(self, request: Request) -> Reply:
         """The cluster's leader sees to it that every partition has one; of all partitions none needs an election."""
+        await self._directory.nodes.ready()
         body = request.body
         if body.election_type not in (PREFERRED, UNCLEAN):
             raise KafkaRefusal(Code.INVALID_REQUEST, f"elections of type {body.election_type} are unknown: use 0 or 1")

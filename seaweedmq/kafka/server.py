@@ -1,6 +1,7 @@
 """The listener for Kafka's clients: connections within limits, and an end that answers what it has read."""
 
 import asyncio
+import errno
 import itertools
 import logging
 import socket
@@ -25,7 +26,7 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises:
         AlreadyExists: the port is taken.
-        InvalidArgument: the host is none of this machine.
+        InvalidArgument: the host is none of this machine, or the port none that it may take.
     """
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -37,7 +38,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise InvalidArgument(f"can not listen for Kafka on {host}: {error.strerror}") from None
     except OSError as error:
         bound.close()
-        raise AlreadyExists(f"can not listen for Kafka on {host}:{port}: {error.strerror}") from None
+        kind = AlreadyExists if error.errno == errno.EADDRINUSE else InvalidArgument
+        raise kind(f"can not listen for Kafka on {host}:{port}: {error.strerror}") from None
     bound.setblocking(False)
     return bound
 

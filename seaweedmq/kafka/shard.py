@@ -2,7 +2,7 @@
 
 | stage | what happens | then |
 |---|---|---|
-| loading | everything that the partition holds is read | active, once it is sure that nobody else leads it by now |
+| loading | everything that the partition holds is read | active |
 | loading | a request | COORDINATOR_LOAD_IN_PROGRESS |
 | active | a request, a timer | the state machine says what to append, and what to say once that is committed |
 | active | a look at the state | told once all that it saw is committed |
@@ -22,7 +22,6 @@ from enum import Enum
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from seaweedmq.broker.local import LocalPartition
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
 from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimePassed, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
@@ -31,7 +30,6 @@ from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
-from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka_groups import OffsetRecord, ShardRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
@@ -75,21 +73,20 @@ class Shard:
 
     def __init__(
         self,
-        partition: LocalPartition,
+        log_: ShardLog,
         *,
         limits: Limits,
-        config: BrokerConfig,
         env: Environment,
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
         """``raise_mark``: have what lies below an offset deleted some time."""
-        self.partition = partition
+        self.partition = log_.partition
         self.stage = Stage.LOADING
         self._limits = limits
         self._env = env
         self._raise_mark = raise_mark
-        self._log = ShardLog(partition, frame_bytes_max=config.frame_bytes_max)
+        self._log = log_
         self._loop = asyncio.get_running_loop()
         self._state = GroupShard(limits)
         self._tokens = count(1)
@@ -135,10 +132,6 @@ class Shard:
             self._deleted_topics.update(topics)
         elif self.stage is Stage.ACTIVE:
             self._take(TopicsDeleted(frozenset(topics)))
-
-    def wake(self) -> None:
-        """Have it look whether it still leads the partition."""
-        self._work.fire()
 
     async def _told(self, token: int, begin: Callable[[], None]) -> Any:
         answer = self._waiting[token] = self._loop.create_future()
@@ -229,15 +222,13 @@ class Shard:
 
     async def _load(self) -> None:
         state = GroupShard(self._limits)
-        kept = await self._log.load(await self.partition.earliest())
+        kept = await self._log.load()
         for number, (key, value) in enumerate(kept.latest.items()):
             record = decode_record(key, value)
             if record is not None:
                 state.load(record)
             if number % LOADED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        if not self.partition.is_sure:
-            await self._write([encode_record(NOTHING)])
         self._state = state
         self._snapshots.loaded(kept)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from seaweedmq.broker.local import LocalPartition, Standing, Tail
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.coordination.view import ClusterView
 from seaweedmq.kafka.shard_frames import frames_of
 from seaweedmq.model.config import MIB
 
@@ -46,19 +47,21 @@ def size_of(pair: Pair) -> int:
 class ShardLog:
     """A partition that this broker leads, as the log of a state machine that alone writes to it."""
 
-    def __init__(self, partition: LocalPartition, *, frame_bytes_max: int) -> None:
+    def __init__(self, partition: LocalPartition, view: ClusterView, *, frame_bytes_max: int) -> None:
         self.partition = partition
+        self._view = view
         self._frame_bytes_max = frame_bytes_max
 
-    async def load(self, start_offset: int) -> Kept:
-        """All there is from an offset on, wherever it lies, once all of it is committed. No deadline.
+    async def load(self, start_offset: int | None = None) -> Kept:
+        """All there is from an offset on, wherever it lies, once all of it is committed. No deadline. ``start_offset``
+        None: from the earliest that is needed.
 
         Raises:
             StaleMetadata: this broker leads the partition no more.
             SeaweedMQError: something can not be read, or is not committed at the moment.
         """
         kept = Kept()
-        position = start_offset
+        position = await self._start() if start_offset is None else start_offset
         while position < self.partition.end:
             await self.partition.committed(self.partition.end)
             position = await self._load_from(position, kept)
@@ -74,6 +77,11 @@ class ShardLog:
         for frame in frames_of(pairs, self.partition.partition, at_us, self._frame_bytes_max):
             end = (await self.partition.append(frame)).end_offset
         return end
+
+    async def _start(self) -> int:
+        partition = self.partition
+        topic = self._view.topics.get(partition.topic.name, partition.topic)  # the mark rises while this lives
+        return max(await partition.earliest(), topic.low_watermark(partition.segment.slots))
 
     async def _load_from(self, position: int, kept: Kept) -> int:
         """Take in what one segment holds from there on; where the next one begins, or how far it was committed."""

@@ -11,7 +11,7 @@ from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges, for_each, patience_s
-from seaweedmq.kafka.cluster import default_replicas
+from seaweedmq.kafka.cluster import default_replicas, staying_brokers
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
@@ -115,12 +115,11 @@ class TopicsRoom:
                 )
             replicas = _replicas_of(topic.name, [assignment.broker_ids for assignment in ordered])
             return self._checked(topic.name, len(ordered), replicas)
-        brokers = len(self._directory.view.brokers)
         partitions, replicas = topic.num_partitions, topic.replication_factor
         return self._checked(
             topic.name,
             self._config.kafka_partitions_default if partitions == DEFAULT else partitions,
-            default_replicas(brokers) if replicas == DEFAULT else replicas,
+            default_replicas(self._directory.view) if replicas == DEFAULT else replicas,
         )
 
     def _checked(self, name: str, partitions: int, replicas: int) -> _Shape:
@@ -130,12 +129,12 @@ class TopicsRoom:
                 f"topic {name} is to have {partitions} partitions: give from 1 to {PARTITIONS_MAX:,}, or -1 for "
                 f"{self._config.kafka_partitions_default}",
             )
-        brokers = len(self._directory.view.brokers)
+        brokers = staying_brokers(self._directory.view)
         if not 1 <= replicas <= min(brokers, REPLICAS_MAX):
             raise KafkaRefusal(
                 Code.INVALID_REPLICATION_FACTOR,
                 f"topic {name} is to have {replicas} replicas: there are {brokers} brokers, give from 1 to "
-                f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(brokers)}",
+                f"{min(brokers, REPLICAS_MAX)}, or -1 for {default_replicas(self._directory.view)}",
             )
         return _Shape(partitions, replicas)
 

@@ -89,8 +89,8 @@ class BrokerConfig:
     """Producers remembered for duplicate detection even if they can not repeat anything any more. Beyond it they are
     forgotten, but never while their stream is open or was within ``producer_idle_s``."""
     producer_idle_s: float = 900.0
-    """How long after the end of its stream a producer may repeat something: longer than any client's
-    ``delivery_timeout_s``, which is at most 600 s, and at most 3,600 s."""
+    """How long after the end of its stream, or its last frame if it is one of Kafka's, a producer may repeat something:
+    longer than any client's ``delivery_timeout_s``, which is at most 600 s, and at most 3,600 s."""
     producers_max: int = 100_000
     """Producers remembered over all segments; a new one beyond it is refused. Each takes about 1 KB, and 17 bytes more
     for each frame that may be in flight above 16; the limit is lower where that is more than an eighth of

@@ -17,6 +17,7 @@ class PublishOpen:
     segment: int
     epoch: int
     producer_id: int
+    """Not 0, which is nobody's."""
     producer_epoch: int
     first_sequence: int = 0
     """The producer repeats nothing below: it is acknowledged, or given up. A broker that does not know it begins

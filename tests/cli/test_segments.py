@@ -136,6 +136,9 @@ def test_partitions_are_added_and_neither_split_nor_merged(cluster: Cluster) -> 
     assert done.status == 1
     assert "they only grow" in done.error
     assert sorted(cluster.run("subscribe", topic, "--format", "raw").stdout.split()) == [b"one", b"two"]
+    slots = {s["id"]: s["slots"][0] for s in segments(cluster, topic)}
+    printed = [json.loads(line) for line in cluster.ok("subscribe", topic).splitlines()]
+    assert [record["partition"] for record in printed] == [slots[record["segment"]] for record in printed]
 
 
 def test_records_of_a_partition_are_deleted_before_an_offset(cluster: Cluster) -> None:

@@ -1,6 +1,7 @@
 """Kafka's side of brokers of ``tests.broker.bed``, as far as groups go: requests to handlers, without a socket."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -36,6 +37,7 @@ from tests.sim.machines.loop import OwnerState
 NAMESPACE = "kafka"
 KAFKA_PORT = 9_000
 """Of the first broker of a bed."""
+KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 OFFSETS_TOPIC = TopicName(NAMESPACE, "__consumer_offsets")
 TOPIC = TopicName(NAMESPACE, "orders")
 
@@ -98,7 +100,7 @@ class Cluster:
         cls,
         bed: Bed,
         brokers: int,
-        config: BrokerConfig = CONFIG,
+        config: BrokerConfig = KAFKA,
         *,
         partitions: int = 3,
         snapshot_after_bytes: int = AFTER_BYTES,

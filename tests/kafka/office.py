@@ -1,17 +1,20 @@
 """The rooms of admin requests on a real broker of the test bed, asked and answered in bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from seaweedmq.broker.broker import Broker
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, broker_to_json
+from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.cluster import ClusterRoom
 from seaweedmq.kafka.configs import ConfigsRoom
 from seaweedmq.kafka.deletion import DeletionRoom
 from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.gateway import Room
 from seaweedmq.kafka.identities import IdentitiesRoom
 from seaweedmq.kafka.inventory import InventoryRoom
 from seaweedmq.kafka.nodes import Nodes
@@ -26,33 +29,52 @@ from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import ProducerState
 from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Environment, Put
+from seaweedmq.ports import Environment, MetaStore, Put, SegmentStore
 from tests.broker.bed import CONFIG, Bed, Host
 
 NAMESPACE = "kafka"
 
 
+def rooms(
+    *,
+    view: ClusterView,
+    meta: MetaStore,
+    store: SegmentStore,
+    env: Environment,
+    config: BrokerConfig,
+    broker: Broker,
+    producers: Callable[[TopicName, int], Sequence[ProducerState]],
+) -> tuple[Directory, list[Room]]:
+    """What answers admin requests on one broker, and what they know of it."""
+    directory = Directory(view, Nodes(view, meta, env), NAMESPACE)
+    changes = TopicChanges(broker.api, view)
+    return directory, [
+        ClusterRoom(directory, changes, config),
+        TopicsRoom(directory, changes, config),
+        ConfigsRoom(directory, changes, config, broker_id=lambda: broker.id),
+        DeletionRoom(directory, changes),
+        InventoryRoom(directory, store, broker_id=lambda: broker.id, producers=producers),
+        IdentitiesRoom(ProducerIds(meta, env.rng)),
+        RefusedRoom(directory),
+    ]
+
+
 class Office:
-    """What answers admin requests on one broker."""
+    """The rooms on one broker of the test bed."""
 
     def __init__(self, host: Host, config: BrokerConfig) -> None:
         self.host = host
-        view = host.inspect.view
-        env = Environment(host.wall_us, host.bed.etcd.rng)
-        self.nodes = Nodes(view, host.meta, env)
-        self.directory = Directory(view, self.nodes, NAMESPACE)
-        self.changes = TopicChanges(host.broker.api, view)
-        self.handlers: Mapping[int, Handler] = {
-            **ClusterRoom(self.directory, self.changes, config).handlers(),
-            **TopicsRoom(self.directory, self.changes, config).handlers(),
-            **ConfigsRoom(self.directory, self.changes, config, broker_id=lambda: host.broker.id).handlers(),
-            **DeletionRoom(self.directory, self.changes).handlers(),
-            **InventoryRoom(
-                self.directory, host.bed.store, broker_id=lambda: host.broker.id, producers=self._producers
-            ).handlers(),
-            **IdentitiesRoom(ProducerIds(host.meta, env.rng)).handlers(),
-            **RefusedRoom(self.directory).handlers(),
-        }
+        self.directory, found = rooms(
+            view=host.inspect.view,
+            meta=host.meta,
+            store=host.bed.store,
+            env=Environment(host.wall_us, host.bed.etcd.rng),
+            config=config,
+            broker=host.broker,
+            producers=self._producers,
+        )
+        self.nodes = self.directory.nodes
+        self.handlers: Mapping[int, Handler] = {api: h for room in found for api, h in room.handlers().items()}
 
     def _producers(self, name: TopicName, slot: int) -> Sequence[ProducerState]:
         found = [s for s in self.host.inspect.segments.values() if s.topic.name == name and slot in s.segment.slots]

@@ -192,7 +192,6 @@ async def elected(office: Office, version: int, kind: int, topics: dict[str, lis
 @pytest.mark.parametrize("version", versions(API.ELECT_LEADERS))
 async def test_no_partition_needs_an_election(bed: Bed, version: int) -> None:
     (office,) = await offices(bed, 1)
-    await office.nodes.ready()
     await bed.topic(office.host, ORDERS, partitions=1)
     assert await elected(office, version, 0, {"orders": [0, 1], "returns": [0]}) == [
         ("orders", 0, Code.ELECTION_NOT_NEEDED),

@@ -15,8 +15,8 @@ from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.storage.store.memory import StorageOp
-from tests.broker.bed import CONFIG, TTL_S, Bed, story
-from tests.kafka.group_bed import ASK_AGAIN, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
+from tests.broker.bed import TTL_S, Bed, story
+from tests.kafka.group_bed import ASK_AGAIN, KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member
 
 GROUP = "billing"
 
@@ -100,7 +100,7 @@ async def test_requests_that_come_together_share_one_append(bed: Bed) -> None:
 
 @story
 async def test_more_than_a_frame_may_hold_goes_into_several(bed: Bed) -> None:
-    config = replace(CONFIG, frame_bytes_max=16 * 1024)
+    config = replace(KAFKA, frame_bytes_max=16 * 1024)
     cluster = await Cluster.of(bed, 1, config, partitions=400)
     member = await Member(cluster).joined()
     assert set(await member.commit(*((number, 7) for number in range(400)))) == {Code.NONE}
@@ -152,14 +152,14 @@ async def test_a_broker_that_starts_again_goes_on_from_the_files(bed: Bed) -> No
     cluster.gateways[0].following.cancel()
     await bed.hosts[0].stop()
     cluster.gateways.clear()
-    cluster.open(await bed.start(address=bed.hosts[0].address))
+    cluster.open(await bed.start(KAFKA, address=bed.hosts[0].address))
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5, 2: 9}
 
 
 @story
 async def test_what_is_in_tables_is_loaded_as_well(bed: Bed) -> None:
-    config = replace(CONFIG, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
+    config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
     cluster = await Cluster.of(bed, 2, config)
     member = await Member(cluster).joined()
     for n in range(60):
@@ -173,18 +173,25 @@ async def test_what_is_in_tables_is_loaded_as_well(bed: Bed) -> None:
     assert await member.heartbeat() == Code.NONE
 
 
-@story
-async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
+async def loading(bed: Bed) -> tuple[Cluster, Member, asyncio.Event]:
+    """A broker that starts again, and does not come further with its coordinators than to read before the event."""
     cluster = await Cluster.of(bed, 1)
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     cluster.gateways[0].following.cancel()
     await bed.hosts[0].stop()
     cluster.gateways.clear()
-    host = await bed.start(address=bed.hosts[0].address)
+    host = await bed.start(KAFKA, address=bed.hosts[0].address)
     await bed.until(lambda: len(host.inspect.segments) >= 11)
     gate = bed.faults.hold(StorageOp.READ)
-    gateway = cluster.open(host)
+    cluster.open(host)
+    return cluster, member, gate
+
+
+@story
+async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
+    cluster, member, gate = await loading(bed)
+    (gateway,) = cluster.gateways
     for _ in range(3):
         assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
         described = await gateway.ask(API.DESCRIBE_GROUPS, 5, groups=[GROUP])
@@ -194,6 +201,18 @@ async def test_while_it_loads_clients_are_told_to_come_again(bed: Bed) -> None:
     gate.set()
     assert await member.committed() == {0: 5}
     assert await member.heartbeat() == Code.NONE
+
+
+@story
+async def test_a_topic_that_is_deleted_while_it_loads_has_no_offsets_afterwards(bed: Bed) -> None:
+    cluster, member, gate = await loading(bed)
+    await bed.hosts[-1].api.call(DeleteTopic(TOPIC))
+    await bed.hosts[-1].api.call(CreateTopic(TopicSpec(name=TOPIC, partitions=3)))
+    await asyncio.sleep(1.0)
+    gate.set()
+    assert await member.committed() == {}
+    assert await member.heartbeat() == Code.NONE
+    assert len(cluster.gateways) == 1
 
 
 @story
@@ -223,9 +242,11 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
     member = await Member(cluster).joined()
     await member.commit((0, 5))
     frozen = primary_of(cluster)
+    member_of = {"group_id": GROUP, "member_id": member.id, "generation_id": member.generation}
     stale = [
-        asyncio.create_task(frozen.ask(API.OFFSET_FETCH, 7, group_id=GROUP, topics=None, require_stable=False))
-        for _ in range(3)
+        asyncio.create_task(frozen.ask(API.HEARTBEAT, 4, **member_of)),
+        asyncio.create_task(frozen.ask(API.OFFSET_FETCH, 7, group_id=GROUP, topics=None, require_stable=False)),
+        asyncio.create_task(frozen.ask(API.HEARTBEAT, 4, **member_of)),
     ]
     frozen.host.freeze()
     await bed.until(lambda: any(_leads(g, GROUP) for g in cluster.living()))
@@ -235,8 +256,7 @@ async def test_a_coordinator_that_stood_still_answers_nothing_when_it_wakes_up(b
         assert reply.error_code == Code.NOT_COORDINATOR
     for _ in range(20):
         assert (await fetched(frozen))[0] in ASK_AGAIN
-        beat = await frozen.ask(API.HEARTBEAT, 4, group_id=GROUP, member_id=member.id, generation_id=member.generation)
-        assert beat.error_code in ASK_AGAIN
+        assert (await frozen.ask(API.HEARTBEAT, 4, **member_of)).error_code in ASK_AGAIN
         await asyncio.sleep(0.1)
 
 
@@ -293,6 +313,9 @@ async def test_without_etcd_and_replicas_nothing_is_answered_until_it_is_back(be
     asked_at = bed.loop.time()
     assert (await fetched(gateway))[0] in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS)
     assert bed.loop.time() < asked_at + 11.0
+    asked_at = bed.loop.time()
+    assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS, "nobody waits once that is known"
+    assert bed.loop.time() == asked_at
     bed.etcd.server.start()
     assert await member.committed() == {0: 5}
 
@@ -397,6 +420,25 @@ async def test_a_snapshot_replaces_what_was_before_it(bed: Bed) -> None:
 
 
 @story
+async def test_what_a_snapshot_replaced_goes_and_the_next_coordinator_begins_with_the_snapshot(bed: Bed) -> None:
+    config = replace(KAFKA, log_roll_bytes=2_048, maintenance_interval_s=1.0, log_grace_s=1.0)
+    cluster = await Cluster.of(bed, 3, config, snapshot_after_bytes=4_000)
+    member = await Member(cluster).joined()
+    number = primary_of(cluster).shard(GROUP).partition.partition
+    for n in range(300):
+        assert await member.commit((n % 3, n)) == [Code.NONE]
+
+    def first_kept() -> int:
+        files = [*bed.files(FileKind.LOG, OFFSETS_TOPIC, number), *bed.files(FileKind.TABLE, OFFSETS_TOPIC, number)]
+        return min(file.base_offset for file in files)
+
+    await bed.until(lambda: first_kept() > 100)
+    primary_of(cluster).host.kill()
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 297, 1: 298, 2: 299}
+
+
+@story
 async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snapshot(bed: Bed) -> None:
     cluster = await Cluster.of(bed, 1, snapshot_after_bytes=200_000, partitions=900)
     member = await Member(cluster).joined()
@@ -425,5 +467,5 @@ async def test_what_comes_while_a_snapshot_is_written_counts_more_than_the_snaps
     cluster.gateways[0].following.cancel()
     await bed.hosts[0].stop()
     cluster.gateways.clear()
-    cluster.open(await bed.start(address=bed.hosts[0].address))
+    cluster.open(await bed.start(KAFKA, address=bed.hosts[0].address))
     assert await member.committed() == before

@@ -14,7 +14,7 @@ from seaweedmq.kafka.wire.messages import (
     DeleteTopicsRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
-from seaweedmq.model.calls import AlterTopic
+from seaweedmq.model.calls import AlterTopic, DrainBroker
 from seaweedmq.model.topic import Scaling, Topic, TopicChange, TopicName
 from tests.broker.bed import Bed, story
 from tests.kafka.office import Office, offices
@@ -100,6 +100,18 @@ async def test_minus_one_is_the_default(bed: Bed) -> None:
     (result,) = await create(office, wanted(partitions=-1, replicas=-1))
     assert (result.num_partitions, result.replication_factor) == (4, 3)
     assert (there(office).partitions, there(office).replicas) == (4, 3)
+
+
+@story
+async def test_a_broker_that_is_being_drained_does_not_count(bed: Bed) -> None:
+    office, other = await offices(bed, 2)
+    drained = other.host.broker.id
+    await office.host.api.call(DrainBroker(drained))
+    await bed.until(lambda: office.host.inspect.view.brokers[drained].draining)
+    (two, defaults) = await create(office, wanted("two", replicas=2), wanted("defaults", -1, -1))
+    assert (two.error_code, defaults.error_code) == (Code.INVALID_REPLICATION_FACTOR, Code.NONE)
+    assert "there are 1 brokers" in two.error_message
+    assert defaults.replication_factor == 1
 
 
 @story

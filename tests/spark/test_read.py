@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from seaweedmq.codec.paths import topic_dir
+from tests.support.kafka_batches import ZSTD, Record, batch_of, frame_bytes
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 pytestmark = pytest.mark.integration
@@ -58,6 +59,19 @@ def test_topics_with_partitions_are_read_as_any_other_and_tables_tell_the_partit
     assert all(bytes(row.value) == b"s%dv%d" % (row.segment, row.offset) for row in rows)
     tables = spark.read.parquet(str(tmp_path / topic_dir(files.name) / "table"))
     assert [(row["_partition"], row["count"]) for row in tables.groupBy("_partition").count().collect()] == [(2, 40)]
+
+
+def test_batches_of_kafka_clients_are_read_beside_other_frames(spark: SparkSession, tmp_path: Path) -> None:
+    files = TopicFiles(tmp_path, partitions=2)
+    log = files.log(0, 10, segment=1)
+    sent = [Record(b"k", None, (("h", b"1"), ("n", None))), Record(None, b"", ())]
+    log.write_bytes(log.read_bytes() + frame_bytes(batch_of(sent, ZSTD), 10, slot=1))
+    rows = read(spark, files).orderBy("offset").collect()
+    assert [(row.segment, row.partition, row.offset) for row in rows] == [(1, 1, n) for n in range(12)]
+    gone, empty = rows[10:]
+    assert (bytes(gone.key), gone.value, gone.headers) == (b"k", None, {"h": b"1", "n": None})
+    assert (empty.key, bytes(empty.value), empty.headers) == (None, b"", None)
+    assert read(spark, files).where("partition = 1 and value is null").count() == 1
 
 
 def test_what_lies_beyond_the_end_of_a_sealed_segment_is_ignored(spark: SparkSession, orders: TopicFiles) -> None:

@@ -5,33 +5,44 @@ A batch becomes a frame whose payload is the batch, and then zeros up to a multi
 
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, Frame, FrameHeader, encode_header
-from seaweedmq.codec.kafka.columns import UNSOUND, US_PER_MS, Opened, check_names, not_sound, open_batch, timestamps_of
+from seaweedmq.codec.frame import COLUMN_FLAGS, ENCODING_KAFKA, RECORDS_MAX, Frame, FrameHeader, encode_header
+from seaweedmq.codec.kafka.columns import (
+    UNSOUND,
+    US_PER_MS,
+    check_names,
+    not_sound,
+    timestamps_of,
+    unpacked_records,
+)
 from seaweedmq.codec.kafka.header import BatchHeader, batch_bytes, check_crc, patched_head, read_header
 from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
+from seaweedmq.codec.kafka.records import find_records
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
+from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
 __all__ = [
     "ALIGNMENT",
-    "ENCODING_KAFKA",
+    "UNPACKED_BYTES_MAX",
     "BatchRefused",
     "CheckedBatch",
     "Refusal",
     "batch_bytes",
     "check_batch",
     "frame_of_batch",
-    "pad",
+    "padded",
     "patched_head",
     "with_append_time",
 ]
 
-ENCODING_KAFKA: Final = 2
 ALIGNMENT: Final = 8
+UNPACKED_BYTES_MAX: Final = 64 * MIB
+"""Of the records of one batch: more is not read anywhere."""
 _NOT_COUNTED: Final = (0,) * HISTOGRAM_BUCKETS
 _NO_PRODUCER: Final = 0
 """In a frame's header."""
@@ -52,7 +63,7 @@ class CheckedBatch(NamedTuple):
 def check_batch(
     data: Frames,
     *,
-    unpacked_bytes_max: int,
+    unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
     compacted: bool = False,
     bytes_max: int | None = None,
     has_append_time: bool = False,
@@ -62,7 +73,7 @@ def check_batch(
     Takes some 0.3 us a record, and what it takes to unpack them: more than 1 MiB is work for a thread.
 
     Args:
-        unpacked_bytes_max: of its records.
+        unpacked_bytes_max: of its records; those above ``UNPACKED_BYTES_MAX`` are refused in any case.
         compacted: the topic keeps the last record of each key, so each has one.
         bytes_max: of the batch, as the topic is configured; None: any.
         has_append_time: ``with_append_time`` may have made it, and not a client.
@@ -80,8 +91,8 @@ def check_batch(
         )
     check_crc(header, data)
     _check_header(header, has_append_time)
-    batch = open_batch(data, unpacked_bytes_max)
-    lowest, highest = _check_records(batch, compacted)
+    unpacked = unpacked_records(header, data, min(unpacked_bytes_max, UNPACKED_BYTES_MAX))
+    lowest, highest = _check_records(header, unpacked, compacted)
     if not TIMESTAMP_MIN_US <= lowest * US_PER_MS <= highest * US_PER_MS <= TIMESTAMP_MAX_US:
         raise BatchRefused(
             Refusal.INVALID_TIMESTAMP,
@@ -96,15 +107,16 @@ def with_append_time(data: Frames, checked: CheckedBatch, timestamp_ms: int) -> 
     return stamped, CheckedBatch(read_header(stamped), timestamp_ms * US_PER_MS, timestamp_ms * US_PER_MS)
 
 
-def pad(batch: Frames) -> bytes:
-    """The payload of a batch: a copy, which keeps nothing else alive of what the batch came in."""
-    return b"".join((batch, bytes(-len(batch) % ALIGNMENT)))
+def padded(size_bytes: int) -> int:
+    """Bytes of the payload of a batch of so many."""
+    return size_bytes + -size_bytes % ALIGNMENT
 
 
 def frame_of_batch(data: Frames, slot: int, checked: CheckedBatch) -> Frame:
-    """The frame of a batch that was checked. ``slot``: its partition."""
+    """The frame of a batch that was checked. ``slot``: its partition. The payload is a copy, which keeps nothing else
+    alive of what the batch came in."""
     batch = checked.header
-    payload = memoryview(pad(data))
+    payload = memoryview(b"".join((data, bytes(padded(len(data)) - len(data)))))
     is_anonymous = batch.producer_id < 0
     header = FrameHeader(
         encoding=ENCODING_KAFKA,
@@ -145,21 +157,22 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
         )
 
 
-def _check_records(batch: Opened, compacted: bool) -> tuple[int, int]:
+def _check_records(header: BatchHeader, unpacked: memoryview, compacted: bool) -> tuple[int, int]:
     """Lowest and highest timestamp, milliseconds."""
-    if compacted and batch.records.key_length.min() < 0:
-        raise _invalid(
-            f"record {int(batch.records.key_length.argmin())} has no key: the topic keeps the last record of each key"
-        )
+    buffer = pa.py_buffer(unpacked)
+    bounds: list[int] = []
     try:
-        check_names(batch)
+        for block in find_records(unpacked, header.record_count):
+            if compacted and block.key_length.min() < 0:
+                raise _invalid(
+                    "a record of a batch has no key: the topic keeps the last record of each key, give it one"
+                )
+            check_names(buffer, block)
+            timestamps = timestamps_of(header, block)
+            bounds += (int(timestamps.min()), int(timestamps.max()))
     except UNSOUND as error:
         raise not_sound(error) from error
-    try:
-        timestamps = timestamps_of(batch)
-    except ValueError as error:
-        raise BatchRefused(Refusal.INVALID_TIMESTAMP, str(error)) from error
-    return int(timestamps.min()), int(timestamps.max())
+    return min(bounds), max(bounds)
 
 
 def _invalid(text: str) -> BatchRefused:

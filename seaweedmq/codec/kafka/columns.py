@@ -8,7 +8,7 @@ import pyarrow as pa
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.kafka.compression import unpack
 from seaweedmq.codec.kafka.header import HEADER_BYTES, BatchHeader, read_header
-from seaweedmq.codec.kafka.records import Records, find_records
+from seaweedmq.codec.kafka.records import Records, find_records, joined
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.codec.kafka.varints import Longs
 from seaweedmq.model.frames import Frames
@@ -30,37 +30,19 @@ class Columns(NamedTuple):
     value: pa.Array
 
 
-class Opened(NamedTuple):
-    """A batch whose records were found."""
-
-    header: BatchHeader
-    data: memoryview
-    """The records, unpacked."""
-    records: Records
+def unpacked_records(header: BatchHeader, data: Frames, bytes_max: int) -> memoryview:
+    """Those of a batch. ``data``: exactly the batch. Raises BatchRefused: not sound, or more than ``bytes_max``."""
+    return unpack(header.compression, data[HEADER_BYTES:], bytes_max)
 
 
-def open_batch(data: Frames, unpacked_bytes_max: int) -> Opened:
-    """Find the records of a batch. ``data``: exactly the batch.
-
-    Raises:
-        BatchRefused: they are not as the format says, or too many bytes.
-    """
-    header = read_header(data)
-    unpacked = unpack(header.compression, data[HEADER_BYTES:], unpacked_bytes_max)
-    try:
-        return Opened(header, unpacked, find_records(unpacked, header.record_count))
-    except UNSOUND as error:
-        raise not_sound(error) from error
-
-
-def timestamps_of(batch: Opened) -> Longs:
-    """Milliseconds, of every record. Raises ValueError: beyond any calendar."""
-    header, delta = batch.header, batch.records.timestamp_delta
+def timestamps_of(header: BatchHeader, records: Records) -> Longs:
+    """Milliseconds, of every record. Raises BatchRefused: beyond any calendar."""
+    delta = records.timestamp_delta
     if header.has_append_time:
         return np.full(len(delta), header.max_timestamp_ms, np.int64)
     reach = max(abs(int(delta.min())), abs(int(delta.max())), abs(header.first_timestamp_ms))
     if reach > _DELTA_MAX_MS:
-        raise ValueError(f"timestamps up to {reach} ms apart")
+        raise BatchRefused(Refusal.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
     return delta + header.first_timestamp_ms
 
 
@@ -70,13 +52,14 @@ def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
     Raises:
         BatchRefused: they can not be read; what ``batch.check_batch`` let in can.
     """
-    batch = open_batch(data, unpacked_bytes_max)
-    records = batch.records
-    buffer = pa.py_buffer(batch.data)
+    header = read_header(data)
+    unpacked = unpacked_records(header, data, unpacked_bytes_max)
+    buffer = pa.py_buffer(unpacked)
     try:
+        records = joined(find_records(unpacked, header.record_count))
         return Columns(
             _cut(buffer, records.key_at, records.key_length),
-            timestamps_of(batch) * US_PER_MS,
+            timestamps_of(header, records) * US_PER_MS,
             _headers(buffer, records),
             _cut(buffer, records.value_at, records.value_length),
         )
@@ -84,10 +67,10 @@ def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:
         raise not_sound(error) from error
 
 
-def check_names(batch: Opened) -> None:
+def check_names(buffer: pa.Buffer, records: Records) -> None:
     """Raise ArrowInvalid if the name of a header is not UTF-8."""
-    if len(batch.records.name_at):
-        _names(pa.py_buffer(batch.data), batch.records).validate(full=True)
+    if len(records.name_at):
+        _names(buffer, records).validate(full=True)
 
 
 def not_sound(error: Exception) -> BatchRefused:

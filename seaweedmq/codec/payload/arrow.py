@@ -3,7 +3,7 @@
 The payload is ``RecordBatch.serialize()``: an IPC message without schema, compression or dictionaries.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,15 +11,12 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.arrow_message import ARROW_FAILURES, Layout, layout_of, open_message
-from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP, Frame, FrameHeader, encode_header
+from seaweedmq.codec.frame import ENCODING_ARROW, FLAG_KEY, FLAG_TIMESTAMP, Frame, FrameHeader, encode_header
 from seaweedmq.codec.payload.columns import Derived, payload_schema
 from seaweedmq.codec.payload.values import Check, check_of
 from seaweedmq.errors import Corrupt, InvalidArgument
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
-
-ENCODING: Final = 1
-"""Of all frames that are made here."""
 
 
 class _Shape(NamedTuple):
@@ -74,7 +71,7 @@ def clip(frame: Frame, batch: pa.RecordBatch, skipped: int) -> bytes:
         bounds = pc.min_max(rest.column("_timestamp"))
         lowest, highest = bounds["min"].value, bounds["max"].value
     clipped = header._replace(
-        encoding=ENCODING,
+        encoding=ENCODING_ARROW,
         record_count=rest.num_rows,
         payload_length=payload.size,
         payload_checksum=xxh3_64_intdigest(payload),

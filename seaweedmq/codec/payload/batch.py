@@ -1,7 +1,7 @@
 """What a frame carries, as a record batch of columns, whatever its encoding. All who read payloads come through here.
 
 A frame's header names the encoding of its payload; ``ENCODINGS`` says what is done with each. An encoding is one module
-beside this one, and a line in that table.
+beside this one, and a line in that table; ``optional`` stands for those whose libraries need not be there.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,16 @@ from typing import Final
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from seaweedmq.codec.frame import FLAG_TIMESTAMP, PAYLOAD_BYTES_MAX, RECORDS_MAX, Frame, FrameHeader, encode_header
+from seaweedmq.codec.frame import (
+    ENCODING_ARROW,
+    ENCODING_KAFKA,
+    FLAG_TIMESTAMP,
+    PAYLOAD_BYTES_MAX,
+    RECORDS_MAX,
+    Frame,
+    FrameHeader,
+    encode_header,
+)
 from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
 from seaweedmq.codec.payload import arrow, optional
 from seaweedmq.codec.payload.columns import (
@@ -44,8 +53,6 @@ __all__ = [
     "validate_payload",
 ]
 
-ENCODING_KAFKA: Final = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -62,7 +69,7 @@ class Encoding:
 
 
 ENCODINGS: Final[dict[int, Encoding]] = {
-    arrow.ENCODING: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
+    ENCODING_ARROW: Encoding("Arrow IPC", arrow.validate, arrow.decode, arrow.clip),
     ENCODING_KAFKA: Encoding("Kafka batch", optional.validate_kafka, optional.decode_kafka, optional.clip_kafka),
 }
 """By the number in the frame's header."""
@@ -100,7 +107,7 @@ def encode_frame(
     if payload.size > PAYLOAD_BYTES_MAX:
         raise InvalidArgument(f"frame of {payload.size} bytes: the format ends at 4 GiB; cut the batch in pieces")
     header = FrameHeader(
-        encoding=arrow.ENCODING,
+        encoding=ENCODING_ARROW,
         flags=flags,
         record_count=batch.num_rows,
         payload_length=payload.size,

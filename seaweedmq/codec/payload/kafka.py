@@ -3,23 +3,17 @@
 Frames of this encoding have all three optional columns, and the exact timestamps of the records in their headers.
 """
 
-from typing import Final
-
 import pyarrow as pa
 
 from seaweedmq.codec.arrays import array_of
 from seaweedmq.codec.frame import COLUMN_FLAGS, Frame, FrameHeader
-from seaweedmq.codec.kafka.batch import BatchRefused, batch_bytes, check_batch, pad
+from seaweedmq.codec.kafka.batch import UNPACKED_BYTES_MAX, BatchRefused, check_batch, padded
 from seaweedmq.codec.kafka.columns import columns_of
 from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.payload import arrow
 from seaweedmq.codec.payload.columns import PLAIN_SCHEMA, TIMESTAMP
 from seaweedmq.errors import Corrupt, InvalidArgument
-from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
-
-UNPACKED_BYTES_MAX: Final = 64 * MIB
-"""Of the records of one batch."""
 
 
 def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | None) -> None:
@@ -27,9 +21,9 @@ def validate(header: FrameHeader, payload: Frames, topic_schema: pa.Schema | Non
     if topic_schema is not None or header.flags != COLUMN_FLAGS:
         raise InvalidArgument("a frame of a Kafka batch has key, timestamp, headers and value, and no other columns")
     size = read_header(payload).size_bytes
-    if not 0 < size <= len(payload) or len(payload) != len(pad(payload[:size])) or any(payload[size:]):
+    if len(payload) != padded(size) or any(payload[size:]):
         raise InvalidArgument(f"a payload of {len(payload)} bytes has a batch of {size}: fill it up with zeros to 8")
-    checked = check_batch(payload[:size], unpacked_bytes_max=UNPACKED_BYTES_MAX, has_append_time=True)
+    checked = check_batch(payload[:size], has_append_time=True)
     said = header.record_count, header.timestamp_min, header.timestamp_max
     found = checked.record_count, checked.timestamp_min_us, checked.timestamp_max_us
     if said != found:
@@ -43,7 +37,8 @@ def decode(frame: Frame, topic_schema: pa.Schema | None) -> pa.RecordBatch:
     """See ``batch.Encoding``. Some 3 M records a second."""
     del topic_schema  # such frames have none
     try:
-        columns = columns_of(batch_bytes(frame.payload), unpacked_bytes_max=UNPACKED_BYTES_MAX)
+        size = read_header(frame.payload).size_bytes
+        columns = columns_of(frame.payload[:size], unpacked_bytes_max=UNPACKED_BYTES_MAX)
     except BatchRefused as error:
         raise Corrupt(f"frame at offset {frame.header.base_offset}: unreadable payload ({error})") from error
     return pa.RecordBatch.from_arrays(

@@ -21,6 +21,7 @@ RECEIVE_BYTES = 256 * 1024
 """Of the one buffer into which all connections of a listener receive, each emptying it at once."""
 WRITE_HIGH_BYTES = 1024 * 1024
 """Replies are handed to the socket while less than this waits there."""
+CLIENT_ID_SHOWN_MAX = 100
 READ_BYTES_PER_S_MIN = 256 * 1024
 """A large request may take as much longer."""
 
@@ -157,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listening.in_flight.give(granted)
             self.fail(str(error))
             return
-        self._client_id = request.client_id
+        self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
         slot = Slot(self, granted)
         self._slots.append(slot)
         self._receiver.receive(request, slot)

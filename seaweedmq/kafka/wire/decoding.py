@@ -13,7 +13,8 @@ from uuid import UUID  # noqa: TID251 - the value, no source of randomness
 from seaweedmq.errors import ProtocolViolation
 
 ELEMENTS_MAX = 250_000
-"""Of all arrays of a request together: each becomes an object, some hundred bytes for as few as one that was sent."""
+"""Of all arrays and tagged fields of a request together: each takes time, and most become objects, some hundred bytes
+for as few as one that was sent."""
 VARINT_BYTES_MAX = 5
 
 _FORMATS = {
@@ -58,6 +59,11 @@ class _Cursor:
         self.position = start + form.size
         return form.unpack_from(self.data, start)
 
+    def count(self, elements: int) -> None:
+        self.elements_left -= elements
+        if self.elements_left < 0:
+            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
+
     def varint(self) -> int:
         value = 0
         for i in range(VARINT_BYTES_MAX):
@@ -74,6 +80,7 @@ class _Cursor:
 _Read: TypeAlias = Callable[[_Cursor], Any]
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_PLACEHOLDER_BYTES = 3
 
 
 def decode(message: Any, version: int, data: memoryview) -> Any:
@@ -87,10 +94,20 @@ def decode(message: Any, version: int, data: memoryview) -> Any:
         found = _message(message, version)(cursor)
     except UnicodeDecodeError as error:
         raise Malformed(f"text that is not UTF-8: {error.reason}") from None
-    if cursor.position != cursor.end:
+    rest = data[cursor.position :]
+    if rest and not _is_left_behind(found, version, rest):
         raise Malformed(f"{cursor.end - cursor.position:,} bytes follow the message")
     found._header = None  # noqa: SLF001 - what its constructor does, and its encoder looks at
     return found
+
+
+def _is_left_behind(found: Any, version: int, rest: memoryview) -> bool:
+    """Whether it is librdkafka that asks for the metadata of all topics, in a flexible version: of a placeholder for
+    their count three bytes too many go before the flags. Apache Kafka does not look at what follows a message.
+    """
+    if found.name != "MetadataRequest" or not found.flexible_version_q(version) or found.topics is not None:
+        return False
+    return len(rest) <= _PLACEHOLDER_BYTES and max(rest) <= 1
 
 
 def skip_tags(data: memoryview, position: int) -> int:
@@ -192,9 +209,7 @@ def _array(name: str, item: _Read, least: int, nullable: bool, flexible: bool) -
             raise Malformed(f"{name} has {count} elements")
         if count * least > cursor.end - cursor.position:
             raise Malformed(f"{name} has {count:,} elements in {cursor.end - cursor.position:,} bytes")
-        cursor.elements_left -= count
-        if cursor.elements_left < 0:
-            raise Malformed(f"more than {ELEMENTS_MAX:,} elements in one request")
+        cursor.count(count)
         return [item(cursor) for _ in range(count)]
 
     return read
@@ -239,6 +254,7 @@ def _tags(known: dict[int, tuple[str, _Read]]) -> Callable[[_Cursor, Any], None]
         count = cursor.varint()
         if 2 * count > cursor.end - cursor.position:
             raise Malformed(f"{count:,} tagged fields in {cursor.end - cursor.position:,} bytes")
+        cursor.count(count)
         for _ in range(count):
             tag = cursor.varint()
             size = cursor.varint()

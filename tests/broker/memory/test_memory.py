@@ -278,7 +278,7 @@ async def test_many_publishers_get_small_messages_and_one_that_ignores_it_is_ref
     (host,) = await bed.cluster(1, LARGE)
     await bed.topic(host)
     host.inspect.memory.intake.limit = 13 * MIB
-    first, second, third = [await host.publisher(n) for n in range(1, 4)]
+    first, second, third = [await host.publisher(n) for n in (1, 2, 3)]
     limits = [p.ready.message_bytes_max for p in (first, second, third)]
     assert limits == [LARGE_MESSAGE_BYTES, LARGE_MESSAGE_BYTES, SMALL_MESSAGE_BYTES]
     await first.store(size=100_000)

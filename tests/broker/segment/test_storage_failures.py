@@ -70,7 +70,7 @@ async def test_replicated_is_acknowledged_before_the_fsync_which_follows_within_
 async def test_many_frames_share_one_fsync(bed: Bed) -> None:
     (host,) = await bed.cluster(1)
     await bed.topic(host)
-    publishers = [await host.publisher(n) for n in range(20)]
+    publishers = [await host.publisher(n) for n in range(1, 21)]
     held = bed.faults.hold(StorageOp.SYNC)
     for publisher in publishers:
         for _ in range(10):

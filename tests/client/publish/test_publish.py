@@ -20,6 +20,7 @@ from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame
 from seaweedmq.errors import Closed, DeadlineExceeded, InvalidArgument, NotFound, OutOfRange, Unavailable
 from seaweedmq.model.calls import AwaitTopics
+from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
 from seaweedmq.model.ring import KeyRange, slot_of
 from seaweedmq.model.topic import TopicName
 from tests.client.conftest import QUICK
@@ -78,6 +79,17 @@ async def test_records_arrive_once_in_order_where_the_receipts_say(cluster: Fake
     async with client.publisher(TOPIC) as publisher:
         sent = await send_all(publisher, 0, 2_000)
     check_story(cluster, await receipts(sent))
+
+
+async def test_publishers_have_ids_that_are_none_of_kafkas(cluster: FakeCluster, client: Client) -> None:
+    await client.admin.create_topic(TOPIC)
+    for value in (b"a", b"b"):
+        async with client.publisher(TOPIC) as publisher:
+            await (await publisher.send(value, key=b"k"))
+    frames = [f for stored in cluster.segments[TopicName.parse(TOPIC)].values() for f in stored.frames]
+    ids = {split.header.producer_id for data in frames for split in split_frames(data)}
+    assert len(ids) == 2
+    assert all(number & NATIVE_PRODUCER_BIT for number in ids)
 
 
 async def test_who_sends_seldom_does_not_wait_and_who_sends_again_gathers_for_linger(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from seaweedmq.codec.frame import COLUMN_FLAGS, RECORDS_MAX, decode_header, split_frames
-from seaweedmq.codec.kafka import columns, records
+from seaweedmq.codec.kafka import batch as door
+from seaweedmq.codec.kafka import records
 from seaweedmq.codec.kafka.batch import (
     BatchRefused,
     Refusal,
@@ -148,13 +149,17 @@ def test_what_is_mutated_is_refused_or_read_as_by_others(
     assert read(batch) == records_in(batch)
 
 
+def together(data: bytes, count: int) -> records.Records:
+    return records.joined(records.find_together(data, count))
+
+
 @given(rows, st.data())
 def test_both_ways_to_find_records_agree(sent: list[Record], data: st.DataObject) -> None:
     body = bytearray(batch_of(sent)[HEADER_BYTES:])
     for _ in range(data.draw(st.integers(0, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     found = []
-    for find in (records.find_one_by_one, records.find_together):
+    for find in (records.find_one_by_one, together):
         try:
             found.append([column.tolist() for column in find(bytes(body), len(sent))])
         except (ValueError, IndexError):
@@ -189,7 +194,7 @@ assert sized(PLAIN[1:]) == PLAIN
         (sized(b"\x00\x00\x00\x03\x02v\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x03\x00"), "a length of -2"),
         (sized(b"\x00\x00\x00\x02k\x02v\x01"), "-1 headers"),
-        (sized(b"\x00\x00\x00\x02k\x02v\xfe\xff\xff\xff\x0f"), "headers, where a batch has"),
+        (sized(b"\x00\x00\x00\x02k\x02v\xfe\xff\xff\xff\x0f"), "headers: a record has from 0 to 4096"),
         (sized(b"\x00\x00\x00\x02k\x02v\x02\x01\x01"), "a length of -1"),
         (sized(b"\x00\x00\x00\x02k\x02v\x02\x02\xff\x01"), "UTF8"),
         (sized(b"\x00\x00" + longer(0, 6) + b"\x02k\x02v\x00"), "more than 5 bytes"),
@@ -197,11 +202,11 @@ assert sized(PLAIN[1:]) == PLAIN
         (sized(b"\x00" + b"\xff" * 9 + b"\x02\x00\x02k\x02v\x00"), "does not fit 64 bits"),
     ],
 )
-@pytest.mark.parametrize("find", [records.find_one_by_one, records.find_together])
+@pytest.mark.parametrize("find", [records.find_one_by_one, together])
 def test_records_that_are_not_as_the_format_says_are_refused(
     find: Callable[..., records.Records], body: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "find_records", find)
+    monkeypatch.setattr(door, "find_records", lambda data, count: [find(data, count)])
     refusal, text = refusal_of(batch_around(body))
     assert refusal is Refusal.INVALID_RECORD
     assert "the records of a batch are not sound" in text
@@ -256,7 +261,7 @@ def test_topics_have_rules_of_their_own() -> None:
     keyed = batch_of([Record(b"k", None)])
     check_batch(keyed, unpacked_bytes_max=UNPACKED_BYTES_MAX, compacted=True, bytes_max=len(keyed))
     refusal, text = refusal_of(SMALL, compacted=True)
-    assert (refusal, "record 1 has no key" in text) == (Refusal.INVALID_RECORD, True)
+    assert (refusal, "has no key" in text) == (Refusal.INVALID_RECORD, True)
     refusal, text = refusal_of(SMALL, bytes_max=len(SMALL) - 1)
     assert (refusal, "max.message.bytes" in text) == (Refusal.MESSAGE_TOO_LARGE, True)
 
@@ -284,10 +289,17 @@ def test_blocks_of_snappy_that_lie_about_their_size_are_refused() -> None:
     assert refusal_of(batch_around(xerial[:18], attributes=SNAPPY))[0] is Refusal.INVALID_RECORD
 
 
-@pytest.mark.parametrize("find", [records.find_one_by_one, records.find_together])
+@pytest.mark.parametrize("find", [records.find_one_by_one, together])
 def test_there_are_no_more_headers_than_readers_can_hold(
     find: Callable[..., records.Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for number, is_sound in ((4_096, True), (4_097, False)):
+        body = batch_of([Record(b"k", b"v", (("", None),) * number)])[HEADER_BYTES:]
+        if is_sound:
+            assert len(find(body, 1).name_at) == number
+        else:
+            with pytest.raises(ValueError, match="4097 headers: a record has from 0 to 4096"):
+                find(body, 1)
     monkeypatch.setattr(records, "HEADERS_MAX", 100)
     few = [Record(b"k", b"v", (("", None),) * 20)] * 5
     assert len(find(batch_of(few)[HEADER_BYTES:], 5).name_at) == 100

@@ -13,6 +13,7 @@ from seaweedmq.codec.kafka.refusals import BatchRefused
 from seaweedmq.codec.payload import optional
 from seaweedmq.codec.payload.batch import PLAIN_SCHEMA, clip_frame, decode_frame, full_batch, validate_payload
 from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from tests.codec import golden
 from tests.support.kafka_batches import (
     GZIP,
     LZ4,
@@ -58,6 +59,10 @@ def test_a_frame_is_let_in_and_decoded(compression: int) -> None:
     assert rows_of(batch) == ROWS
     assert batch.column("_timestamp").view(pa.int64()).to_pylist() == [r.timestamp_ms * 1_000 for r in RECORDS]
     assert full_batch(batch, frame.header, None).equals(batch)
+
+
+def test_the_bytes_of_a_frame_are_those_in_the_field() -> None:
+    assert golden.kafka_frame() == golden.read("kafka.frame.hex")
 
 
 def test_what_is_cut_is_a_frame_of_arrow() -> None:
@@ -123,6 +128,11 @@ def test_a_payload_that_can_not_be_read_is_damage() -> None:
         decode_frame(
             frame._replace(payload=memoryview(bytes(frame.payload[:61]) + bytes(len(frame.payload) - 61))), None
         )
+    with pytest.raises(Corrupt, match="0 bytes are no record batch"):
+        decode_frame(frame._replace(payload=memoryview(b"")), None)
+    empty = bytes(frame.payload[:57]) + bytes(len(frame.payload) - 57)
+    with pytest.raises(Corrupt, match="0 records do not fit"):
+        decode_frame(frame._replace(payload=memoryview(empty)), None)
     with pytest.raises(Corrupt, match="3 records where the header says 2"):
         decode_frame(frame._replace(header=frame.header._replace(record_count=2)), None)
 

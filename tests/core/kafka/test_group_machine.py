@@ -194,6 +194,19 @@ class Groups(RuleBasedStateMachine):
             if member.join is None and member in self.model.members:
                 self.join(member.id, member.instance, member.protocols, 9)
 
+    @rule(size=st.integers(1, 4), static=st.integers(0, 2), mine=PROTOCOLS)
+    def a_group_forms_and_is_stable(self, size: int, static: int, mine: tuple[tuple[str, bytes], ...]) -> None:
+        """What usually happens: all else is more interesting after it."""
+        for number in range(size - len(self.model.members)):
+            self.join("", f"i-{number + 1}" if number < static else None, mine, 3)
+        for id_ in list(self.model.given):
+            self.join(id_, None, mine, 9)
+        self.everybody_joins()
+        if self.model.initial is not None:
+            self.time_passes(2.0)
+        self.members_sync(0b1110)
+        self.members_sync(0b0001)
+
     def sync(self, member: str, instance: str | None, generation: int) -> None:
         token = self.tick()
         shares = {m.id: f"{m.id} by {token}".encode() for m in self.model.members if m.id[-1] != "3"}
@@ -333,7 +346,7 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(deadline=None, max_examples=100, stateful_step_count=60)
+TestGroups.settings = settings(deadline=None, max_examples=150, stateful_step_count=50)
 
 
 def test_the_machine_can_fail() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Partition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonPartition
 
 from seaweedmq.kafka.gateway import versions_reply
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
@@ -14,6 +16,7 @@ from seaweedmq.kafka.wire.messages import (
     API,
     UUID,
     ApiVersionsResponse,
+    FindCoordinatorResponse,
     InitProducerIdResponse,
     ListOffsetsResponse,
     MetadataResponse,
@@ -40,6 +43,7 @@ class OneLog:
         handlers = {
             API.API_VERSIONS: self.api_versions,
             API.METADATA: self.metadata,
+            API.FIND_COORDINATOR: self.coordinator,
             API.INIT_PRODUCER_ID: self.producer_id,
             API.PRODUCE: self.produce,
             API.FETCH: self.fetch,
@@ -70,6 +74,13 @@ class OneLog:
             one.topic_id = TOPIC_ID
         broker = MetadataResponse.MetadataResponseBroker(version=v, node_id=1, host="127.0.0.1", port=self.port)
         return MetadataResponse(version=v, brokers=[broker], topics=[one])
+
+    async def coordinator(self, request: Request) -> Reply:
+        """librdkafka asks although it reads without a group."""
+        assert request.version < 4
+        return FindCoordinatorResponse(
+            version=request.version, error_code=0, node_id=1, host="127.0.0.1", port=self.port
+        )
 
     async def producer_id(self, request: Request) -> Reply:
         return InitProducerIdResponse(version=request.version, error_code=0, producer_id=1_000, producer_epoch=0)
@@ -142,6 +153,28 @@ def librdkafka(port: int) -> list[bytes]:
         assert message is not None
         assert message.error() is None, message.error()
         found.append(message.value())
+    consumer.close()
+    return found
+
+
+async def test_kafka_python_publishes_and_reads() -> None:
+    log = OneLog()
+    async with listening(log.handlers()) as (_, log.port):
+        read = await asyncio.to_thread(kafka_python, log.port)
+    assert read == [b"%d" % i for i in range(300)]
+
+
+def kafka_python(port: int) -> list[bytes]:
+    where = f"127.0.0.1:{port}"
+    producer = KafkaProducer(bootstrap_servers=where)
+    for i in range(300):
+        producer.send("orders", b"%d" % i, partition=0)
+    producer.flush(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=where, group_id=None, consumer_timeout_ms=int(TIMEOUT_S * 1_000))
+    consumer.assign([PythonPartition("orders", 0)])
+    consumer.seek(PythonPartition("orders", 0), 0)
+    found = [next(consumer).value for _ in range(300)]
     consumer.close()
     return found
 

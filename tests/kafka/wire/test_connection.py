@@ -1,13 +1,13 @@
 """Connections as clients see them: what is said is answered, in order, within limits; what is garbage ends."""
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-import uvloop
 
 from seaweedmq.errors import StaleMetadata
 from seaweedmq.kafka.wire.codes import Code
@@ -27,12 +27,6 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from tests.kafka.wire.script import TIMEOUT_S, framed, listening, produce, script, until
-
-
-@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
-    """Brokers run on uvloop, whose sockets are others."""
-    return uvloop.EventLoopPolicy() if request.param == "uvloop" else asyncio.DefaultEventLoopPolicy()
 
 
 def heartbeat(group: str = "g") -> Any:
@@ -412,13 +406,13 @@ async def test_a_slow_reader_is_waited_for() -> None:
     async def large(request: Request) -> Reply:
         return EncodedReply([payload])
 
-    limits = {"kafka_request_read_s": 0.3}
+    limits = {"kafka_request_read_s": 0.8}
     async with listening({API.FETCH: large}, **limits) as (_, port), script(port, buffer_bytes=65_536) as client:
         client.ask(1, API.FETCH, 12, fetch())
         left = len(payload) + 9
         while left:
             left -= len(await client.reader.read(min(left, 500_000)))
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.08)
 
 
 @pytest.mark.parametrize(
@@ -493,6 +487,17 @@ async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptur
             again.ask(1, API.HEARTBEAT, 4, heartbeat())
             assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
     assert caplog.text.count("are refused") == 1
+
+
+async def test_many_idle_connections_are_nobodys_business() -> None:
+    async with listening({API.HEARTBEAT: beat}) as (server, port), contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(script(port)) for _ in range(300)]
+        await until(lambda: server.connections == 300)
+        assert server.requests == 0
+        for i, client in enumerate(clients[::50]):
+            client.ask(i, API.HEARTBEAT, 4, heartbeat())
+            assert (await client.hear(API.HEARTBEAT, 4))[0] == i
+        assert server.in_flight.taken_bytes == 0
 
 
 async def test_a_client_that_is_gone_cancels_what_waits_but_not_an_append() -> None:

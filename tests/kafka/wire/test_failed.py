@@ -109,6 +109,7 @@ def has_arrays(entity: Any) -> bool:
         (Unavailable("gone"), Place.DATA, Code.NOT_LEADER_OR_FOLLOWER),
         (Unavailable("gone"), Place.METADATA, Code.LEADER_NOT_AVAILABLE),
         (Unavailable("gone"), Place.COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE),
+        (Unavailable("no leader"), Place.ADMIN, Code.NOT_CONTROLLER),
         (NotFound("none"), Place.DATA, Code.UNKNOWN_TOPIC_OR_PARTITION),
         (StorageFailed("full"), Place.DATA, Code.KAFKA_STORAGE_ERROR),
         (AlreadyExists("there"), Place.ADMIN, Code.TOPIC_ALREADY_EXISTS),

@@ -111,6 +111,15 @@ def test_a_request_of_nothing_but_elements_is_refused() -> None:
         read_request(memoryview(head + bytes(2 * count)), peer="p", client_host="/p", connection=1)
 
 
+def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
+    count = ELEMENTS_MAX + 1
+    many = bytes((count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14))
+    head = struct.pack(">hhih", API.METADATA, 9, 1, -1)
+    for data in (head + many + bytes(2 * count), head + b"\0" + b"\x01\0\0\0" + many + b"\x07\0" * count):
+        with pytest.raises(Malformed, match="more than 250,000 elements"):
+            read_request(memoryview(data), peer="p", client_host="/p", connection=1)
+
+
 async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(request: Request) -> Reply:
         return failed_reply(request, Code.KAFKA_STORAGE_ERROR, "no")
