@@ -74,11 +74,12 @@ def judge(promises: Mapping[int, Promise], journals: Sequence[Rows]) -> Verdict:
     return verdict + Verdict(lost=lost, stored_twice=twice)
 
 
-def delivery_ms(producers: Iterable[int], journals: Sequence[Rows], skip: int) -> npt.NDArray[np.float64]:
+def delivery_ms(producers: Iterable[int], journals: Sequence[Rows], skip: int) -> list[float]:
     """From due to delivered, of all records of these producers but the first ``skip`` of each, in rising order."""
     wanted = list(producers)
     found = [rows["took_ns"][np.isin(rows["producer"], wanted) & (rows["sequence"] >= skip)] for rows in journals]
-    return np.sort(np.concatenate([*found, np.empty(0, np.int64)])) / NS_PER_MS
+    ascending = np.sort(np.concatenate([*found, np.empty(0, np.int64)]))
+    return [float(took_ns) / NS_PER_MS for took_ns in ascending]
 
 
 def _by_offset(given: Sequence[Rows]) -> Rows:

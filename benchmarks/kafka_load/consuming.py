@@ -72,7 +72,7 @@ def consume(
         errors["partitions lost"] += 1
         progress[0] -= len(partitions)
 
-    own = {"bootstrap.servers": servers, "group.id": group, "client.id": member}
+    own: dict[str, Any] = {"bootstrap.servers": servers, "group.id": group, "client.id": member}
     own |= {"partition.assignment.strategy": strategy, "error_cb": failed, "on_commit": committed}
     consumer = Consumer(CONSUMER | own)
     with JournalWriter(journal) as writer:

@@ -112,5 +112,3 @@ def _handed_over(client: Producer, topic: str, key: bytes, value: bytes, on_deli
     except BufferError:
         return False
     return True
-
-
