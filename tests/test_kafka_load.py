@@ -106,7 +106,8 @@ def test_a_record_that_was_changed_on_its_way_is_damaged() -> None:
     [
         ({}, None),
         ({"refused": 1, "deliver_ms_p99": 5_000.0}, "errors and latency"),
-        ({"machine_percent": 99.0}, "CPU"),
+        ({"machine_percent": 99.0}, None),
+        ({"machine_percent": 99.0, "sent_per_s": 900.0}, "rate for want of CPU"),
         ({"sent_per_s": 900.0}, "rate"),
         ({"resident_mb": 2_000.0}, "memory"),
     ],

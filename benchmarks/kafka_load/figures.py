@@ -52,16 +52,18 @@ class Step:
 
 
 def what_gave(step: Step) -> str | None:
-    """What a load was too much for, the gravest first; None if all was well."""
+    """What a load was too much for, the gravest first, and what it was for want of; None if all was well."""
     signs = (
         ("errors", step.refused > 0),
         ("memory", step.resident_mb > RESIDENT_MB_MAX),
-        ("CPU", step.machine_percent > MACHINE_PERCENT_MAX),
         ("rate", step.sent_per_s < RATE_SHARE_MIN * step.due_per_s),
         ("latency", step.deliver_ms_p99 > P99_MS_MAX),
     )
     gave = [name for name, is_so in signs if is_so]
-    return " and ".join(gave) if gave else None
+    if not gave:
+        return None
+    wanting = " for want of CPU" if step.machine_percent > MACHINE_PERCENT_MAX else ""
+    return " and ".join(gave) + wanting
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class Run:
         """The last tenth of the time beside one that was taken when everything had settled."""
         found = []
         watched = {"memory": ("MB", self.watch.resident_mb), "descriptors": ("files", self.watch.descriptors)}
-        watched |= {"files": ("files", self.watch.files)}
+        watched |= {"files": ("files", self.watch.files), "internal_files": ("files", self.watch.internal_files)}
         for name, (unit, values) in watched.items():
             early = [statistics.median(self.watch.between(values, SETTLE_SHARE, SETTLE_SHARE + WINDOW_SHARE))]
             late = [statistics.median(self.watch.between(values, 1 - WINDOW_SHARE, 1))]

@@ -5,8 +5,10 @@ import uuid
 from dataclasses import replace
 
 import psutil
+from confluent_kafka import KafkaException
 
 from benchmarks.cluster import scratch
+from benchmarks.contest.errors import Failed
 from benchmarks.kafka_load.checker import delivery_ms
 from benchmarks.kafka_load.crew import Crew
 from benchmarks.kafka_load.figures import Run, Step, what_gave
@@ -23,6 +25,13 @@ WARM_UP_S = 1.0
 
 def play(scale: Scale) -> list[Measure]:
     """Play the tier that ``scale`` names, and judge it. Raises Failed where clients do not even get to work."""
+    try:
+        return _play(scale)
+    except KafkaException as error:
+        raise Failed(f"the topic or its groups can not be asked about: {error}") from None
+
+
+def _play(scale: Scale) -> list[Measure]:
     tier = TIERS[scale.tier]
     if scale.duration_s is not None:
         tier = replace(tier, seconds=scale.duration_s)
@@ -32,7 +41,7 @@ def play(scale: Scale) -> list[Measure]:
         create_topic(servers, topic, tier, tier.seconds)
         with Crew(servers, topic, tier, folder) as crew:
             crew.join()
-            watch = Watch(servers)
+            watch = Watch(servers, topic)
             steps = _steps(crew, watch, tier)
             crew.leave()
             left = not_committed(servers, topic, tier)

@@ -17,7 +17,7 @@ from benchmarks.scale import Scale
 BROKERS = 3
 REPLICAS = 2
 TIMEOUT_S = 30.0
-SETTLE_SHARE = 0.2
+SETTLE_SHARE = 0.4
 """Of the duration, before files and memory of a long run are at what they stay at."""
 RETENTION_S_MIN = 10.0
 
@@ -87,13 +87,16 @@ class Watch:
     """Looks at the brokers, and at the machine, now and then."""
 
     servers: Servers
+    topic: str
     at_s: list[float] = field(default_factory=list)
     resident_mb: list[float] = field(default_factory=list)
     """Of the hungriest broker."""
     descriptors: list[float] = field(default_factory=list)
     """Open, of all brokers together."""
     files: list[float] = field(default_factory=list)
-    """In the storage."""
+    """Of the topic."""
+    internal_files: list[float] = field(default_factory=list)
+    """Of ``__consumer_offsets`` and everything else in the storage."""
     broker_percent: list[float] = field(default_factory=list)
     """CPU of all brokers together since the look before, in % of one core."""
     machine_percent: list[float] = field(default_factory=list)
@@ -109,8 +112,10 @@ class Watch:
         self.machine_percent.append(psutil.cpu_percent())
         self.resident_mb.append(max((broker.memory_info().rss for broker in brokers), default=0) / MB)
         self.descriptors.append(float(sum(broker.num_fds() for broker in brokers)))
-        storage = self.servers.storage
-        self.files.append(0.0 if storage is None else float(sum(path.is_file() for path in storage.rglob("*"))))
+        files = [] if self.servers.storage is None else [p for p in self.servers.storage.rglob("*") if p.is_file()]
+        own = sum(self.topic in path.parts for path in files)
+        self.files.append(float(own))
+        self.internal_files.append(float(len(files) - own))
         self._cpu_s = cpu_s
         self.at_s.append(at_s)
 
