@@ -19,6 +19,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from benchmarks import report, scale
 from benchmarks.contest.errors import Failed, Missing
+from benchmarks.kafka import PARTS
 from benchmarks.kafka_load.tiers import TIERS
 from benchmarks.measure import Measure
 from seaweedmq.errors import SeaweedMQError
@@ -41,7 +42,7 @@ SUITES = (
     "balancer",
     "metadata",
 )
-ON_REQUEST = ("kafka-load",)
+ON_REQUEST = ("kafka", "kafka-load")
 """What is measured only by name: with Kafka's clients, which not everybody has."""
 NO_FIGURES = (AssertionError, Failed, Missing, SeaweedMQError, TimeoutError, subprocess.CalledProcessError)
 """What ends a suite whose cluster does not do what is measured; the others go on."""
@@ -54,7 +55,9 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     pictures = options.directory if options.json is None else options.json.parent
     sizes = (scale.quick if options.quick else scale.full)(options.directory, pictures)
-    sizes = replace(sizes, tier=options.tier, duration_s=options.duration, bootstrap=options.bootstrap)
+    sizes = replace(
+        sizes, parts=tuple(options.part), tier=options.tier, duration_s=options.duration, bootstrap=options.bootstrap
+    )
     measures: list[Measure] = []
     missed: list[str] = []
     console.print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the start")
@@ -82,6 +85,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--suite", action="append", choices=(*SUITES, *ON_REQUEST), help="only this one; may be repeated"
     )
+    parser.add_argument("--part", action="append", choices=PARTS, default=[], help="of kafka; may be repeated")
     parser.add_argument("--tier", choices=TIERS, default="quick", help="how much of kafka-load (%(default)s)")
     parser.add_argument("--duration", type=float, metavar="SECONDS", help="of a tier, or of each of its steps")
     parser.add_argument("--bootstrap", metavar="HOST:PORT,...", help="a Kafka that runs, to be loaded by kafka-load")

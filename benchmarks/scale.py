@@ -29,6 +29,8 @@ class Scale:
     one_by_one_s: float
     small_sends: int
     """Records sent one after another, of each publisher."""
+    parts: tuple[str, ...] = ()
+    """Of ``kafka``: only these."""
     tier: str = "quick"
     """Of ``kafka-load``: a name of ``kafka_load.tiers``."""
     duration_s: float | None = None
