@@ -15,7 +15,7 @@ def publish(bootstrap: str, topic: str, records: Sequence[Sent], codec: str = "n
     """Send records and wait until they are kept."""
     producer = Producer(
         QUIET
-        | {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20, "enable.idempotence": True}
+        | {"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 20}
         | {"topic.metadata.refresh.fast.interval.ms": 50}
         | settings
     )

@@ -78,7 +78,8 @@ def test_what_a_client_publishes_is_read_as_it_was_by_all(
     sent: list[Sent] = []
     for codec in CODECS:
         records = [record for record in of_every_kind(codec.encode()) if can_send(name, record)]
-        publisher.publish(topic, records, codec)
+        settings = {"enable.idempotence": codec == "zstd"} if name.startswith("librdkafka") else {}
+        publisher.publish(topic, records, codec, **settings)
         sent += records
     for other in CLIENTS:
         found = client(other).read(topic, len(sent))

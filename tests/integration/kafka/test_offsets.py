@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import TransactionalIdAuthorizationFailed
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -20,6 +21,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka import TopicPartition as PythonPartition
+    from kafka.errors import TransactionalIdAuthorizationFailedError
     from kafka.structs import OffsetAndMetadata
 
 pytestmark = pytest.mark.integration
@@ -178,8 +180,21 @@ def test_groups_are_shown_reset_and_deleted(kafka: Kafka, topic: str) -> None:
         assert found.offset < 0
 
 
-def test_transactions_are_refused_in_words_at_once(kafka: Kafka) -> None:
+def test_librdkafka_is_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "t", "log_level": 0})
-    with pytest.raises(KafkaException) as refused:
+    with pytest.raises(KafkaException, match="transactions are not supported yet: use a producer without") as refused:
         producer.init_transactions(TIMEOUT_S)
-    print(refused.value)
+    assert refused.value.args[0].fatal()
+
+
+async def test_others_are_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
+    python = KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), transactional_id="t")
+    with closing(python), pytest.raises(TransactionalIdAuthorizationFailedError):
+        python.init_transactions()
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="t")
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(TransactionalIdAuthorizationFailed):
+                await producer.start()
+    finally:
+        await producer.stop()
