@@ -133,6 +133,10 @@ class ProduceRoom:
         return refused
 
     async def _append_to(self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool) -> _Appended:
+        if topic.is_internal:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: choose another one"
+            )
         if not topic.is_writable:
             raise KafkaRefusal(
                 Code.INVALID_TOPIC_EXCEPTION,

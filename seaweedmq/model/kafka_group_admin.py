@@ -79,6 +79,11 @@ class KafkaGroupDescription:
     """By topic, then partition."""
 
 
+GROUPS = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUPS, "__transaction_state"})
+"""Kafka's own, by name. What they keep is found by the number of its partition, so that they never get more."""
+
+
 def groups_topic(namespace: str) -> TopicName:
-    """The topic that Kafka's groups are kept in. Its partitions are those of the groups, for good."""
-    return TopicName(namespace, "__consumer_offsets")
+    """The topic that Kafka's groups are kept in."""
+    return TopicName(namespace, GROUPS)

@@ -65,13 +65,13 @@ class Gateway:
         """The reply, as a client of that version reads it. Never comes from a broker that was killed."""
         return await self.host.bed.network.spawn(self.host.owner, self.answer(api, version, **body))
 
-    async def answer(self, api: API, version: int, **body: Any) -> Any:
+    async def answer(self, api: API, version: int, *, client_id: str = "tests", **body: Any) -> Any:
         data = bytes(REQUESTS[api](**body).encode(version=version))
         request = Request(
             api=api,
             version=version,
             correlation_id=next(self._requests),
-            client_id="tests",
+            client_id=client_id,
             body=decode(REQUESTS[api], version, memoryview(data)),
             peer="127.0.0.1:40000",
             client_host="/127.0.0.1",

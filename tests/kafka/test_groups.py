@@ -171,6 +171,25 @@ async def test_joining_in_a_way_that_is_refused(bed: Bed, version: int) -> None:
         assert reply.protocol_name in ("", None)
 
 
+@story
+async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(bed: Bed) -> None:
+    cluster, gateway = await one(bed)
+    member = await Member(cluster, "quiet").joined()
+    make = JoinGroupRequest.JoinGroupRequestProtocol
+    for refused, code in (
+        ({"instance": "i" * 250}, Code.INVALID_REQUEST),
+        ({"instance": ""}, Code.INVALID_REQUEST),
+        ({"protocol_type": "t" * 40_000}, Code.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": [make(name="n" * 40_000, metadata=b"")]}, Code.INCONSISTENT_GROUP_PROTOCOL),
+    ):
+        assert (await join(gateway, 9, **refused)).error_code == code, refused
+    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
+    assert reply.error_code == Code.NONE
+    assert len(reply.member_id) == 255 + 37
+    assert (await sync(gateway, 5, reply.member_id, reply.generation_id, b"")).error_code == Code.NONE
+    assert await member.heartbeat() == Code.NONE
+
+
 @pytest.mark.parametrize("version", versions(API.SYNC_GROUP))
 @story
 async def test_shares_are_told_and_heartbeats_answered(bed: Bed, version: int) -> None:

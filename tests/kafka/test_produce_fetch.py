@@ -342,6 +342,15 @@ async def test_a_ring_that_is_never_cut_is_read_and_not_written(bed: Bed) -> Non
 
 
 @story
+async def test_topics_of_coordinators_are_read_and_not_written(bed: Bed) -> None:
+    [door] = await doors(bed)
+    found = await door.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
+    assert found.error_code == Code.NONE
+    assert (await door.produce("__consumer_offsets", 0, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert (await door.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
+
+
+@story
 async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> None:
     opened = await doors(bed, 3)
     await topic(bed, opened[0], replicas=2)
