@@ -44,6 +44,9 @@ class Produced:
     """From the first record due to the last handed over: longer than planned if the producer was held up."""
     ack_ms_p50: float
     ack_ms_p99: float
+    ack_ms_max: float
+    ack_gap_s: float
+    """The longest time without an acknowledgement, from the first to the last."""
 
 
 def produce(
@@ -61,14 +64,19 @@ def produce(
     errors: Counter[str] = Counter()
     refused: list[int] = []
     took_ns = array("q")
+    acked_ns = gap_ns = 0
     now = time.monotonic_ns
 
     def failed(error: KafkaError) -> None:
         errors[error.name()] += 1
 
     def delivered(sequence: int, due_ns: int, error: KafkaError | None, _: object) -> None:
+        nonlocal acked_ns, gap_ns
         if error is None:
-            took_ns.append(now() - due_ns)
+            at_ns = now()
+            took_ns.append(at_ns - due_ns)
+            gap_ns = max(gap_ns, at_ns - acked_ns if acked_ns else 0)
+            acked_ns = at_ns
         else:
             refused.append(sequence)
             failed(error)
@@ -102,6 +110,8 @@ def produce(
         wall_s=wall_s,
         ack_ms_p50=percentile(ascending, 0.5) / NS_PER_MS,
         ack_ms_p99=percentile(ascending, 0.99) / NS_PER_MS,
+        ack_ms_max=ascending[-1] / NS_PER_MS,
+        ack_gap_s=gap_ns / 1e9,
     )
 
 

@@ -61,6 +61,13 @@ def create_topic(servers: Servers, topic: str, tier: Tier, duration_s: float) ->
     admin.create_topics([wanted], operation_timeout=TIMEOUT_S)[topic].result()
 
 
+def leader_of(servers: Servers, topic: str, partition: int) -> str:
+    """``host:port`` of the broker that leads a partition, as Kafka's clients are told."""
+    found = AdminClient({"bootstrap.servers": servers.bootstrap}).list_topics(topic, timeout=TIMEOUT_S)
+    broker = found.brokers[found.topics[topic].partitions[partition].leader]
+    return f"{broker.host}:{broker.port}"
+
+
 def not_committed(servers: Servers, topic: str, tier: Tier) -> int:
     """Records up to which the groups, whose members have all left, did not commit; or committed beyond."""
     partitions = [TopicPartition(topic, number) for number in range(tier.partitions)]
