@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--quick] [--suite NAME] [--json FILE]``."""
+"""``python -m benchmarks [--quick] [--suite NAME] [--tier NAME] [--json FILE]``."""
 
 import argparse
 import contextlib
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,9 @@ from rich.console import Console
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from benchmarks import report, scale
+from benchmarks.contest.errors import Failed, Missing
+from benchmarks.kafka import PARTS
+from benchmarks.kafka_load.tiers import TIERS
 from benchmarks.measure import Measure
 from seaweedmq.errors import SeaweedMQError
 
@@ -38,7 +42,9 @@ SUITES = (
     "balancer",
     "metadata",
 )
-NO_FIGURES = (AssertionError, SeaweedMQError, TimeoutError, subprocess.CalledProcessError)
+ON_REQUEST = ("kafka", "kafka-load")
+"""What is measured only by name: with Kafka's clients, which not everybody has."""
+NO_FIGURES = (AssertionError, Failed, Missing, SeaweedMQError, TimeoutError, subprocess.CalledProcessError)
 """What ends a suite whose cluster does not do what is measured; the others go on."""
 
 
@@ -49,6 +55,9 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     pictures = options.directory if options.json is None else options.json.parent
     sizes = (scale.quick if options.quick else scale.full)(options.directory, pictures)
+    sizes = replace(
+        sizes, parts=tuple(options.part), tier=options.tier, duration_s=options.duration, bootstrap=options.bootstrap
+    )
     measures: list[Measure] = []
     missed: list[str] = []
     console.print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the start")
@@ -56,7 +65,7 @@ def main() -> int:
         began = time.monotonic()
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                measures += importlib.import_module(f"benchmarks.{name}").run(sizes)
+                measures += importlib.import_module(f"benchmarks.{name.replace('-', '_')}").run(sizes)
         except NO_FIGURES:
             traceback.print_exc()
             missed.append(f"all of {name}")
@@ -73,7 +82,13 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, beside yardsticks.")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, under 2 minutes in all")
-    parser.add_argument("--suite", action="append", choices=SUITES, help="only this one; may be repeated")
+    parser.add_argument(
+        "--suite", action="append", choices=(*SUITES, *ON_REQUEST), help="only this one; may be repeated"
+    )
+    parser.add_argument("--part", action="append", choices=PARTS, default=[], help="of kafka; may be repeated")
+    parser.add_argument("--tier", choices=TIERS, default="quick", help="how much of kafka-load (%(default)s)")
+    parser.add_argument("--duration", type=float, metavar="SECONDS", help="of a tier, or of each of its steps")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT,...", help="a Kafka that runs, to be loaded by kafka-load")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures as one JSON object")
     parser.add_argument(
         "--directory",

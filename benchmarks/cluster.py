@@ -21,6 +21,8 @@ class BenchCluster:
     bootstrap: str
     pids: tuple[int, ...]
     storage: Path
+    kafka: str = ""
+    """Where Kafka clients find it, if it listens for them."""
 
 
 @contextlib.contextmanager
@@ -32,12 +34,13 @@ def scratch(directory: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def running_cluster(
-    data: Path, *, brokers: int = 1, settings: Mapping[str, float] | None = None
+    data: Path, *, brokers: int = 1, settings: Mapping[str, float] | None = None, kafka: bool = False
 ) -> Iterator[BenchCluster]:
     """Start it on ``data``, a folder that may hold what an earlier one stored, and stop it in the end.
 
     Args:
         settings: of ``BrokerConfig``, where they differ from the defaults.
+        kafka: whether it listens for Kafka clients, too.
     """
     config = data.parent / f"{data.name}.toml"
     config.write_text("".join(f"{name} = {value}\n" for name, value in (settings or {}).items()))
@@ -49,6 +52,7 @@ def running_cluster(
                 data=data,
                 port=free_port(),
                 broker_options=["--config", str(config), "--log-level", "error"],
+                kafka_port=0 if kafka else None,
             )
             try:
                 cluster = runner.run(stack.enter_async_context(starting))
@@ -57,7 +61,9 @@ def running_cluster(
                 if attempt == PORT_ATTEMPTS - 1:
                     raise
         try:
-            yield BenchCluster(",".join(cluster.addresses), cluster.pids, data / "storage")
+            yield BenchCluster(
+                ",".join(cluster.addresses), cluster.pids, data / "storage", ",".join(cluster.kafka_addresses)
+            )
         finally:
             runner.run(stack.aclose())
 

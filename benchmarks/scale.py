@@ -29,6 +29,14 @@ class Scale:
     one_by_one_s: float
     small_sends: int
     """Records sent one after another, of each publisher."""
+    parts: tuple[str, ...] = ()
+    """Of ``kafka``: only these."""
+    tier: str = "quick"
+    """Of ``kafka-load``: a name of ``kafka_load.tiers``."""
+    duration_s: float | None = None
+    """Of ``kafka-load``, where it is not the tier's own."""
+    bootstrap: str | None = None
+    """Of ``kafka-load``: a Kafka that runs already, instead of a cluster of the run's own."""
 
 
 def full(directory: Path, pictures: Path) -> Scale:

@@ -43,32 +43,32 @@ def publish_text(client: "seaweedmq.Client", topic: str, total_bytes: int, recor
     return count
 
 
-def until_in_tables(data: Path, count: int) -> None:
-    """Return once tables hold so many records of the topic ``NAME``."""
+def until_in_tables(data: Path, count: int, topic: str = NAME) -> None:
+    """Return once tables hold so many records of a topic."""
     began = time.monotonic()
-    while (covered := sum(map(_records, table_files(data)))) < count:
+    while (covered := sum(map(_records, table_files(data, topic)))) < count:
         if time.monotonic() > began + TIMEOUT_S:
             raise AssertionError(f"tables hold {covered} of {count} records after {TIMEOUT_S:.0f} s")
         time.sleep(LOOK_INTERVAL_S)
 
 
-def until_logs_are_gone(data: Path) -> None:
-    """Return once the topic ``NAME`` has no log files any more: a subscriber reads tables then."""
+def until_logs_are_gone(data: Path, topic: str = NAME) -> None:
+    """Return once a topic has no log files any more: a subscriber reads tables then."""
     began = time.monotonic()
-    while left := list(topic_folder(data).rglob("*.log")):
+    while left := list(topic_folder(data, topic).rglob("*.log")):
         if time.monotonic() > began + TIMEOUT_S:
             raise AssertionError(f"{len(left)} log files are still there after {TIMEOUT_S:.0f} s")
         time.sleep(LOOK_INTERVAL_S)
 
 
-def topic_folder(data: Path) -> Path:
-    """Of the topic, in the storage of a cluster on ``data``."""
-    return data / "storage" / "topics" / NAME
+def topic_folder(data: Path, topic: str = NAME) -> Path:
+    """Of a topic, in the storage of a cluster on ``data``."""
+    return data / "storage" / "topics" / topic
 
 
-def table_files(data: Path) -> list[Path]:
+def table_files(data: Path, topic: str = NAME) -> list[Path]:
     """The Parquet files, in the order of their offsets."""
-    return sorted((topic_folder(data) / "table").rglob("*.parquet"))
+    return sorted((topic_folder(data, topic) / "table").rglob("*.parquet"))
 
 
 def _records(table: Path) -> int:

@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic, and one tiny real run."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import SUITES
+from benchmarks.__main__ import ON_REQUEST, SUITES
 from benchmarks.data import RECORD, random_table, text_table
 from benchmarks.failover import key_of_each_range
 from benchmarks.failures import QUICK, STRIKES
@@ -129,4 +130,5 @@ def test_every_strike_is_a_fault_of_the_fault_tests() -> None:
 
 
 def test_every_suite_can_be_named() -> None:
-    assert all((ROOT / "benchmarks" / f"{name}.py").is_file() for name in SUITES)
+    modules = [f"benchmarks.{name.replace('-', '_')}" for name in (*SUITES, *ON_REQUEST)]
+    assert all(importlib.util.find_spec(module) is not None for module in modules)

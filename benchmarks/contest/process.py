@@ -6,25 +6,25 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from benchmarks.contest.errors import Failed
-from benchmarks.contest.results import Figures
 
+Found = TypeVar("Found")
 SPAWN = multiprocessing.get_context("spawn")
 """A new interpreter. A forked one would have its parent's memory and, of gRPC, threads that are not there."""
 READY_TIMEOUT_S = 90.0
 WORK_TIMEOUT_S = 400.0
 
 
-class ClientProcess:
+class ClientProcess(Generic[Found]):
     """Begins with the work at once; leaving the ``with`` block ends the process, whatever it is doing.
 
     Args:
         work: a function of a module, with arguments that can be pickled.
     """
 
-    def __init__(self, work: Callable[..., Figures], **arguments: Any) -> None:
+    def __init__(self, work: Callable[..., Found], **arguments: Any) -> None:
         self._name = work.__name__
         self._inbox, outbox = SPAWN.Pipe(duplex=False)
         self._process = SPAWN.Process(target=_run, args=(outbox, work, arguments))
@@ -36,12 +36,12 @@ class ClientProcess:
         if not ready.wait(READY_TIMEOUT_S):
             raise Failed(f"{self._name} was not ready within {READY_TIMEOUT_S:.0f} s")
 
-    def result(self, timeout_s: float = WORK_TIMEOUT_S) -> Figures:
+    def result(self, timeout_s: float = WORK_TIMEOUT_S) -> Found:
         """What the work returned. Raises Failed if it raised, ended or takes longer."""
         if not self._inbox.poll(timeout_s):
             raise Failed(f"{self._name} took longer than {timeout_s:.0f} s")
         try:
-            found: Figures | Failed = self._inbox.recv()
+            found: Found | Failed = self._inbox.recv()
         except EOFError:
             self._process.join()
             raise Failed(f"{self._name} ended with exit status {self._process.exitcode}") from None
@@ -60,7 +60,7 @@ class ClientProcess:
         self._inbox.close()
 
 
-def _run(outbox: Connection, work: Callable[..., Figures], arguments: dict[str, Any]) -> None:
+def _run(outbox: Connection, work: Callable[..., Any], arguments: dict[str, Any]) -> None:
     try:
         outbox.send(work(**arguments))
     except Exception as error:  # noqa: BLE001 - told to whoever waits for the result; each client has its own kinds

@@ -20,7 +20,7 @@ from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, ProduceResponse, Reply, Request
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.topic_settings import TimestampType, TopicSettings, settings_of
+from seaweedmq.model.topic_settings import TimestampType, TopicSettings
 
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
@@ -144,7 +144,7 @@ class ProduceRoom:
                 "SeaweedMQ's own clients, or create a topic with partitions",
             )
         partition = self._partitions.led(topic, index)
-        settings = settings_of(partition.topic.configs)
+        settings = partition.topic.settings
         if needs_all and len(partition.segment.replicas) < settings.insync_replicas_min:
             raise KafkaRefusal(
                 Code.NOT_ENOUGH_REPLICAS,

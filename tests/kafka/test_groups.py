@@ -92,10 +92,13 @@ async def test_any_broker_says_where_a_group_is(bed: Bed, version: int) -> None:
 async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(bed: Bed) -> None:
     _, gateway = await one(bed)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key="tx", key_type=1)
-    assert (reply.error_code, reply.node_id, reply.port) == (Code.INVALID_REQUEST, -1, -1)
+    refused = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (reply.error_code, reply.node_id, reply.port) == (refused, -1, -1)
     assert "transactions are not supported" in reply.error_message
     many = await gateway.ask(API.FIND_COORDINATOR, 5, coordinator_keys=["tx"], key_type=1)
-    assert many.coordinators[0].error_code == Code.INVALID_REQUEST
+    assert many.coordinators[0].error_code == refused
+    unknown = await gateway.ask(API.FIND_COORDINATOR, 5, coordinator_keys=["tx"], key_type=2)
+    assert unknown.coordinators[0].error_code == Code.INVALID_REQUEST
 
 
 @story

@@ -377,3 +377,11 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
     assert (await door.produce("orders", 0, second)).error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (await door.produce("orders", 0, first)).base_offset == 0
     assert (await door.produce("orders", 0, second)).base_offset == 1
+
+
+@story
+async def test_internal_topics_are_not_for_producers(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await bed.topic(door.host, TopicName("kafka", "__consumer_offsets"), partitions=1)
+    said = await door.produce("__consumer_offsets", 0, batch(b"forged", keys=[b"key"]))
+    assert said.error_code == Code.INVALID_TOPIC_EXCEPTION

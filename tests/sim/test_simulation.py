@@ -39,7 +39,7 @@ def test_different_seeds_are_different_runs() -> None:
 
 
 CAUGHT_BY = {
-    "acknowledge_before_the_follower": 0,
+    "acknowledge_before_the_follower": 1,
     "forget_sequences_at_the_seal": 1,
     "take_a_short_log": 5,
     "trust_a_lease_that_ran_out": 7,

@@ -41,8 +41,13 @@ class KafkaServer(Server):
             _download(JARS)
         return f"Apache Kafka {KAFKA_VERSION}, confluent-kafka {version('confluent-kafka')}, Java {java}"
 
+    def __init__(self, folder: Path, *, fsync: bool) -> None:
+        super().__init__(folder, fsync=fsync)
+        self.controller = f"127.0.0.1:{free_port()}"
+        self.config = folder / "server.properties"
+
     def prepare(self) -> None:
-        controller = f"127.0.0.1:{free_port()}"
+        controller = self.controller
         properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -57,19 +62,15 @@ class KafkaServer(Server):
         }
         if self.fsync:
             properties["log.flush.interval.messages"] = "1"
-        config = self._config
+        config = self.config
         config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(config)]
-        done = subprocess.run([*_java(), *tool], capture_output=True, text=True, check=False)
+        done = subprocess.run([*java(), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Failed(f"Kafka's folder can not be formatted: {done.stdout}{done.stderr}")
 
     def command(self) -> list[str]:
-        return [*_java(), "kafka.Kafka", str(self._config)]
-
-    @property
-    def _config(self) -> Path:
-        return self.folder / "server.properties"
+        return [*java(), "kafka.Kafka", str(self.config)]
 
 
 def _java_version() -> str:
@@ -81,7 +82,8 @@ def _java_version() -> str:
     return found[1]
 
 
-def _java() -> list[str]:
+def java() -> list[str]:
+    """How Java is started with Kafka's jars; the name of a class follows."""
     log = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
     return ["java", *JVM_OPTIONS, log, "-cp", str(JARS / "*")]
 
