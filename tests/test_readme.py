@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +24,12 @@ RUN_ELSEWHERE = {
     "make test": "this",
     "make demo": "tests/cli/test_demo.py runs what it runs",
     "seaweedmq up": "the cluster of this test, with a port and a folder of its own",
+    'pip install "seaweedmq[kafka]"': "this environment has it",
+    "seaweedmq up --kafka-port 9092": "the cluster of this test, with a port of its own for Kafka's clients",
 }
 BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"
 """``up`` starts its brokers with this command; here its options are only checked to exist."""
+FOR_KAFKA = [line for line in SHELL if "kafka/" in line or "kcat" in line]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(data: Path) -> Any:
-    with running_cluster(data, brokers=3) as made:
+    with running_cluster(data, brokers=3, kafka_port=0) as made:
         yield made
 
 
@@ -56,7 +60,7 @@ def shell(line: str, cluster: Cluster) -> str:
 
 @pytest.mark.integration
 def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
-    steps = [line for line in SHELL if line not in RUN_ELSEWHERE and line != BROKER]
+    steps = [line for line in SHELL if line not in RUN_ELSEWHERE and line not in FOR_KAFKA and line != BROKER]
     outputs = {line: shell(line, cluster) for line in steps}
     assert len(outputs) >= 6, "the README's commands were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
@@ -70,7 +74,7 @@ def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
 
 @pytest.mark.integration
 def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Path) -> None:
-    publish_and_read, group, plain, source = PYTHON
+    publish_and_read, group, _, plain, source = PYTHON
     printed = _python(publish_and_read.replace('"127.0.0.1:17777"', repr(cluster.addresses)), tmp_path)
     assert printed.count("\n") == 1000
     assert "b'customer 9' b'order 999'" in printed
@@ -88,6 +92,21 @@ def test_the_examples_in_python_work(cluster: Cluster, data: Path, tmp_path: Pat
     assert plain.strip().startswith("spark.read.parquet("), "tests/spark reads the table folder with plain Spark"
 
 
+@pytest.mark.integration
+def test_kafka_s_clients_do_what_the_readme_says(cluster: Cluster, tmp_path: Path) -> None:
+    example = next(block for block in PYTHON if "confluent_kafka" in block)
+    printed = _python(example.replace("127.0.0.1:9092", cluster.kafka), tmp_path)
+    assert printed.count("\n") == 1000
+    assert " b'user 9' b'click 999'\n" in printed
+
+    assert len(FOR_KAFKA) == 3, "the README's commands were not found"
+    tools = [line for line in FOR_KAFKA if "kcat" not in line or shutil.which("kcat")]
+    outputs = {line: shell(line.replace("127.0.0.1:9092", cluster.kafka), cluster) for line in tools}
+    assert outputs["seaweedmq subscribe kafka/clicks --limit 3"].count('"value":"click ') == 3
+    assert "partitions            4\n" in outputs["seaweedmq topic describe kafka/clicks"]
+    assert all('topic "clicks" with 4 partitions' in outputs[line] for line in tools if "kcat" in line)
+
+
 def test_the_command_of_a_broker_is_spelled_right() -> None:
     assert BROKER in SHELL
     usage = subprocess.run(
@@ -98,7 +117,7 @@ def test_the_command_of_a_broker_is_spelled_right() -> None:
         timeout=60,
         env={**os.environ, "COLUMNS": "200"},
     ).stdout
-    for word in shlex.split(BROKER):
+    for word in [*shlex.split(BROKER), *re.findall(r"--kafka-(?!port)[a-z]+", README)]:
         assert not word.startswith("--") or word in usage
 
 

@@ -10,6 +10,7 @@ from seaweedmq.broker.leader.leader import Leader
 from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.serve.kafka_groups import KAFKA_GROUP_CALLS, KafkaGroups
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
@@ -90,7 +91,7 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     ReportEmptied: lambda leader, emptied: leader.pruning.prune(emptied),
 }
 """What the leader answers. Everything else is answered by the broker that is called, but for ``DrainBroker``, which the
-one answers that is to be drained."""
+one answers that is to be drained, and calls about Kafka's groups, which their coordinators answer."""
 
 
 class Local:
@@ -125,10 +126,11 @@ class PassedOn:
     Implements ``ports.LeaderApi``.
     """
 
-    def __init__(self, local: Local, forward: Forwarding, draining: Draining) -> None:
+    def __init__(self, local: Local, forward: Forwarding, draining: Draining, kafka_groups: KafkaGroups) -> None:
         self._local = local
         self._forward = forward
         self._draining = draining
+        self._kafka_groups = kafka_groups
 
     async def call(self, request: Call[R]) -> R:
         """See ``ports.LeaderApi``."""
@@ -138,6 +140,9 @@ class PassedOn:
         if isinstance(request, DrainBroker):
             drained: R = await self._drain(request.broker)
             return drained
+        if isinstance(request, KAFKA_GROUP_CALLS):
+            found: R = await self._of_kafka(request)
+            return found
         return await self._local.call(request)
 
     async def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncGenerator[GroupReply, None]:
@@ -160,6 +165,9 @@ class PassedOn:
             raise Unavailable(f"broker {broker} came back as {self._draining.broker_id} a moment ago: try again")
         await self._draining.drain()
 
+    async def _of_kafka(self, request: Call[Any]) -> Any:
+        return await self._kafka_groups.here(request)
+
 
 class Api(PassedOn):
     """Implements ``ports.BrokerApi``."""
@@ -174,9 +182,10 @@ class Api(PassedOn):
         leader: Callable[[], Leader],
         forward: Forwarding,
         draining: Draining,
+        kafka_groups: KafkaGroups,
     ) -> None:
-        super().__init__(local, forward, draining)
-        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining)
+        super().__init__(local, forward, draining, kafka_groups)
+        self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups)
         self._publish = publish
         self._subscribe = subscribe
         self._followers = followers
@@ -200,3 +209,6 @@ class Api(PassedOn):
 
     async def _drain(self, broker: str) -> Any:
         await self._draining.drain_named(broker)
+
+    async def _of_kafka(self, request: Call[Any]) -> Any:
+        return await self._kafka_groups.call(request)

@@ -15,6 +15,7 @@ from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.serve.kafka_groups import KafkaGroups
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
@@ -119,6 +120,7 @@ class Broker:
         publish = PublishService(config, lookup, self._memory.intake)
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
+        kafka_groups = KafkaGroups(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
@@ -127,6 +129,7 @@ class Broker:
             leader=lambda: self._member().leader,
             forward=Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s),
             draining=self._draining,
+            kafka_groups=kafka_groups,
         )
         self.local = LocalBroker(
             config=config,
@@ -138,6 +141,7 @@ class Broker:
             tails=tails,
             starts=starts,
             memory=self._memory.kafka,
+            kafka_groups=kafka_groups,
             api=self.api,
             broker_id=lambda: self.id,
             spawn=self._supervisor.brief,

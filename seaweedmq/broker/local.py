@@ -9,6 +9,7 @@ from typing import Any
 from seaweedmq.broker.memory.shares import KafkaMemory
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.serve.appender import Appender
+from seaweedmq.broker.serve.kafka_groups import KafkaGroups
 from seaweedmq.broker.serve.lookup import METADATA_LAG_S, Found, Lookup
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.tail import Standing, Tail, Tails
@@ -232,6 +233,7 @@ class LocalBroker:
         tails: Tails,
         starts: StartOffsets,
         memory: KafkaMemory,
+        kafka_groups: KafkaGroups,
         api: BrokerApi,
         broker_id: Callable[[], str],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
@@ -246,6 +248,8 @@ class LocalBroker:
         self.starts = starts
         self.memory = memory
         """What is set aside for a gateway."""
+        self.kafka_groups = kafka_groups
+        """Where a gateway says who answers calls about its groups."""
         self.api = api
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""

@@ -10,6 +10,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
+from seaweedmq.model.kafka_group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.subscribe import Start, StartKind
 from seaweedmq.model.topic import Topic
@@ -150,16 +151,62 @@ def start_text(start: Start) -> str:
 def summary_fields(summary: GroupSummary) -> Fields:
     return {
         "group": summary.group,
+        "kind": GroupKind.NATIVE.value,
         "topic": str(summary.topic),
         "members": summary.members,
         "generation": summary.generation,
+        "state": None,
+    }
+
+
+def kafka_summary_fields(summary: KafkaGroupSummary) -> Fields:
+    return {
+        "group": summary.group,
+        "kind": GroupKind.KAFKA.value,
+        "topic": None,
+        "members": summary.members,
+        "generation": None,
+        "state": summary.state,
+    }
+
+
+def kafka_group_fields(group: KafkaGroupDescription) -> Fields:
+    lags = [offset.lag_records for offset in group.offsets]
+    return {
+        "group": group.group,
+        "kind": GroupKind.KAFKA.value,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol or None,
+        "coordinator": group.coordinator,
+        "lag_records": sum(lag for lag in lags if lag is not None),
+        "members": [
+            {
+                "member": member.id,
+                "instance": member.instance or None,
+                "client": f"{member.client}@{member.host}",
+                "partitions": [f"{topic}:{number}" for topic, number in member.partitions],
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            {
+                "topic": offset.partition[0],
+                "partition": offset.partition[1],
+                "owner": offset.owner or None,
+                "committed": offset.committed,
+                "end_offset": offset.end_offset,
+                "lag_records": lag,
+            }
+            for offset, lag in zip(group.offsets, lags, strict=True)
+        ],
     }
 
 
 def group_fields(group: GroupDescription, lags_s: Mapping[str, Mapping[int, float]]) -> Fields:
     """``lags_s``: topic -> segment -> seconds, as far as known."""
     topics = [_group_topic_fields(topic, lags_s.get(str(topic.topic), {})) for topic in group.topics]
-    return {"group": group.group, **_total(topics), "topics": topics}
+    return {"group": group.group, "kind": GroupKind.NATIVE.value, **_total(topics), "topics": topics}
 
 
 def _group_topic_fields(topic: GroupTopic, lags_s: Mapping[int, float]) -> Fields:

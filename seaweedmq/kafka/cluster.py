@@ -9,7 +9,7 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
-from seaweedmq.kafka.directory import INTERNAL_TOPICS, Directory, PartitionedTopic
+from seaweedmq.kafka.directory import Directory, PartitionedTopic
 from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
@@ -23,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.topic import TopicSpec
 
 ALL_WHEN_EMPTY = 0

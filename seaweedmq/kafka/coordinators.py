@@ -17,12 +17,12 @@ from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
-from seaweedmq.model.topic import Topic, TopicName, TopicSpec
+from seaweedmq.model.kafka_group_admin import groups_topic
+from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 log = logging.getLogger(__name__)
 
-GROUPS_TOPIC: Final = "__consumer_offsets"
 REPLICAS_MAX: Final = 3
 COMPACTED: Final = (("cleanup.policy", "compact"),)
 """Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
@@ -34,7 +34,7 @@ class Coordinators:
     """The coordinators of groups that are here, and where the others are."""
 
     def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
-        self.topic_name = TopicName(broker.config.kafka_namespace, GROUPS_TOPIC)
+        self.topic_name = groups_topic(broker.config.kafka_namespace)
         self._broker = broker
         self._partitions = broker.config.kafka_internal_partitions
         """Of the internal topic, if there is none yet."""

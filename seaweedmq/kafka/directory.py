@@ -15,11 +15,11 @@ from seaweedmq.errors import InvalidArgument
 from seaweedmq.kafka.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Scaling, Topic, TopicName
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NO_EPOCH = -1
 
 

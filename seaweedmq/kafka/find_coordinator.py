@@ -10,7 +10,7 @@ from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
 from seaweedmq.kafka.wire.messages import API, FindCoordinatorResponse, Handler, Reply, Request
 from seaweedmq.model.kafka_nodes import Node
 
-OF_GROUPS = 0
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
 MANY_KEYS_FROM = 4
 
 
@@ -44,11 +44,15 @@ class CoordinatorRoom:
         return make(error_code=Code.NONE, node_id=node.id, host=node.host, port=node.port, **more)
 
     async def _node_of(self, group: str, key_type: int) -> Node:
+        if key_type == OF_TRANSACTIONS:  # with any other error librdkafka asks again until its timeout, without a word
+            raise KafkaRefusal(
+                Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactions are not supported yet: use a producer without transactional.id",
+            )
         if key_type != OF_GROUPS:
             raise KafkaRefusal(
                 Code.INVALID_REQUEST,
-                f"there are coordinators of groups (key type {OF_GROUPS}) and no others: transactions are not "
-                "supported yet, use a producer without transactional.id",
+                f"key type {key_type}: there are coordinators of groups ({OF_GROUPS}) and no others",
             )
         broker = await self._coordinators.broker_of(group)
         await self._nodes.ready()

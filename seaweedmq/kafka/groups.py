@@ -1,5 +1,7 @@
 """Requests of consumer groups and their members: to events of the coordinator, and back."""
 
+from typing import Any
+
 from seaweedmq.core.kafka.classic_events import (
     DeleteGroup,
     DeleteGroupReply,
@@ -35,6 +37,10 @@ from seaweedmq.ports import Environment
 
 CLASSIC = "classic"
 """The only type of groups there is."""
+CLIENT_ID_LENGTH_MAX = 255
+"""What is beyond is not kept."""
+NAME_LENGTH_MAX = 249
+"""Of what members name."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
 NULL_PROTOCOL_FROM, MANY_LEAVE_FROM = 7, 3
 GROUP_OPERATIONS = frozenset({3, 6, 8})
@@ -65,15 +71,17 @@ class GroupRoom:
     async def join(self, request: Request) -> Reply:
         """JoinGroup. Waits until the round is complete, which the coordinator's timers bound."""
         body = request.body
+        _check_texts(body)
+        client_id = request.client_id[:CLIENT_ID_LENGTH_MAX]
         named = body.rebalance_timeout_ms if request.version >= REBALANCE_TIMEOUT_FROM else -1
         reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Join(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
-                new_member=self._new_member(body.group_instance_id or request.client_id),
+                new_member=self._new_member(body.group_instance_id or client_id),
                 instance=body.group_instance_id,
-                client_id=request.client_id,
+                client_id=client_id,
                 client_host=request.client_host,
                 protocol_type=body.protocol_type,
                 protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
@@ -261,6 +269,21 @@ def _named(group: str) -> str:
     if not group:
         raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: set group.id")
     return group
+
+
+def _check_texts(body: Any) -> None:
+    """They are part of the group's record, in which a text is bounded.
+
+    Raises:
+        KafkaRefusal: INVALID_REQUEST, INCONSISTENT_GROUP_PROTOCOL.
+    """
+    if body.group_instance_id is not None and not 1 <= len(body.group_instance_id) <= NAME_LENGTH_MAX:
+        raise KafkaRefusal(Code.INVALID_REQUEST, f"a group.instance.id has from 1 to {NAME_LENGTH_MAX} characters")
+    if any(len(name) > NAME_LENGTH_MAX for name in (body.protocol_type, *(each.name for each in body.protocols))):
+        raise KafkaRefusal(
+            Code.INCONSISTENT_GROUP_PROTOCOL,
+            f"the name of a protocol, or of a kind of group, has up to {NAME_LENGTH_MAX} characters",
+        )
 
 
 def _protocol(name: str | None, version: int) -> str | None:

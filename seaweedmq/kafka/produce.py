@@ -1,6 +1,7 @@
 """Produce: batches go to the partitions that are led here, in order, and the reply waits until they are committed."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batc
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
@@ -22,6 +24,8 @@ from seaweedmq.model.topic_settings import TimestampType, TopicSettings, setting
 
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
+CONNECTIONS_KNOWN_MAX = 10_000
+"""Whose refused sequences are remembered."""
 THREAD_FROM_BYTES = 256 * 1024
 """Larger batches are checked beside the loop: nobody waits for what somebody else packed."""
 MESSAGE_BYTES_MAX = 1_048_588
@@ -45,12 +49,34 @@ class _Failed(NamedTuple):
     hint: LeaderHint | None = None
 
 
+class _Sequence(NamedTuple):
+    """Of a batch of an idempotent producer."""
+
+    who: tuple[str | bytes, int, int]
+    """Topic, partition and producer id."""
+    epoch: int
+    first: int
+
+    @classmethod
+    def of(cls, topic: str | bytes, partition: int, records: Frames) -> "_Sequence | None":
+        """None: no such producer, or no batch."""
+        try:
+            header = read_header(records)
+        except BatchRefused:
+            return None  # as whoever checks the batch says
+        if header.producer_id < 0:
+            return None
+        return cls((topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
+
+
 class ProduceRoom:
     """Answers Produce."""
 
     def __init__(self, local: LocalBroker, partitions: Partitions) -> None:
         self._local = local
         self._partitions = partitions
+        self._refused: OrderedDict[int, RefusedSequences] = OrderedDict()
+        """By connection, the longest unused first."""
 
     def handlers(self) -> dict[int, Handler]:
         """By the keys of the APIs."""
@@ -67,7 +93,7 @@ class ProduceRoom:
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
         deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         topics = [
-            (wanted, [await self._append(wanted, part, body.acks, deadline) for part in wanted.partition_data])
+            (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
             for wanted in body.topic_data
         ]
         return self._silence(topics) if body.acks == ACKS_NONE else self._reply(topics, deadline)
@@ -79,26 +105,47 @@ class ProduceRoom:
                 if isinstance(outcome, _Failed):
                     raise outcome.error
 
-    async def _append(self, wanted: Any, part: Any, acks: int, deadline: float) -> _Appended | _Failed:
+    async def _append(self, request: Request, wanted: Any, part: Any, deadline: float) -> _Appended | _Failed:
         topic = None
+        records: Frames = part.records if part.records is not None else b""
+        refused = self._refused_of(request.connection)
+        sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
         try:
+            if sequence is not None:
+                refused.enter(sequence.who, sequence.epoch, sequence.first)
             topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
             async with asyncio.timeout_at(deadline):
-                return await self._append_to(topic, part.index, part.records, needs_all=acks == ACKS_ALL)
+                return await self._append_to(topic, part.index, records, needs_all=request.body.acks == ACKS_ALL)
         except SeaweedMQError as error:
             hint = None if topic is None else self._partitions.hint(topic, part.index, error)
-            return _Failed(part.index, error, hint)
+            failed = _Failed(part.index, error, hint)
         except TimeoutError:
-            return _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
+            failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
+        if sequence is not None and not isinstance(failed.error, DuplicateSequence | OutOfOrderSequence):
+            refused.refuse(sequence.who, sequence.epoch, sequence.first)
+        return failed
 
-    async def _append_to(
-        self, topic: PartitionedTopic, index: int, records: Frames | None, *, needs_all: bool
-    ) -> _Appended:
+    def _refused_of(self, connection: int) -> RefusedSequences:
+        refused = self._refused.setdefault(connection, RefusedSequences())
+        self._refused.move_to_end(connection)
+        while len(self._refused) > CONNECTIONS_KNOWN_MAX:
+            self._refused.popitem(last=False)
+        return refused
+
+    async def _append_to(self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool) -> _Appended:
+        if topic.is_internal:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: choose another one"
+            )
         if not topic.is_writable:
             raise KafkaRefusal(
                 Code.INVALID_TOPIC_EXCEPTION,
                 f"topic {topic.name} has no partitions of its own, its keys are spread over a ring: publish to it with "
                 "SeaweedMQ's own clients, or create a topic with partitions",
+            )
+        if topic.is_internal:
+            raise KafkaRefusal(
+                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: use another one"
             )
         partition = self._partitions.led(topic, index)
         settings = settings_of(partition.topic.configs)
@@ -108,7 +155,7 @@ class ProduceRoom:
                 f"partition {index} of {topic.name} has {len(partition.segment.replicas)} replicas at the moment, and "
                 f"min.insync.replicas={settings.insync_replicas_min} for acks=all: retry when brokers are back",
             )
-        data: Frames = records if records is not None else b""
+        data = records
         checked = await self._checked(data, settings)
         append_time_ms = NO_TIME
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -14,6 +14,7 @@ from seaweedmq.kafka.fetch import FetchRoom
 from seaweedmq.kafka.fetch_memory import FetchMemory
 from seaweedmq.kafka.find_coordinator import CoordinatorRoom
 from seaweedmq.kafka.gateway import Room
+from seaweedmq.kafka.group_admin import GroupAdmin
 from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.groups import GroupRoom
 from seaweedmq.kafka.identities import IdentitiesRoom
@@ -40,6 +41,7 @@ class Rooms:
         partitions = Partitions(local, self.directory)
         coordinators = Coordinators(local)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
+        local.kafka_groups.answer = GroupAdmin(local, coordinators)
         self._cursors = Cursors(local.spawn)
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes))
         self.all: Sequence[Room] = (

@@ -25,12 +25,12 @@ from typing import Any, Final, TypeVar
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
 from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimePassed, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
-from seaweedmq.errors import SeaweedMQError, StaleMetadata
+from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
-from seaweedmq.model.kafka_groups import OffsetRecord, ShardRecord
+from seaweedmq.model.kafka_groups import OffsetRecord
 from seaweedmq.ports import Environment
 from seaweedmq.runtime.retrying import backoff, retrying, when
 from seaweedmq.runtime.signal import Signal
@@ -60,12 +60,12 @@ class Stage(Enum):
 class _Round:
     """What goes into one append, and what is said when it is committed."""
 
-    records: list[ShardRecord] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
     answers: list[tuple[int, Any]] = field(default_factory=list)
     """Token and what to tell."""
 
     def __bool__(self) -> bool:
-        return bool(self.records or self.answers)
+        return bool(self.pairs or self.answers)
 
 
 class Shard:
@@ -93,6 +93,8 @@ class Shard:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._round = _Round()
         self._is_writing = False
+        self._is_broken = False
+        """An event ended in an error that is a bug: what was committed is loaded anew."""
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
         self._deleted_topics: set[str] = set()
@@ -157,7 +159,13 @@ class Shard:
         )
 
     def _take(self, event: ShardEvent) -> None:
-        outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
+        try:
+            outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
+            pairs = [encode_record(record) for record in outcome.records]
+        except Exception:
+            self._is_broken = True  # nobody knows how much of it happened
+            self._work.fire()
+            raise
         self._set_timer()
         prompt = [(reply.token, reply) for reply in outcome.prompt]
         answers = [(reply.token, reply) for reply in outcome.replies]
@@ -165,15 +173,15 @@ class Shard:
             self._say(prompt)
         else:
             answers += prompt
-        if outcome.records or answers:
-            self._settle(_Round(list(outcome.records), answers))
+        if pairs or answers:
+            self._settle(_Round(pairs, answers))
 
     def _settle(self, more: _Round) -> None:
         """Say it when all that was handled so far is committed."""
-        if not more.records and not self._round and not self._is_writing and self.partition.is_sure:
+        if not more.pairs and not self._round and not self._is_writing and self.partition.is_sure:
             self._say(more.answers)
             return
-        self._round.records += more.records
+        self._round.pairs += more.pairs
         self._round.answers += more.answers
         self._work.fire()
 
@@ -210,7 +218,7 @@ class Shard:
             )
             await loading(self._load)
             self._begin()
-            while not self.partition.is_over:
+            while not self.partition.is_over and not self._is_broken:
                 if self._round or self._snapshots.under_way:
                     await self._write_round()
                 else:
@@ -224,7 +232,11 @@ class Shard:
         state = GroupShard(self._limits)
         kept = await self._log.load()
         for number, (key, value) in enumerate(kept.latest.items()):
-            record = decode_record(key, value)
+            try:
+                record = decode_record(key, value)
+            except Corrupt as error:
+                log.error("%s: key %r is left out, it can not be read: %s", self.partition.segment, key[:80], error)
+                continue
             if record is not None:
                 state.load(record)
             if number % LOADED_AT_ONCE == 0:
@@ -237,11 +249,10 @@ class Shard:
         self._is_writing = True
         try:
             self._snapshots.begin_if_due(self.partition.end, self._state.snapshot)
-            pairs = [encode_record(record) for record in now.records]
-            self._snapshots.note(pairs)
+            self._snapshots.note(now.pairs)
             piece = self._snapshots.piece()
-            if pairs or piece:
-                await self._write([*pairs, *piece])
+            if now.pairs or piece:
+                await self._write([*now.pairs, *piece])
             elif not self.partition.is_sure:
                 await self._write([encode_record(NOTHING)])
         finally:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from seaweedmq.model.broker import ClusterStatus, Decision
 from seaweedmq.model.description import ALL, SegmentStats, TopicDescription, Which
 from seaweedmq.model.groups import GroupDescription, GroupSummary
+from seaweedmq.model.kafka_group_admin import KafkaGroupDescription, KafkaGroupSummary
 from seaweedmq.model.replication import FenceReply, SealedLog, SegmentRef
 from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import Topic, TopicChange, TopicName, TopicSpec
@@ -221,6 +222,35 @@ class DeleteGroup(Call[None]):
 
     group: str
     force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListKafkaGroups(Call[tuple[KafkaGroupSummary, ...]]):
+    """Of Kafka's consumers, by id. Unavailable: a coordinator could not be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeKafkaGroup(Call[KafkaGroupDescription]):
+    """Members, what each has, committed offsets and lag; NotFound."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetKafkaGroup(Call[KafkaGroupDescription]):
+    """Have the group read the topic from ``start``. NotFound; InvalidArgument while it has members: these keep where
+    they are themselves."""
+
+    group: str
+    name: TopicName
+    start: Start
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKafkaGroup(Call[None]):
+    """Forget a group and all its offsets. NotFound; InvalidArgument while it has members."""
+
+    group: str
 
 
 # --- between brokers ------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from seaweedmq.model.calls import Call, DescribeTopic
-from seaweedmq.rpc import admin, cluster, topics
+from seaweedmq.rpc import admin, cluster, kafka_groups, topics
 from seaweedmq.rpc.unary import Unary
 
 METHODS: Final[Mapping[type[Call[Any]], Unary[Any, Any]]] = {
-    method.call: method for method in (*topics.CALLS, *admin.CALLS, *cluster.CALLS)
+    method.call: method for method in (*topics.CALLS, *admin.CALLS, *kafka_groups.CALLS, *cluster.CALLS)
 }
 
 TOGETHER: Final[frozenset[type[Call[Any]]]] = frozenset({DescribeTopic, *(method.call for method in cluster.CALLS)})

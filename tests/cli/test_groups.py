@@ -190,8 +190,9 @@ def test_a_deleted_group_begins_anew(cluster: Cluster) -> None:
         ["group", "describe", "nobody"],
         ["group", "delete", "nobody"],
         ["group", "reset", "nobody", "group/nobody", "--to", "earliest"],
-        ["group", "describe", "no body"],
-        ["group", "delete", "no/body"],
+        ["group", "describe", "nobody", "--kind", "kafka"],
+        ["group", "describe", "no body", "--kind", "native"],
+        ["group", "delete", "no/body", "--kind", "native"],
         ["group", "reset", "nobody", "nobody", "--to", "earliest"],
         ["subscribe", "group/nobody", "--group", "no body"],
     ],
@@ -202,3 +203,8 @@ def test_bad_input_says_what_is_wrong(cluster: Cluster, arguments: list[str]) ->
     assert done.status == 1
     assert done.stdout == b""
     assert "nobody" in done.error or "not allowed" in done.error
+
+
+def test_a_name_that_only_kafkas_groups_may_have_is_one_of_theirs(cluster: Cluster) -> None:
+    for command in ("describe", "delete"):
+        assert "there is no Kafka group 'no body'" in cluster.run("group", command, "no body").error

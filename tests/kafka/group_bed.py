@@ -9,6 +9,7 @@ from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.find_coordinator import CoordinatorRoom
+from seaweedmq.kafka.group_admin import GroupAdmin
 from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.groups import GroupRoom
 from seaweedmq.kafka.nodes import Nodes
@@ -50,6 +51,7 @@ class Gateway:
         local = host.broker.local
         self.nodes = Nodes(local.view, local.meta, local.env)
         self.coordinators = Coordinators(local, snapshot_after_bytes=cluster.snapshot_after_bytes)
+        local.kafka_groups.answer = GroupAdmin(local, self.coordinators)
         directory = Directory(local.view, self.nodes, NAMESPACE)
         self.handlers = {
             **CoordinatorRoom(self.coordinators, self.nodes).handlers(),
@@ -63,13 +65,13 @@ class Gateway:
         """The reply, as a client of that version reads it. Never comes from a broker that was killed."""
         return await self.host.bed.network.spawn(self.host.owner, self.answer(api, version, **body))
 
-    async def answer(self, api: API, version: int, **body: Any) -> Any:
+    async def answer(self, api: API, version: int, *, client_id: str = "tests", **body: Any) -> Any:
         data = bytes(REQUESTS[api](**body).encode(version=version))
         request = Request(
             api=api,
             version=version,
             correlation_id=next(self._requests),
-            client_id="tests",
+            client_id=client_id,
             body=decode(REQUESTS[api], version, memoryview(data)),
             peer="127.0.0.1:40000",
             client_host="/127.0.0.1",

@@ -26,13 +26,13 @@ from confluent_kafka.admin import (
 from seaweedmq.broker.broker import Broker
 from seaweedmq.coordination.memory import MemoryMetaServer, MemoryMetaStore
 from seaweedmq.kafka.gateway import Gateway
+from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.rpc.address import Address
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
-from tests.kafka.office import rooms
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -71,18 +71,11 @@ async def address() -> AsyncIterator[str]:
         kafka_address=gateway.address,
     )
     await broker.start()
-    _, found = rooms(
-        view=broker.inspect.view,
-        meta=meta,
-        store=store,
-        env=env,
-        config=CONFIG,
-        broker=broker,
-        producers=lambda name, slot: (),
-    )
-    await gateway.start(found)
+    rooms = Rooms(broker.local)
+    await gateway.start(rooms.all, CONFIG.kafka_in_flight_bytes_max)
     yield gateway.address
     await gateway.stop()
+    await rooms.close()
     await broker.stop()
     await meta.close()
 

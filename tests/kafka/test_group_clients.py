@@ -1,9 +1,11 @@
 """Groups of others' consumers on real brokers: they share out a topic, come, go, die and go on where they were."""
 
 import asyncio
+import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import psutil
 import pytest
@@ -147,6 +149,45 @@ async def test_clients_of_different_makers_are_one_group(group: Group) -> None:
     await group.shared(*joined)
     await group.send(500)
     await group.received()
+
+
+async def test_the_command_line_shows_and_serves_both_kinds_of_groups(group: Group, cluster: Cluster) -> None:
+    def command(*arguments: str) -> Any:
+        return json.loads(cluster.ok("group", *arguments, "--output", "json"))
+
+    async def described(*options: str) -> Any:
+        return await asyncio.to_thread(command, "describe", group.name, *options)
+
+    topic = f"kafka/{group.name}"
+    await group.send(100)
+    await asyncio.to_thread(cluster.ok, "subscribe", topic, "--group", group.name)
+    one, two = await group.member(), await group.member()
+    await group.shared(one, two)
+    await group.received()
+    listed = [row for row in await asyncio.to_thread(command, "list") if row["group"] == group.name]
+    assert [(row["kind"], row["topic"], row["members"], row["state"]) for row in listed] == [
+        ("native", topic, 0, None),
+        ("kafka", None, 2, "Stable"),
+    ]
+    assert (await described())["kind"] == (await described("--kind", "native"))["kind"] == "native"
+    found = await described("--kind", "kafka")
+    assert (found["state"], found["lag_records"], len(found["members"])) == ("Stable", 0, 2)
+    assert [(o["partition"], o["committed"]) for o in found["offsets"]] == [(p, 10) for p in range(PARTITIONS)]
+    refused = cluster.run("group", "delete", group.name, "--kind", "kafka", "--force")
+    assert refused.status == 1
+    assert "has 2 members, which know where they are: stop them, then delete it" in refused.error
+    for member in (one, two):
+        await member.leave()
+    await asyncio.to_thread(cluster.ok, "group", "delete", group.name)
+    text = await asyncio.to_thread(cluster.ok, "group", "describe", group.name)
+    assert "kafka" in text
+    assert "no members" in text
+    await asyncio.to_thread(cluster.ok, "group", "reset", group.name, topic, "--to", "offset:5")
+    three = await group.member()
+    await until(lambda: len(three.got) == 50, lambda: len(three.got))
+    await three.leave()
+    await asyncio.to_thread(cluster.ok, "group", "delete", group.name)
+    assert cluster.run("group", "describe", group.name).status == 1
 
 
 async def test_who_comes_back_goes_on_where_the_group_was(group: Group) -> None:

@@ -92,10 +92,13 @@ async def test_any_broker_says_where_a_group_is(bed: Bed, version: int) -> None:
 async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(bed: Bed) -> None:
     _, gateway = await one(bed)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key="tx", key_type=1)
-    assert (reply.error_code, reply.node_id, reply.port) == (Code.INVALID_REQUEST, -1, -1)
+    refused = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (reply.error_code, reply.node_id, reply.port) == (refused, -1, -1)
     assert "transactions are not supported" in reply.error_message
     many = await gateway.ask(API.FIND_COORDINATOR, 5, coordinator_keys=["tx"], key_type=1)
-    assert many.coordinators[0].error_code == Code.INVALID_REQUEST
+    assert many.coordinators[0].error_code == refused
+    unknown = await gateway.ask(API.FIND_COORDINATOR, 5, coordinator_keys=["tx"], key_type=2)
+    assert unknown.coordinators[0].error_code == Code.INVALID_REQUEST
 
 
 @story
@@ -166,6 +169,25 @@ async def test_joining_in_a_way_that_is_refused(bed: Bed, version: int) -> None:
         reply = await join(gateway, version, **refused)
         assert (reply.error_code, reply.generation_id, reply.members) == (code, -1, []), refused
         assert reply.protocol_name in ("", None)
+
+
+@story
+async def test_names_that_are_too_long_are_refused_or_cut_and_harm_nobody(bed: Bed) -> None:
+    cluster, gateway = await one(bed)
+    member = await Member(cluster, "quiet").joined()
+    make = JoinGroupRequest.JoinGroupRequestProtocol
+    for refused, code in (
+        ({"instance": "i" * 250}, Code.INVALID_REQUEST),
+        ({"instance": ""}, Code.INVALID_REQUEST),
+        ({"protocol_type": "t" * 40_000}, Code.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": [make(name="n" * 40_000, metadata=b"")]}, Code.INCONSISTENT_GROUP_PROTOCOL),
+    ):
+        assert (await join(gateway, 9, **refused)).error_code == code, refused
+    reply = await join(gateway, 3, client_id="\u00fc" * 16_000)
+    assert reply.error_code == Code.NONE
+    assert len(reply.member_id) == 255 + 37
+    assert (await sync(gateway, 5, reply.member_id, reply.generation_id, b"")).error_code == Code.NONE
+    assert await member.heartbeat() == Code.NONE
 
 
 @pytest.mark.parametrize("version", versions(API.SYNC_GROUP))

@@ -342,6 +342,15 @@ async def test_a_ring_that_is_never_cut_is_read_and_not_written(bed: Bed) -> Non
 
 
 @story
+async def test_topics_of_coordinators_are_read_and_not_written(bed: Bed) -> None:
+    [door] = await doors(bed)
+    found = await door.ask(messages.API.FIND_COORDINATOR, 3, key="group", key_type=0)
+    assert found.error_code == Code.NONE
+    assert (await door.produce("__consumer_offsets", 0, batch(b"x"))).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert (await door.fetch("__consumer_offsets", 0, 0)).error_code == Code.NONE
+
+
+@story
 async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> None:
     opened = await doors(bed, 3)
     await topic(bed, opened[0], replicas=2)
@@ -356,3 +365,23 @@ async def test_a_fetch_that_waits_hears_that_the_partition_moved(bed: Bed) -> No
     assert bed.loop.time() - began < 10
     successor = await leader_of(bed, [d for d in opened if d is not leader])
     assert records_of((await successor.fetch("orders", 0, 0)).records) == [(0, None, b"one")]
+
+
+@story
+async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(bed: Bed) -> None:
+    """A producer that is not known may begin anywhere; were the second batch taken, the first never could be."""
+    [door] = await doors(bed)
+    first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
+    assert (await door.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(bed, door)
+    assert (await door.produce("orders", 0, second)).error_code == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await door.produce("orders", 0, first)).base_offset == 0
+    assert (await door.produce("orders", 0, second)).base_offset == 1
+
+
+@story
+async def test_internal_topics_are_not_for_producers(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await bed.topic(door.host, TopicName("kafka", "__consumer_offsets"), partitions=1)
+    said = await door.produce("__consumer_offsets", 0, batch(b"forged", keys=[b"key"]))
+    assert said.error_code == Code.INVALID_TOPIC_EXCEPTION

@@ -3,9 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
+from seaweedmq.codec.payload.batch import encode_frame
 from seaweedmq.core.kafka.classic_events import Commit, OffsetToCommit
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.shard import Stage
@@ -13,6 +16,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import TTL_S, Bed, story
@@ -396,6 +400,53 @@ async def test_offsets_go_with_their_topic_even_if_another_has_its_name(bed: Bed
     assert await member.committed() == {}
     assert await member.commit((0, 1)) == [Code.NONE]
     assert await member.committed() == {0: 1}
+
+
+@story
+async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_is_loaded_anew(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    shard = gateway.shard(GROUP)
+    bug = gateway.host.api  # anything that no key can be made of
+    with pytest.raises(AttributeError):
+        await shard.ask(lambda token: Commit(token=token, group=bug, offsets=()))
+    assert await member.heartbeat() == Code.NONE
+    assert await member.committed() == {0: 5}
+    assert gateway.shard(GROUP) is not shard
+
+
+@story
+async def test_what_others_put_into_the_topic_is_passed_over(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2)
+    member = await Member(cluster).joined()
+    await member.commit((0, 5))
+    number = primary_of(cluster).shard(GROUP).partition.partition
+    publisher = await primary_of(cluster).host.publisher(name=OFFSETS_TOPIC, segment=number)
+    await publisher.store(slots=(number, number), histogram=(0,) * 16)
+    keys = [b"\0\1garbage", b"\0\7of another time", b""]
+    data = encode_frame(
+        pa.RecordBatch.from_arrays(
+            [pa.array(keys), pa.array([b"x", None, b"y"], pa.binary())], names=["_key", "_value"]
+        ),
+        flags=FLAG_KEY,
+        producer_id=1,
+        producer_epoch=0,
+        first_sequence=publisher.next,
+        timestamp_min=0,
+        timestamp_max=0,
+        slot_min=number,
+        slot_max=number,
+        histogram=(0,) * 16,
+    )
+    await publisher.stream.send(PublishFrames(data))
+    await publisher.acks()
+    await publisher.stream.close()
+    await member.commit((1, 6))
+    primary_of(cluster).host.kill()
+    assert await member.committed() == {0: 5, 1: 6}
+    assert await member.heartbeat() == Code.NONE
 
 
 # --- snapshots

@@ -14,13 +14,16 @@ from seaweedmq.model.calls import (
     CreateTopic,
     CreateTopics,
     DeleteGroup,
+    DeleteKafkaGroup,
     DeleteTopic,
     DescribeGroup,
+    DescribeKafkaGroup,
     DescribeTopic,
     DrainBroker,
     Fence,
     GetClusterStatus,
     ListGroups,
+    ListKafkaGroups,
     ListTopics,
     LocalStats,
     LogEnds,
@@ -32,6 +35,7 @@ from seaweedmq.model.calls import (
     ReportEmptied,
     ReportSuspicions,
     ResetGroup,
+    ResetKafkaGroup,
     Seal,
     SealSegment,
     SplitSegment,
@@ -51,6 +55,12 @@ from seaweedmq.model.groups import (
     GroupRequest,
     GroupSummary,
     Ownership,
+)
+from seaweedmq.model.kafka_group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
 )
 from seaweedmq.model.publish import (
     FrameAck,
@@ -120,6 +130,19 @@ STATUS = ClusterStatus(
 DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a single hot key"),)
 SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)
 GROUP = GroupDescription(group="billing", topics=())
+KAFKA_SUMMARY = KafkaGroupSummary(group="billing", state="Stable", protocol_type="consumer", members=2)
+KAFKA_GROUP = KafkaGroupDescription(
+    group="billing",
+    state="Stable",
+    protocol_type="consumer",
+    protocol="range",
+    coordinator="b-1",
+    members=(KafkaGroupMember(id="m-1", instance="", client="c", host="127.0.0.1", partitions=(("kafka/orders", 3),)),),
+    offsets=(
+        KafkaGroupOffset(partition=("kafka/orders", 0), owner="", committed=None, end_offset=None),
+        KafkaGroupOffset(partition=("kafka/orders", 3), owner="m-1", committed=0, end_offset=2**40),
+    ),
+)
 ASSIGNMENT = GroupAssignment(
     generation=1, owned=(Ownership(segment=0, generation=1, start=EARLIEST, deliveries={}, crashes=0),), trust_s=3.0
 )
@@ -134,7 +157,9 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
         (CreateTopic, AlterTopic, DescribeTopic, AdoptSchema, SplitSegment, MergeSegments, SealSegment, MoveSegment),
         DESCRIPTION,
     ),
-    **dict.fromkeys((DeleteTopic, DrainBroker, DeleteGroup, NoteProgress, ReportSuspicions, ReportEmptied), None),
+    **dict.fromkeys(
+        (DeleteTopic, DrainBroker, DeleteGroup, DeleteKafkaGroup, NoteProgress, ReportSuspicions, ReportEmptied), None
+    ),
     **dict.fromkeys((TopicStats, LocalStats), STATS),
     **dict.fromkeys((WriteOut, Seal), SEALED),
     **dict.fromkeys((DescribeGroup, ResetGroup), GROUP),
@@ -144,6 +169,8 @@ ANSWERS: Mapping[type[Call[Any]], Any] = {
     GetClusterStatus: STATUS,
     Rebalance: DECISIONS,
     ListGroups: (SUMMARY,),
+    **dict.fromkeys((DescribeKafkaGroup, ResetKafkaGroup), KAFKA_GROUP),
+    ListKafkaGroups: (KAFKA_SUMMARY,),
     LogEnds: {0: 5, 3: 2**40},
     RaiseLowWatermark: {0: 5, 4_095: 2**40},
     Fence: lambda call: FenceReply(end_offset=None if call.ref.epoch == 1 else call.ref.epoch),

@@ -17,11 +17,14 @@ from seaweedmq.model.calls import (
     CreateTopic,
     CreateTopics,
     DeleteGroup,
+    DeleteKafkaGroup,
     DeleteTopic,
     DescribeGroup,
+    DescribeKafkaGroup,
     DescribeTopic,
     GetClusterStatus,
     ListGroups,
+    ListKafkaGroups,
     ListTopics,
     LocalStats,
     LogEnds,
@@ -30,12 +33,19 @@ from seaweedmq.model.calls import (
     RaiseLowWatermark,
     Rebalance,
     ResetGroup,
+    ResetKafkaGroup,
     SealSegment,
     SplitSegment,
     ToldTopics,
     TopicStats,
 )
 from seaweedmq.model.description import SegmentStats, TopicDescription, Which
+from seaweedmq.model.kafka_group_admin import (
+    KafkaGroupDescription,
+    KafkaGroupMember,
+    KafkaGroupOffset,
+    KafkaGroupSummary,
+)
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.subscribe import Start, StartKind
@@ -238,6 +248,39 @@ GROUPS = st.builds(g.GroupDescription, group=TEXTS, topics=st.lists(GROUP_TOPICS
 SUMMARIES = st.lists(st.builds(g.GroupSummary, group=TEXTS, topic=NAMES, members=U32, generation=U64), max_size=3).map(
     tuple
 )
+PARTITIONS = st.tuples(TEXTS, U32)
+KAFKA_GROUPS = st.builds(
+    KafkaGroupDescription,
+    group=TEXTS,
+    state=TEXTS,
+    protocol_type=TEXTS,
+    protocol=TEXTS,
+    coordinator=TEXTS,
+    members=st.lists(
+        st.builds(
+            KafkaGroupMember,
+            id=TEXTS,
+            instance=TEXTS,
+            client=TEXTS,
+            host=TEXTS,
+            partitions=st.lists(PARTITIONS, max_size=3).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+    offsets=st.lists(
+        st.builds(
+            KafkaGroupOffset,
+            partition=PARTITIONS,
+            owner=TEXTS,
+            committed=st.none() | U64,
+            end_offset=st.none() | U64,
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+KAFKA_SUMMARIES = st.lists(
+    st.builds(KafkaGroupSummary, group=TEXTS, state=TEXTS, protocol_type=TEXTS, members=U32), max_size=3
+).map(tuple)
 NOTHING = st.none()
 
 
@@ -272,6 +315,10 @@ NOTHING = st.none()
         (st.builds(DescribeGroup, TEXTS), GROUPS),
         (st.builds(ResetGroup, TEXTS, NAMES, STARTS, st.booleans()), GROUPS),
         (st.builds(DeleteGroup, TEXTS, st.booleans()), NOTHING),
+        (st.builds(ListKafkaGroups), KAFKA_SUMMARIES),
+        (st.builds(DescribeKafkaGroup, TEXTS), KAFKA_GROUPS),
+        (st.builds(ResetKafkaGroup, TEXTS, NAMES, STARTS), KAFKA_GROUPS),
+        (st.builds(DeleteKafkaGroup, TEXTS), NOTHING),
     ],
     ids=lambda value: str(value)[:30],
 )

@@ -297,6 +297,7 @@ class World:
                     "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
                 )
                 self.cluster.on_change(changes)
+                self.retained.learn(self.cluster.state.segments.values())
                 if self.lives is not None:
                     self.violations += self.lives.on_deleted(changes.deletes)
                 revision = changes.revision + 1
@@ -318,6 +319,7 @@ class World:
                 sealed = self._sealed_before[reader]
                 self.violations += content_fits_lineage(history, segments, reader.life, starts, pruned, sealed)
             self._judge_files(topic.name, history.polled_by(complete[-1]), starts)
+            self.violations += self.retained.come_back(name, history.polled_by(complete[-1]))
         for adoption in self.adoptions:
             self.violations += adoption.violations()
         if self.lives is not None:

@@ -83,13 +83,15 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    data: Path, *, brokers: int = 1, port: int | None = None, kafka_port: int | None = None
+    data: Path, *, brokers: int = 1, port: int | None = None, kafka_port: int | None = None, config: Path | None = None
 ) -> Iterator[Cluster]:
     """`seaweedmq up` on free ports; killed with all its children if the test did not stop it."""
     first = port or free_ports(brokers)
     command = [*COMMAND, "up", "--brokers", str(brokers), "--port", str(first), "--data", str(data)]
     if kafka_port is not None:
         command += ["--kafka-port", str(kafka_port)]
+    if config is not None:
+        command += ["--config", str(config)]
     with (data.parent / "up.log").open("ab") as log:
         up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL)
     family: list[psutil.Process] = [psutil.Process(up.pid)]

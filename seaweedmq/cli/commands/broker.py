@@ -34,15 +34,23 @@ def broker(
     ] = None,
     kafka_listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where to listen for Kafka clients.", show_default=False),
+        typer.Option(
+            metavar="HOST:PORT",
+            help='Where to listen for Kafka clients (nowhere). Needs the package\'s extra "kafka".',
+            show_default=False,
+        ),
     ] = None,
     kafka_advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where Kafka clients find it (as --kafka-listen).", show_default=False),
+        typer.Option(
+            metavar="HOST:PORT", help="What Kafka clients are told to dial (as --kafka-listen).", show_default=False
+        ),
     ] = None,
     kafka_namespace: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Whose topics Kafka clients see (kafka).", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Kafka clients see topics NAME/TOPIC, and call them TOPIC (kafka).", show_default=False
+        ),
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(case_sensitive=False, help="What to log on stderr.", envvar="SEAWEEDMQ_LOG")

@@ -1,53 +1,91 @@
-"""`seaweedmq group ...`: list, describe, reset, delete."""
+"""`seaweedmq group ...`: list, describe, reset, delete, of both kinds of groups."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from seaweedmq.cli.fields import group_fields, summary_fields
+from seaweedmq.cli.fields import group_fields, kafka_group_fields, kafka_summary_fields, summary_fields
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, parse_start
 from seaweedmq.cli.output import Output, note, say, show_done, show_fields, show_json, show_rows
-from seaweedmq.errors import Unavailable
+from seaweedmq.client.blocking.client import Client
+from seaweedmq.errors import InvalidArgument, NotFound, Unavailable
+from seaweedmq.model.kafka_group_admin import GroupKind
+from seaweedmq.model.topic import check_name
 
-app = typer.Typer(help="List, describe, reset and delete groups of subscribers.", no_args_is_help=True)
+R = TypeVar("R")
+
+app = typer.Typer(
+    help="List, describe, reset and delete groups, of subscribers and of Kafka's consumers.", no_args_is_help=True
+)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
-ForceOption = Annotated[bool, typer.Option("--force", help="Also while the group has members.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Also while the group has members. Not of Kafka's groups.")]
+KindOption = Annotated[
+    GroupKind | None,
+    typer.Option(help="Whose group, if there are two of that name: without it the native one.", show_default=False),
+]
 
+LIST_COLUMNS = ["group", "kind", "topic", "members", "generation", "state"]
 MEMBER_COLUMNS = ["member", "client", "connected", "segments"]
 SEGMENT_COLUMNS = ["segment", "owner", "committed", "end_offset", "lag_records", "lag_s"]
+KAFKA_MEMBER_COLUMNS = ["member", "instance", "client", "partitions"]
+KAFKA_OFFSET_COLUMNS = ["topic", "partition", "owner", "committed", "end_offset", "lag_records"]
 
 
 @app.command("list")
 def list_(context: typer.Context, bootstrap: BootstrapOption = None, output: OutputOption = None) -> None:
-    """List the groups and the topics they read."""
+    """List the groups: those of subscribers with the topics they read, and those of Kafka's consumers."""
     common = Common.of(context, bootstrap, output)
     with common.connect() as client:
         rows = [summary_fields(summary) for summary in client.admin.list_groups()]
-    show_rows(rows, ["group", "topic", "members", "generation"], common.output, empty="no groups")
+        try:
+            rows += [kafka_summary_fields(summary) for summary in client.admin.list_kafka_groups()]
+        except Unavailable as error:  # the rest is worth knowing just then
+            note(f"the groups of Kafka's consumers are not known: {error}")
+    show_rows(rows, LIST_COLUMNS, common.output, empty="no groups")
 
 
 @app.command()
 def describe(
-    context: typer.Context, group: GroupArgument, bootstrap: BootstrapOption = None, output: OutputOption = None
+    context: typer.Context,
+    group: GroupArgument,
+    kind: KindOption = None,
+    bootstrap: BootstrapOption = None,
+    output: OutputOption = None,
 ) -> None:
     """Show a group's members, what each owns, and how far it lags."""
     common = Common.of(context, bootstrap, output)
-    with common.connect() as client:
+
+    def native(client: Client) -> None:
         found = client.admin.describe_group(group)
         try:
             lags_s = client.admin.group_lag_seconds(group)
         except Unavailable as error:  # the rest is worth knowing just then
             note(f"the lag in seconds is not known: {error}")
             lags_s = {}
-    fields = group_fields(found, lags_s)
-    if common.output is Output.JSON:
-        show_json(fields)
-        return
-    topics = fields.pop("topics")
-    show_fields(fields, common.output)
-    for topic in topics:
-        _show_topic(topic)
+        fields = group_fields(found, lags_s)
+        if common.output is Output.JSON:
+            show_json(fields)
+            return
+        topics = fields.pop("topics")
+        show_fields(fields, common.output)
+        for topic in topics:
+            _show_topic(topic)
+
+    def kafka(client: Client) -> None:
+        fields = kafka_group_fields(client.admin.describe_kafka_group(group))
+        if common.output is Output.JSON:
+            show_json(fields)
+            return
+        members, offsets = fields.pop("members"), fields.pop("offsets")
+        show_fields(fields, common.output)
+        say("")
+        show_rows(members, KAFKA_MEMBER_COLUMNS, Output.TABLE, empty="no members")
+        say("")
+        show_rows(offsets, KAFKA_OFFSET_COLUMNS, Output.TABLE, empty="no offsets")
+
+    _of_kind(common, group, kind, native, kafka)
 
 
 @app.command()
@@ -64,6 +102,7 @@ def reset(
         ),
     ],
     force: ForceOption = False,
+    kind: KindOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -71,9 +110,14 @@ def reset(
     common = Common.of(context, bootstrap, output)
     begin = parse_start(to)
     name = checked_topic(topic)
-    with common.connect() as client:
-        found = client.admin.reset_group(group, name, begin, force)
-    show_done(group_fields(found, {}), f"reset {group}: it reads {name} from {to}", common.output)
+    fields = _of_kind(
+        common,
+        group,
+        kind,
+        lambda client: group_fields(client.admin.reset_group(group, name, begin, force), {}),
+        lambda client: kafka_group_fields(client.admin.reset_kafka_group(group, name, begin)),
+    )
+    show_done(fields, f"reset {group}: it reads {name} from {to}", common.output)
 
 
 @app.command()
@@ -81,14 +125,43 @@ def delete(
     context: typer.Context,
     group: GroupArgument,
     force: ForceOption = False,
+    kind: KindOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
     """Forget a group and all its offsets."""
     common = Common.of(context, bootstrap, output)
-    with common.connect() as client:
-        client.admin.delete_group(group, force)
+    _of_kind(
+        common,
+        group,
+        kind,
+        lambda client: client.admin.delete_group(group, force),
+        lambda client: client.admin.delete_kafka_group(group),
+    )
     show_done({"deleted": group}, f"deleted {group}", common.output)
+
+
+def _of_kind(
+    common: Common, group: str, kind: GroupKind | None, native: Callable[[Client], R], kafka: Callable[[Client], R]
+) -> R:
+    """What is done with the group of that name: of the kind that is named, else the native one, else Kafka's."""
+    with common.connect() as client:
+        if kind is GroupKind.KAFKA or (kind is None and not _may_be_native(group)):
+            return kafka(client)
+        try:
+            return native(client)
+        except NotFound as error:
+            if kind is GroupKind.NATIVE or all(known.group != group for known in client.admin.list_kafka_groups()):
+                raise error from None
+            return kafka(client)
+
+
+def _may_be_native(group: str) -> bool:
+    try:
+        check_name("group name", group)
+    except InvalidArgument:
+        return False
+    return True
 
 
 def _show_topic(fields: dict[str, Any]) -> None:

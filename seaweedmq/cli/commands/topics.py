@@ -59,7 +59,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="NAME=VALUE",
-        help="What Kafka's tools set by name, like segment.ms=60000; NAME= removes it. May be given many times.",
+        help="A setting by the name it has in Kafka, like segment.ms=60000; NAME= removes it. May be given many times.",
         show_default=False,
     ),
 ]
@@ -178,7 +178,8 @@ def alter(
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="As many as there are to be.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="How many there are to be: some are added, none is taken away.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
@@ -229,9 +230,12 @@ def delete(
 def delete_records(
     context: typer.Context,
     topic: TopicArgument,
-    partition: Annotated[int, typer.Option(min=0, help="Of the topic's partitions.", show_default=False)],
+    partition: Annotated[int, typer.Option(min=0, help="Its number.", show_default=False)],
     before: Annotated[
-        int, typer.Option(min=0, metavar="OFFSET", help="The first that is kept, at most the end.", show_default=False)
+        int,
+        typer.Option(
+            min=0, metavar="OFFSET", help="The first offset that is kept, at most the end.", show_default=False
+        ),
     ],
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,

@@ -22,7 +22,7 @@ def up(
         typer.Option(
             min=0,
             max=65_000,
-            help="Of the first broker for Kafka clients; the others follow. 0: any that are free.",
+            help="Listen for Kafka clients, too: the first broker here, the others follow. 0: any free ports.",
             show_default=False,
         ),
     ] = None,

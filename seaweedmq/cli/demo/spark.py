@@ -18,6 +18,8 @@ import psutil
 from seaweedmq.cli.demo.flights import COUNT, check, read_csv
 from seaweedmq.cli.output import Output, show_rows
 
+COLUMNS = "carrier string, dep_delay int"
+"""Of the JSON objects that the records are."""
 TIMEOUT_S = 100.0
 STOP_TIMEOUT_S = 10.0
 
@@ -101,7 +103,8 @@ def spark_means(storage: str, topic: str) -> dict[str, Any]:
     spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         seaweedmq.spark.register(spark)
-        flights = spark.read.format("seaweedmq").option("storage", storage).option("topic", topic).load()
+        records = spark.read.format("seaweedmq").option("storage", storage).option("topic", topic).load()
+        flights = records.select(f.from_json(f.col("value").cast("string"), COLUMNS).alias("flight")).select("flight.*")
         began_s = time.monotonic()
         means = flights.groupBy("carrier").agg(
             f.count("*").alias("all"), f.count("dep_delay").alias("flights"), f.avg("dep_delay").alias("mean")

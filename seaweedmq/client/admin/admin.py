@@ -17,23 +17,28 @@ from seaweedmq.model.calls import (
     Call,
     CreateTopics,
     DeleteGroup,
+    DeleteKafkaGroup,
     DeleteTopic,
     DescribeGroup,
+    DescribeKafkaGroup,
     DrainBroker,
     GetClusterStatus,
     ListGroups,
+    ListKafkaGroups,
     ListTopics,
     MergeSegments,
     MoveSegment,
     RaiseLowWatermark,
     Rebalance,
     ResetGroup,
+    ResetKafkaGroup,
     SealSegment,
     SplitSegment,
     TopicStats,
 )
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary
+from seaweedmq.model.kafka_group_admin import KafkaGroupDescription, KafkaGroupSummary
 from seaweedmq.model.topic import (
     TOPICS_AT_ONCE_MAX,
     Durability,
@@ -373,6 +378,36 @@ class Admin:
         """
         check_name("group name", group)
         await self._cluster.call(f"delete group {group}", DeleteGroup(group, bool(force)))
+
+    async def list_kafka_groups(self) -> tuple[KafkaGroupSummary, ...]:
+        """The groups of Kafka's consumers, by id. They are others than those of subscribers."""
+        return await self._cluster.call("list Kafka groups", ListKafkaGroups())
+
+    async def describe_kafka_group(self, group: str) -> KafkaGroupDescription:
+        """Members, what each has, committed offsets and lag in records. Raises NotFound."""
+        return await self._cluster.call(f"describe Kafka group {group!r}", DescribeKafkaGroup(group))
+
+    async def reset_kafka_group(self, group: str, topic: str | TopicName, to: StartAt) -> KafkaGroupDescription:
+        """Have a group of Kafka's consumers read a topic from another place.
+
+        Args:
+            to: "earliest", "latest", an offset of every partition, or a datetime.
+
+        Raises:
+            NotFound: no such group, or topic.
+            InvalidArgument: it has members: stop them before.
+        """
+        name, start = topic_name(topic), start_of(to)
+        return await self._cluster.call(f"reset Kafka group {group!r}", ResetKafkaGroup(group, name, start))
+
+    async def delete_kafka_group(self, group: str) -> None:
+        """Forget a group of Kafka's consumers and all its offsets.
+
+        Raises:
+            NotFound: no such group.
+            InvalidArgument: it has members: stop them before.
+        """
+        await self._cluster.call(f"delete Kafka group {group!r}", DeleteKafkaGroup(group))
 
     async def _change(self, what: str, request: Call[TopicDescription]) -> TopicDescription:
         """Stale metadata is an answer here: who names a segment that is gone will not find it again by asking."""

@@ -32,3 +32,7 @@ class Admin:
     group_lag_seconds = blocking(aio.Admin.group_lag_seconds)
     reset_group = blocking(aio.Admin.reset_group)
     delete_group = blocking(aio.Admin.delete_group)
+    list_kafka_groups = blocking(aio.Admin.list_kafka_groups)
+    describe_kafka_group = blocking(aio.Admin.describe_kafka_group)
+    reset_kafka_group = blocking(aio.Admin.reset_kafka_group)
+    delete_kafka_group = blocking(aio.Admin.delete_kafka_group)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from seaweedmq.errors import InvalidArgument, ResourceExhausted
+from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
 from seaweedmq.model.topic import PARTITIONS_MAX, Durability, Scaling, Topic, TopicChange, TopicSpec
@@ -124,6 +125,10 @@ def check_more_partitions(topic: Topic, partitions: int) -> None:
             f"{topic.name} has no partitions but key ranges, which split by load: create a topic with partitions"
         )
     check_partitions(partitions)
+    if topic.name.name in INTERNAL_TOPICS:
+        raise InvalidArgument(
+            f"{topic.name} keeps its {topic.partitions} partitions: Kafka's coordinators find by them what they keep"
+        )
     if partitions < topic.partitions:
         raise InvalidArgument(
             f"{topic.name} has {topic.partitions} partitions, and {partitions} are asked for: they only grow, since "

@@ -1,10 +1,12 @@
-"""The APIs that are answered and in which versions. ``python -m seaweedmq.kafka.wire.versions`` prints the table."""
+"""The APIs that are answered and in which versions. ``python -m seaweedmq.kafka.wire.versions`` writes ``APIS.md``."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from seaweedmq.kafka.wire.messages import API
+
+DOCUMENT = Path(__file__).parents[1] / "APIS.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,10 @@ def name_of(api: int) -> str:
     return _NAMES.get(api, f"API {api}")
 
 
-def table() -> str:
+def document() -> str:
     """What is advertised, in Markdown."""
-    lines = ["| key | API | versions |", "|---|---|---|"]
-    lines += [f"| {int(api)} | {name_of(api)} | {_span(versions)} |" for api, versions in ADVERTISED.items()]
-    return "\n".join(lines) + "\n"
+    rows = [f"| {int(a)} | {name_of(a)} | {_span(v)} | {_REMARKS.get(a, '')} |" for a, v in ADVERTISED.items()]
+    return "\n".join([_HEAD, _TABLE_HEAD, *rows]) + "\n"
 
 
 def _span(versions: Versions) -> str:
@@ -85,7 +86,28 @@ def _span(versions: Versions) -> str:
 
 _BY_KEY: Mapping[int, Versions] = {int(api): versions for api, versions in ADVERTISED.items()}
 _NAMES: Mapping[int, str] = {int(api): "".join(word.capitalize() for word in api.name.split("_")) for api in API}
+_REMARKS: Mapping[API, str] = {
+    API.PRODUCE: f"below {PRODUCE_LOWEST} answered UNSUPPORTED_VERSION: formats of before Kafka 0.11 are not taken",
+    API.FIND_COORDINATOR: "of groups; of transactions INVALID_REQUEST",
+    API.CREATE_TOPICS: "assignments say how many replicas, the cluster says where",
+    API.INIT_PRODUCER_ID: "of idempotent producers; with a transactional id INVALID_REQUEST",
+    API.DESCRIBE_ACLS: "SECURITY_DISABLED",
+    API.CREATE_ACLS: "SECURITY_DISABLED",
+    API.DELETE_ACLS: "SECURITY_DISABLED",
+    API.ELECT_LEADERS: "ELECTION_NOT_NEEDED: every partition gets a leader without",
+    API.LIST_PARTITION_REASSIGNMENTS: "none, ever: partitions move in one step",
+    API.DESCRIBE_CLIENT_QUOTAS: "none: nobody is slowed down",
+}
+_HEAD = """\
+# Kafka's APIs
+
+What a broker that listens for Kafka's clients answers, and in which versions, both ends included: the reply to
+`ApiVersions`. A request of another API, or in another version, closes the connection, as in Kafka, with a line in the
+broker's log; clients ask for the versions first, and send none. `python -m seaweedmq.kafka.wire.versions` writes this
+file, a test compares it.
+"""
+_TABLE_HEAD = "| key | API | versions | remark |\n|---|---|---|---|"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    DOCUMENT.write_text(document())

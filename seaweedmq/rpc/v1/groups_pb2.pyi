@@ -599,3 +599,177 @@ class SegmentLag(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
 
 Global___SegmentLag: _TypeAlias = SegmentLag  # noqa: Y015
+
+@_typing.final
+class KafkaGroupSummary(_message.Message):
+    """A group of Kafka's consumers. Its id is any text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    state: _builtins.str
+    """As Kafka's tools name it: "Stable", "Empty"."""
+    protocol_type: _builtins.str
+    """"consumer", "connect"; empty: offsets alone, nobody ever joined."""
+    members: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        state: _builtins.str = ...,
+        protocol_type: _builtins.str = ...,
+        members: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "members", b"members", "protocol_type", b"protocol_type", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KafkaGroupSummary: _TypeAlias = KafkaGroupSummary  # noqa: Y015
+
+@_typing.final
+class KafkaPartition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """"namespace/name" """
+    partition: _builtins.int
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KafkaPartition: _TypeAlias = KafkaPartition  # noqa: Y015
+
+@_typing.final
+class KafkaGroupMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    instance: _builtins.str
+    """Of a static member; else empty."""
+    client: _builtins.str
+    host: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___KafkaPartition]:
+        """What the group's leader gave it, as far as that can be read."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        instance: _builtins.str = ...,
+        client: _builtins.str = ...,
+        host: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___KafkaPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "host", b"host", "id", b"id", "instance", b"instance", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KafkaGroupMember: _TypeAlias = KafkaGroupMember  # noqa: Y015
+
+@_typing.final
+class KafkaGroupOffset(_message.Message):
+    """Where a group goes on in one partition that it committed, or that a member has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    owner: _builtins.str
+    """Member id, empty while nobody has it."""
+    committed: _builtins.int
+    """Absent: nothing yet."""
+    end_offset: _builtins.int
+    """High watermark. Absent: not known at the moment."""
+    @_builtins.property
+    def partition(self) -> Global___KafkaPartition: ...
+    def __init__(
+        self,
+        *,
+        partition: Global___KafkaPartition | None = ...,
+        owner: _builtins.str = ...,
+        committed: _builtins.int | None = ...,
+        end_offset: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_end_offset", b"_end_offset", "committed", b"committed", "end_offset", b"end_offset", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_end_offset", b"_end_offset", "committed", b"committed", "end_offset", b"end_offset", "owner", b"owner", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
+    _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
+    _WhichOneofReturnType__end_offset: _TypeAlias = _typing.Literal["end_offset"]  # noqa: Y015
+    _WhichOneofArgType__end_offset: _TypeAlias = _typing.Literal["_end_offset", b"_end_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__end_offset) -> _WhichOneofReturnType__end_offset | None: ...
+
+Global___KafkaGroupOffset: _TypeAlias = KafkaGroupOffset  # noqa: Y015
+
+@_typing.final
+class KafkaGroupDescription(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    COORDINATOR_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    state: _builtins.str
+    protocol_type: _builtins.str
+    protocol: _builtins.str
+    """How members share out; empty unless the group is stable."""
+    coordinator: _builtins.str
+    """Broker id."""
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___KafkaGroupMember]: ...
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___KafkaGroupOffset]:
+        """By topic, then partition."""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        state: _builtins.str = ...,
+        protocol_type: _builtins.str = ...,
+        protocol: _builtins.str = ...,
+        coordinator: _builtins.str = ...,
+        members: _abc.Iterable[Global___KafkaGroupMember] | None = ...,
+        offsets: _abc.Iterable[Global___KafkaGroupOffset] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "group", b"group", "members", b"members", "offsets", b"offsets", "protocol", b"protocol", "protocol_type", b"protocol_type", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KafkaGroupDescription: _TypeAlias = KafkaGroupDescription  # noqa: Y015

@@ -18,13 +18,17 @@ from seaweedmq.model.calls import (
     Call,
     CreateTopics,
     DeleteGroup,
+    DeleteKafkaGroup,
     DeleteTopic,
     DescribeGroup,
+    DescribeKafkaGroup,
     ListGroups,
+    ListKafkaGroups,
     MergeSegments,
     MoveSegment,
     Rebalance,
     ResetGroup,
+    ResetKafkaGroup,
     SealSegment,
     SplitSegment,
 )
@@ -111,6 +115,19 @@ async def test_groups_are_administered_as_asked(admin: Admin, recorder: Recorder
         ResetGroup("billing", NAME, Start(StartKind.OFFSET, 7), True),
         ResetGroup("billing", NAME, Start(StartKind.TIME, 1_769_817_600_000_000), False),
         DeleteGroup("billing", True),
+    ]
+
+
+async def test_groups_of_kafkas_consumers_are_administered_as_asked(admin: Admin, recorder: Recorder) -> None:
+    await admin.list_kafka_groups()
+    await admin.describe_kafka_group("any text, as in Kafka")
+    await admin.reset_kafka_group("billing", "kafka/orders", "latest")
+    await admin.delete_kafka_group("billing")
+    assert recorder.calls == [
+        ListKafkaGroups(),
+        DescribeKafkaGroup("any text, as in Kafka"),
+        ResetKafkaGroup("billing", TopicName("kafka", "orders"), LATEST),
+        DeleteKafkaGroup("billing"),
     ]
 
 

@@ -69,6 +69,9 @@ def test_what_partitions_can_not_be_is_refused() -> None:
         with_partitions(change.topic, PARTITIONS_MAX + 1, now_us=9, placement=[])
     with pytest.raises(InvalidArgument, match="has no partitions but key ranges"):
         with_partitions(created(3).topic, 4, now_us=9, placement=[("b-1",)])
+    internal = replace(change.topic, name=TopicName("kafka", "__consumer_offsets"))
+    with pytest.raises(InvalidArgument, match="keeps its 3 partitions: Kafka's coordinators find by them"):
+        with_partitions(internal, 4, now_us=9, placement=[("b-1",)])
     with pytest.raises(InvalidArgument, match="its scaling stays fixed"):
         altered(change.topic, TopicChange(scaling=Scaling.AUTO))
 

@@ -279,6 +279,7 @@ DATA_RULES = {
     "forgotten",
     "passed on",
     "refused and read",
+    "deleted",
     "deleted unasked",
     "own address",
 }

@@ -1,14 +1,14 @@
 """What retention deleted, judged when it happens: only tables, only what was due by some clock, only from the front."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.segment import SegmentId
+from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
 from tests.sim.scenario import TopicPlan
-from tests.support.history import History, Outcome, Violation
+from tests.support.history import History, Outcome, Polled, Violation
 
 RULE = "retention"
 US_PER_S = 1_000_000
@@ -26,18 +26,58 @@ class Retained:
     _starts: dict[SegmentId, int] = field(default_factory=dict)
     _gone: dict[SegmentId, set[int]] = field(default_factory=dict)
     _deleted_bytes: dict[TopicName, int] = field(default_factory=dict)
+    _known: dict[SegmentId, Segment] = field(default_factory=dict)
+    """Every segment there ever was."""
+    _attempts: list[tuple[TopicName, int, int]] = field(default_factory=list)
+    """Topic, partition and offset of what may have been deleted by hand."""
+    _marks: dict[tuple[TopicName, int], int] = field(default_factory=dict)
+    """The same of what surely was, by topic and partition."""
 
     def start(self, topic: TopicName, segment: int) -> int:
         """Below this offset records may be gone; 0 if nothing was deleted."""
-        return self._starts.get((topic, segment), 0)
+        return max(self._starts.get((topic, segment), 0), self._low(topic, segment))
 
     def starts(self, topic: TopicName) -> dict[int, int]:
         """By segment, of those that have lost anything."""
-        return {segment: start for (name, segment), start in self._starts.items() if name == topic}
+        segments = {segment for name, segment in (*self._starts, *self._known) if name == topic}
+        return {segment: start for segment in sorted(segments) if (start := self.start(topic, segment))}
 
     def gone(self, topic: TopicName) -> dict[int, set[int]]:
         """By segment the offsets whose tables were deleted, when no log file held them any more."""
-        return {segment: offsets for (name, segment), offsets in self._gone.items() if name == topic}
+        gone = {segment: set(offsets) for (name, segment), offsets in self._gone.items() if name == topic}
+        for segment in [number for name, number in self._known if name == topic]:
+            if low := self._low(topic, segment):
+                gone.setdefault(segment, set()).update(range(low))
+        return gone
+
+    def deleting(self, topic: TopicName, partition: int, before: int) -> Callable[[], None]:
+        """Somebody deletes records by hand, and may have done so even if the call fails; what takes that back."""
+        attempt = (topic, partition, before)
+        self._attempts.append(attempt)
+        return lambda: self._attempts.remove(attempt)
+
+    def deleted(self, topic: TopicName, marks: Mapping[int, int]) -> None:
+        """They are gone for sure."""
+        for partition, mark in marks.items():
+            self._marks[topic, partition] = max(mark, self._marks.get((topic, partition), 0))
+
+    def learn(self, topics: Iterable[Mapping[int, Segment]]) -> None:
+        """Segments there are now; they are remembered for good."""
+        for segments in topics:
+            self._known.update((segment.key, segment) for segment in segments.values())
+
+    def come_back(self, topic: TopicName, polled: Iterable[Polled]) -> Iterator[Violation]:
+        """Judge a reader that began when nobody deleted anything any more: it gets nothing that was deleted by hand."""
+        for p in polled:
+            if p.partition is not None and p.offset < self._marks.get((topic, p.partition), 0):
+                place = f"{topic} partition {p.partition} offset {p.offset}"
+                yield Violation("deleted", f"{p.reader} got {place}, which was deleted by hand")
+
+    def _low(self, topic: TopicName, segment: int) -> int:
+        """Below this offset records of a segment may have been deleted by hand."""
+        known = self._known.get(SegmentId(topic, segment))
+        here = (before for name, p, before in self._attempts if known and name == topic and p in known.slots)
+        return max(here, default=0)
 
     def on_delete(self, store: MemorySegmentStore, file: SegmentFile, content: MemoryFile) -> None:
         """A file was deleted just now."""
@@ -59,6 +99,8 @@ class Retained:
         plan = self.plans.get(file.topic)
         if plan is None:
             return False
+        if (file.end_offset or 0) <= self._low(file.topic, file.segment):
+            return True
         if plan.retention_s is not None:
             # Records are at least as old as those behind them, whatever the clocks said.
             behind = [f.modified_us for f in self._tables(store, file.topic) if f.segment == file.segment]

@@ -43,6 +43,7 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_replicas.deletions_come_late,
     themes_metadata.partitions_are_added,
     themes_metadata.kafka_producers,
+    themes_metadata.records_are_deleted,
 )
 
 

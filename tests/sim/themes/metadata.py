@@ -107,6 +107,21 @@ def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
     )
 
 
+def records_are_deleted(rng: random.Random, scenario: Scenario) -> Scenario:
+    """The first records of partitions are deleted by hand all the time, while they come in, move and are read; and what
+    holds none any more is forgotten."""
+    parted = partitions_are_added(rng, scenario)
+    broker = replace(
+        parted.broker,
+        log_roll_bytes=2 * KIB,
+        partition_roll_age_s=0.5,
+        log_grace_s=rng.choice((0.2, 1.0)),
+        maintenance_interval_s=rng.choice((0.3, 1.0)),
+        segment_retention_s=rng.choice((1.0, 6.0, 86_400.0)),
+    )
+    return replace(parted, broker=broker, favoured={"reshape": 60, "delete_records": 80}).impatiently()
+
+
 def _that_looks_soon(config: ClientConfig) -> ClientConfig:
     return replace(config, metadata_max_age_s=0.3)
 

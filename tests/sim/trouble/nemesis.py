@@ -121,6 +121,7 @@ class Nemesis:
             (self.groups.cut_off_until_out, 0),
             (self.groups.come_back_unheard, 0),
             (self.metadata.stumble_out_of_leading, 0),
+            (self.operator.delete_records, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]

@@ -1,11 +1,20 @@
-"""Somebody who splits, merges, moves and seals segments and adds partitions, at any time and through any broker."""
+"""Somebody who splits, merges, moves and seals segments, adds partitions and deletes records, at any time and through
+any broker."""
 
 import random
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.calls import AlterTopic, DrainBroker, MergeSegments, MoveSegment, SealSegment, SplitSegment
+from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError
+from seaweedmq.model.calls import (
+    AlterTopic,
+    DrainBroker,
+    MergeSegments,
+    MoveSegment,
+    RaiseLowWatermark,
+    SealSegment,
+    SplitSegment,
+)
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange
 from tests.sim.machines.loop import Owner
@@ -45,6 +54,32 @@ class Operator:
             world.note("operator", f"{what} failed: {error}")
         else:
             world.note("operator", f"{what} is done")
+
+    async def delete_records(self) -> None:
+        """Ask a random broker to delete the first records of a partition; up to where, only its primary knows for
+        sure."""
+        world, rng = self._world, self._rng
+        parted = [topic for topic in world.cluster.state.topics.values() if topic.partitions]
+        if not parted:
+            return
+        topic = rng.choice(parted)
+        partition = rng.randrange(topic.partitions or 1)
+        known = world.cluster.state.segments.get(topic.name, {}).values()
+        segments = [s for s in known if partition in s.slots]
+        edges = [edge for s in segments for edge in (s.start_offset, s.end_offset) if edge is not None]
+        before = rng.choice(edges or [0]) + rng.choice((0, 0, 1, 3, 10))
+        api = self._dialer.dial(rng.choice(world.processes).address)
+        taken_back = world.retained.deleting(topic.name, partition, before)
+        what = f"deletes {topic.name} partition {partition} before {before}"
+        try:
+            marks = await api.call(RaiseLowWatermark(topic.name, {partition: before}))
+        except SeaweedMQError as error:
+            world.note("operator", f"{what}, failed: {error}")
+            if isinstance(error, OutOfRange | InvalidArgument):
+                taken_back()
+        else:
+            world.note("operator", f"{what}: {marks}")
+            world.retained.deleted(topic.name, marks)
 
     async def drain(self) -> None:
         """Ask a random broker to have a random one drained, which is restarted, or goes on with nothing to do."""

@@ -1,0 +1,163 @@
+"""The demo's middle: two publishers and two groups at work on one topic, while a broker is killed."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+import seaweedmq.aio
+from seaweedmq.cli.demo import kafka, native
+from seaweedmq.cli.demo.cluster import DemoCluster
+from seaweedmq.cli.demo.flights import KEY, DemoFailed, check
+from seaweedmq.cli.demo.records import Arrived, arrived, halves
+from seaweedmq.cli.output import Bars, progress, say
+
+TOPIC = "kafka/flights"
+KAFKA_TOPIC = "flights"
+PARTITIONS = 6
+REPLICAS = 2
+MEMBERS = 3
+GROUP = "demo"
+TIMEOUT_S = 60.0
+STEPS = SENT_BY_KAFKA, SENT_NATIVELY, READ_BY_KAFKA, READ_NATIVELY, SPARK = (
+    "publish, librdkafka",
+    "publish, SeaweedMQ's client",
+    f"group of {MEMBERS}, librdkafka, live",
+    f"group of {MEMBERS}, SeaweedMQ's client, live",
+    "Spark: read, group, mean",
+)
+"""In the order in which they are shown."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Rates:
+    """What was measured."""
+
+    rows: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, step: str, records: pa.Table, elapsed_s: float) -> None:
+        """A step that took these through."""
+        self.rows.append(
+            {
+                "step": step,
+                "records": f"{records.num_rows:,}",
+                "seconds": f"{elapsed_s:.2f}",
+                "records/s": f"{records.num_rows / elapsed_s:,.0f}",
+                "MB/s": f"{records.nbytes / elapsed_s / 1e6:,.1f}",
+            }
+        )
+
+    async def of(self, step: str, records: pa.Table, work: Awaitable[T]) -> T:
+        """What becomes of work that takes these through."""
+        began_s = time.monotonic()
+        result = await work
+        self.add(step, records, time.monotonic() - began_s)
+        return result
+
+
+class Streamed(NamedTuple):
+    """What both groups got."""
+
+    by_kafka: Arrived
+    by_native: Arrived
+    rebalances: int
+    """Of Kafka's group, since it was complete."""
+
+
+class _Counts:
+    """How far everybody is, on bars. Half of the records acknowledged: time for something to happen, once."""
+
+    def __init__(self, bars: Bars, half: int, happen: Callable[[], None]) -> None:
+        self._bars = bars
+        self._loop = asyncio.get_running_loop()
+        self._left = half
+        self._happen = happen
+
+    def bar(self, step: str, total: int, *, publishes: bool = False) -> Callable[[int], None]:
+        """To be told the count of a step, from any thread."""
+        bar, told = self._bars.add(step, total), [0]
+
+        def at(count: int) -> None:
+            bar.at(count)
+            if publishes:
+                self._published(count - told[0])
+                told[0] = count
+
+        return lambda count: self._in_loop(at, count)
+
+    def _in_loop(self, at: Callable[[int], None], count: int) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(at, count)
+
+    def _published(self, more: int) -> None:
+        if 0 < self._left <= more:
+            self._happen()
+        self._left -= more
+
+
+async def stream(cluster: DemoCluster, records: pa.Table, rates: Rates) -> Streamed:
+    """Publish all records while both groups read, and kill a broker when half of them are acknowledged.
+
+    Raises:
+        DemoFailed: it took too long, or a client said that something failed.
+    """
+    over = threading.Event()
+    try:
+        async with asyncio.timeout(TIMEOUT_S), seaweedmq.aio.connect(cluster.addresses) as client:
+            await client.admin.create_topic(TOPIC, partitions=PARTITIONS, replicas=REPLICAS)
+            with progress("flights") as bars:
+                return await _stream(cluster, client, bars, records, rates, over)
+    except TimeoutError:
+        raise DemoFailed(f"the flights did not arrive within {TIMEOUT_S:.0f} s") from None
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    finally:
+        over.set()  # Kafka's clients run in threads
+
+
+async def _stream(
+    cluster: DemoCluster,
+    client: seaweedmq.aio.Client,
+    bars: Bars,
+    records: pa.Table,
+    rates: Rates,
+    over: threading.Event,
+) -> Streamed:
+    servers, total = ",".join(cluster.kafka), records.num_rows
+    for_kafka, for_native = halves(records)
+    coordinator = ""
+    counts = _Counts(bars, total // 2, lambda: cluster.kill(coordinator))
+    sent_by_kafka = counts.bar(SENT_BY_KAFKA, for_kafka.num_rows, publishes=True)
+    sent_natively = counts.bar(SENT_NATIVELY, for_native.num_rows, publishes=True)
+    read_by_kafka, read_natively = counts.bar(READ_BY_KAFKA, total), counts.bar(READ_NATIVELY, total)
+    group = kafka.KafkaGroup(
+        servers, KAFKA_TOPIC, GROUP, members=MEMBERS, partitions=PARTITIONS, expected=total, count=read_by_kafka
+    )
+    async with asyncio.TaskGroup() as tasks:
+        consuming = tasks.create_task(group.read(over))
+        await group.complete.wait()
+        coordinator = await asyncio.to_thread(group.coordinator)
+        say(
+            f"publishing {total:,} flights to {TOPIC}, {PARTITIONS} partitions with {REPLICAS} replicas each, keyed by "
+            f"{KEY}: half of the planes' by librdkafka, half by SeaweedMQ's client; read by a group of each"
+        )
+        reading = tasks.create_task(
+            rates.of(READ_NATIVELY, records, native.read(client, TOPIC, GROUP, MEMBERS, total, read_natively))
+        )
+        publishing = native.publish(client, TOPIC, for_native, sent_natively, TIMEOUT_S)
+        tasks.create_task(rates.of(SENT_NATIVELY, for_native, publishing))
+        producing = asyncio.to_thread(kafka.publish, servers, KAFKA_TOPIC, for_kafka, sent_by_kafka, over, TIMEOUT_S)
+        tasks.create_task(rates.of(SENT_BY_KAFKA, for_kafka, producing))
+        await rates.of(READ_BY_KAFKA, records, group.finished.wait())
+        rebalances = group.rebalances
+        over.set()
+        await consuming
+    committed = await asyncio.to_thread(group.committed)
+    check(committed == total, f"the group of Kafka's consumers has committed {committed:,} flights")
+    return Streamed(arrived(group.pieces), arrived(reading.result()), rebalances)

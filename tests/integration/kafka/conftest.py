@@ -1,0 +1,97 @@
+"""One cluster for all tests of this folder: `seaweedmq up`, as users start it, with three brokers."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import seaweedmq
+from tests.integration.kafka import elsewhere
+from tests.support.commands import Cluster, running_cluster
+
+BROKERS = 3
+SETTINGS = """
+partition_roll_age_s = 1.0
+log_roll_age_s = 1.0
+maintenance_interval_s = 0.5
+conversion_delay_s_max = 0.1
+kafka_request_read_s = 2.0
+"""
+"""Logs become tables while we look, and who begins a request and does not go on is found out soon."""
+TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The cluster, as Kafka's clients and others find it."""
+
+    cluster: Cluster
+    data: Path
+
+    @property
+    def bootstrap(self) -> str:
+        """For Kafka's clients."""
+        return self.cluster.kafka
+
+    @property
+    def native(self) -> str:
+        """For SeaweedMQ's own."""
+        return self.cluster.addresses
+
+    def table(self, topic: str) -> Path:
+        """Where a topic's Parquet files are."""
+        return self.data / "storage" / "topics" / "kafka" / topic / "table"
+
+
+@pytest.fixture(scope="package")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Running; afterwards its brokers have complained of nothing that nobody foresaw."""
+    folder = tmp_path_factory.mktemp("kafka")
+    config = folder / "broker.toml"
+    config.write_text(SETTINGS)
+    with running_cluster(folder / "data", brokers=BROKERS, kafka_port=0, config=config) as cluster:
+        yield Kafka(cluster, folder / "data")
+        assert cluster.stop() == 0
+    log = (folder / "up.log").read_text()
+    assert "Traceback" not in log, log
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def create(kafka: Kafka) -> Callable[..., str]:
+    """Makes a topic with a name of its own and returns the name. Settings are Kafka's."""
+
+    def create(partitions: int = 1, replicas: int = 1, **settings: str) -> str:
+        name = f"topic-{next(_numbers)}"
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        made = admin.create_topics([NewTopic(name, partitions, replicas, config=config)])
+        made[name].result(TIMEOUT_S)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def native(kafka: Kafka) -> Iterator[seaweedmq.Client]:
+    """SeaweedMQ's own client."""
+    with seaweedmq.connect(kafka.native) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def others(pytestconfig: pytest.Config) -> Path:
+    """The folder with the packages of ``elsewhere``, which later runs find."""
+    cache = pytestconfig.cache
+    assert cache is not None
+    folder = cache.mkdir("kafka-clients")
+    try:
+        elsewhere.install(folder)
+    except elsewhere.NotInstallable as reason:
+        pytest.skip(str(reason))
+    return folder

@@ -1,0 +1,67 @@
+"""Clients of other versions than the environment has: in a process, with what they need in a folder of their own.
+
+As a program, it reads a pickled call from stdin and writes the pickled result to stdout.
+"""
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("confluent-kafka==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
+"""An old librdkafka, and what kafka-python compresses with."""
+INSTALL_TIMEOUT_S = 100
+CALL_TIMEOUT_S = 60
+
+
+class NotInstallable(Exception):
+    """The message says why."""
+
+
+def install(folder: Path) -> None:
+    """Put ``PACKAGES`` into a folder, unless they are there.
+
+    Raises:
+        NotInstallable: the registry is not reachable, or has nothing for this Python.
+    """
+    done = folder / "installed"
+    if done.exists():
+        return
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
+    command += ["--no-deps", "--upgrade", "--target", str(folder), *PACKAGES]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise NotInstallable(f"pip did not install {' '.join(PACKAGES)} in {INSTALL_TIMEOUT_S} s") from None
+    except subprocess.CalledProcessError as error:
+        raise NotInstallable(f"pip can not install {' '.join(PACKAGES)}: {error.stderr.strip()[-300:]}") from None
+    done.touch()
+
+
+def call(folder: Path, module: str, function: str, *arguments: Any, **settings: Any) -> Any:
+    """What a function returns there."""
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=pickle.dumps((module, function, arguments, settings)),
+        capture_output=True,
+        check=False,
+        timeout=CALL_TIMEOUT_S,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return pickle.loads(done.stdout)
+
+
+def main() -> None:
+    module, function, arguments, settings = pickle.load(sys.stdin.buffer)
+    result = getattr(importlib.import_module(module), function)(*arguments, **settings)
+    sys.stdout.buffer.write(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

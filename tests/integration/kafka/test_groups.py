@@ -1,0 +1,167 @@
+"""Groups of consumers as their clients make them: they share the partitions, come, go and die, and go on."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.integration.kafka.conftest import Kafka
+from tests.integration.kafka.members import CLIENTS, Member, shared, until
+from tests.integration.kafka.records import TIMEOUT_S
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+PARTITIONS = 10
+SESSION_S = 6.0
+
+
+class Stream:
+    """A publisher that goes on while the ``with`` block runs: number n goes to partition n modulo their count."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.sent = 0
+        self._topic, self._partitions = topic, partitions
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._publish)
+
+    def __enter__(self) -> "Stream":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(TIMEOUT_S)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def _publish(self) -> None:
+        while not self._stop.wait(0.005):
+            self._producer.produce(self._topic, b"%d" % self.sent, partition=self.sent % self._partitions)
+            self._producer.poll(0)
+            self.sent += 1
+
+
+def numbers(members: list[Member]) -> list[int]:
+    """What they got, in any order."""
+    return sorted(int(got.value or b"") for member in members for got in member.got)
+
+
+@contextmanager
+def leaving(members: list[Member]) -> Iterator[None]:
+    """Whatever happens, they leave."""
+    try:
+        yield
+    finally:
+        failures = []
+        for member in members:
+            try:
+                member.leave()
+            except BaseException as error:  # noqa: BLE001 - the others have to leave, too
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_grows_from_one_to_five_and_shrinks(kafka: Kafka, create: Callable[..., str], client: str) -> None:
+    topic = create(PARTITIONS, 2)
+    members: list[Member] = []
+    with Stream(kafka.bootstrap, topic, PARTITIONS) as stream, leaving(members):
+        for size in (1, 2, 5):
+            while len(members) < size:
+                members.append(Member(client, kafka.bootstrap, f"grows-{client}", topic))
+            until(lambda: shared(members, PARTITIONS), f"{size} members share the partitions")
+        left, there = members[:2], members[2:]
+        for member in left:
+            member.leave()
+        until(lambda: shared(there, PARTITIONS), "three members share the partitions of five")
+        stream.__exit__()
+        until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
+    assert numbers(members) == list(range(stream.sent)), "a member that gives a partition away commits before"
+
+
+def process(client: str, kafka: Kafka, group: str, topic: str) -> "subprocess.Popen[str]":
+    """A member that can be killed."""
+    command = [sys.executable, "-m", "tests.integration.kafka.members", client, kafka.bootstrap, group, topic]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+def test_what_a_killed_member_had_goes_to_the_others(kafka: Kafka, create: Callable[..., str], client: str) -> None:
+    topic = create(4)
+    group = f"killed-{client}"
+    members: list[Member] = []
+    victim = process(client, kafka, group, topic)
+    try:
+        assert victim.stdout is not None
+        while len(victim.stdout.readline().split()) != 4:
+            assert victim.poll() is None
+        with Stream(kafka.bootstrap, topic, 4) as stream, leaving(members):
+            members.append(Member(client, kafka.bootstrap, group, topic))
+            until(lambda: len(members[0].mine) == 2, "two members share the partitions")
+            victim.kill()
+            until(lambda: len(members[0].mine) == 4, "the one that is there has them all", SESSION_S + TIMEOUT_S)
+            sent = stream.sent
+            until(lambda: {got.partition for got in members[0].got[-40:]} == set(range(4)), "it reads them all")
+            until(lambda: len(members[0].got) > 0 and stream.sent > sent + 100, "and goes on")
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_static_member_that_restarts_has_its_share_again_and_nobody_notices(
+    kafka: Kafka, create: Callable[..., str], client: str
+) -> None:
+    topic = create(4)
+    group = f"static-{client}"
+    members = [Member(client, kafka.bootstrap, group, topic, group_instance_id=f"i{n}") for n in range(2)]
+    with leaving(members):
+        until(lambda: shared(members, 4), "two members share the partitions")
+        one, other = members
+        share, before = one.mine, len(other.history)
+        one.leave()
+        again = Member(client, kafka.bootstrap, group, topic, group_instance_id="i0")
+        members.append(again)
+        until(lambda: again.mine == share, "its share is its own again")
+        assert len(other.history) == before
+
+
+def test_with_the_cooperative_assignor_partitions_that_stay_are_not_given_away(
+    kafka: Kafka, create: Callable[..., str]
+) -> None:
+    topic = create(6)
+    cooperative: dict[str, Any] = {"partition_assignment_strategy": "cooperative-sticky"}
+    members: list[Member] = []
+    with Stream(kafka.bootstrap, topic, 6) as stream, leaving(members):
+        members.append(Member("librdkafka", kafka.bootstrap, "cooperative", topic, **cooperative))
+        until(lambda: len(members[0].mine) == 6, "one has them all")
+        members.append(Member("librdkafka", kafka.bootstrap, "cooperative", topic, **cooperative))
+        until(lambda: shared(members, 6), "two members share the partitions")
+        assert [len(mine) for mine in members[0].history] == [6, 3], "those that stayed were never given away"
+        stream.__exit__()
+        until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
+    assert numbers(members) == list(range(stream.sent))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_group_goes_on_where_it_was(kafka: Kafka, create: Callable[..., str], client: str) -> None:
+    topic, group = create(), f"resume-{client}"
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for first, count in ((0, 3), (3, 2)):
+        for number in range(first, first + count):
+            producer.produce(topic, b"%d" % number)
+        assert producer.flush(TIMEOUT_S) == 0
+        member = Member(client, kafka.bootstrap, group, topic)
+        until(lambda: len(member.got) >= count, f"{count} more records are read")  # noqa: B023 - at once
+        member.leave()
+        assert numbers([member]) == list(range(first, first + count))

@@ -1,0 +1,200 @@
+"""Offsets by hand: committed with and without members, sought by number and by time; and what is refused in words."""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from seaweedmq.kafka.wire.codes import Code
+from tests.integration.kafka import confluent_client
+from tests.integration.kafka.conftest import Kafka
+from tests.integration.kafka.records import T0_MS, TIMEOUT_S, Sent
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import TopicPartition as PythonPartition
+    from kafka.errors import TransactionalIdAuthorizationFailedError
+    from kafka.structs import OffsetAndMetadata
+
+pytestmark = pytest.mark.integration
+
+COUNT = 10
+
+
+@pytest.fixture
+def topic(kafka: Kafka, create: Callable[..., str]) -> str:
+    """Ten records, a second apart, in the one partition."""
+    name = create()
+    records = [Sent(None, b"%d" % n, (), T0_MS + 1_000 * n) for n in range(COUNT)]
+    for half in (records[:5], records[5:]):
+        confluent_client.publish(kafka.bootstrap, name, half)
+    return name
+
+
+@contextmanager
+def consumer(kafka: Kafka, group: str, **settings: object) -> Iterator[Consumer]:
+    """One that commits only when told."""
+    found = Consumer(
+        {"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+        | {"auto.offset.reset": "earliest"}
+        | {name.replace("_", "."): value for name, value in settings.items()}
+    )
+    with closing(found):
+        yield found
+
+
+def values(reader: Consumer, count: int) -> list[bytes]:
+    """Of the next records."""
+    found = reader.consume(count, TIMEOUT_S)
+    assert [message.error() for message in found] == [None] * count
+    return [message.value() for message in found]
+
+
+def test_librdkafka_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:
+    group = f"alone-{topic}"
+    with consumer(kafka, group) as reader:
+        reader.assign([TopicPartition(topic, 0)])
+        assert values(reader, 4) == [b"0", b"1", b"2", b"3"]
+        (said,) = reader.commit(asynchronous=False)
+        assert (said.error, said.offset) == (None, 4)
+    with consumer(kafka, group) as reader:
+        (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+        assert found.offset == 4
+        reader.assign([TopicPartition(topic, 0)])
+        assert values(reader, 1) == [b"4"]
+        metadata = TopicPartition(topic, 0, 9, "by hand")
+        reader.commit(offsets=[metadata], asynchronous=False)
+        (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+        assert (found.offset, found.metadata) == (9, "by hand")
+
+
+def test_kafka_python_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:
+    for first, count in ((0, 3), (3, 2)):
+        with closing(
+            KafkaConsumer(
+                bootstrap_servers=kafka.bootstrap.split(","),
+                group_id=f"python-{topic}",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                max_poll_records=1,
+            )
+        ) as reader:
+            reader.assign([PythonPartition(topic, 0)])
+            found = [next(reader).value for _ in range(count)]
+            assert found == [b"%d" % n for n in range(first, first + count)]
+            reader.commit({PythonPartition(topic, 0): OffsetAndMetadata(first + count, "", -1)})
+
+
+async def test_aiokafka_without_members_commits_and_finds_its_offsets_again(kafka: Kafka, topic: str) -> None:
+    partition = AioPartition(topic, 0)
+    for first, count in ((0, 3), (3, 2)):
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            AIOKafkaConsumer(
+                bootstrap_servers=kafka.bootstrap,
+                group_id=f"aio-{topic}",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+            ) as reader,
+        ):
+            reader.assign([partition])
+            assert [(await reader.getone()).value for _ in range(count)] == [
+                b"%d" % n for n in range(first, first + count)
+            ]
+            await reader.commit({partition: (first + count, "so far")})
+            assert await reader.committed(partition) == first + count
+
+
+def test_a_member_commits_by_hand_and_no_further(kafka: Kafka, topic: str) -> None:
+    group = f"by-hand-{topic}"
+    with consumer(kafka, group) as reader:
+        reader.subscribe([topic])
+        message = None
+        while message is None:
+            message = reader.poll(TIMEOUT_S)
+        assert values(reader, 5) == [b"1", b"2", b"3", b"4", b"5"]
+        reader.commit(message, asynchronous=False)
+        values(reader, 4)
+    with consumer(kafka, group) as reader:
+        reader.subscribe([topic])
+        assert values(reader, 1) == [b"1"], "only the first was committed"
+
+
+def test_seeking_times_and_watermarks(kafka: Kafka, topic: str) -> None:
+    with consumer(kafka, "seeks") as reader:
+        partition = TopicPartition(topic, 0)
+        assert reader.get_watermark_offsets(partition, TIMEOUT_S) == (0, COUNT)
+        reader.assign([TopicPartition(topic, 0, 5)])
+        assert values(reader, 1) == [b"5"]
+        reader.seek(TopicPartition(topic, 0, 2))
+        assert values(reader, 2) == [b"2", b"3"]
+        assert [p.offset for p in reader.position([partition])] == [4]
+        for time_ms, offset in ((T0_MS, 0), (T0_MS + 2_500, 3), (T0_MS + 9_000, 9), (T0_MS + 9_001, -1), (0, 0)):
+            (found,) = reader.offsets_for_times([TopicPartition(topic, 0, time_ms)], TIMEOUT_S)
+            assert found.offset == offset, time_ms
+    with closing(KafkaConsumer(bootstrap_servers=kafka.bootstrap.split(","))) as python:
+        partition = PythonPartition(topic, 0)
+        assert python.beginning_offsets([partition]) == {partition: 0}
+        assert python.end_offsets([partition]) == {partition: COUNT}
+        found = python.offsets_for_times({partition: T0_MS + 2_500})[partition]
+        assert (found.offset, found.timestamp) == (3, T0_MS + 3_000)
+
+
+def test_an_offset_that_is_out_of_range_goes_where_the_consumer_wants_it(kafka: Kafka, topic: str) -> None:
+    with consumer(kafka, "far") as reader:
+        reader.assign([TopicPartition(topic, 0, 1_000)])
+        assert values(reader, 1) == [b"0"]
+    with consumer(kafka, "far", auto_offset_reset="error") as reader:
+        reader.assign([TopicPartition(topic, 0, 1_000)])
+        message = reader.poll(TIMEOUT_S)
+        assert message is not None
+        assert message.error().name() == "_AUTO_OFFSET_RESET"
+
+
+def test_groups_are_shown_reset_and_deleted(kafka: Kafka, topic: str) -> None:
+    group = f"shown-{topic}"
+    with consumer(kafka, group) as reader:
+        reader.subscribe([topic])
+        values(reader, 1)
+        reader.commit(asynchronous=False)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+        assert described.state.name == "STABLE"
+        (member,) = described.members
+        assert [(p.topic, p.partition) for p in member.assignment.topic_partitions] == [(topic, 0)]
+        with pytest.raises(KafkaException) as refused:
+            admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
+        assert refused.value.args[0].code() == Code.NON_EMPTY_GROUP
+    assert group in {each.group_id for each in admin.list_consumer_groups().result(TIMEOUT_S).valid}
+    assert admin.delete_consumer_groups([group])[group].result(TIMEOUT_S) is None
+    with consumer(kafka, group) as reader:
+        (found,) = reader.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+        assert found.offset < 0
+
+
+def test_librdkafka_is_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "t", "log_level": 0})
+    with pytest.raises(KafkaException, match="transactions are not supported yet: use a producer without") as refused:
+        producer.init_transactions(TIMEOUT_S)
+    assert refused.value.args[0].fatal()
+
+
+async def test_others_are_told_at_once_that_there_are_no_transactions(kafka: Kafka) -> None:
+    python = KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), transactional_id="t")
+    with closing(python), pytest.raises(TransactionalIdAuthorizationFailedError):
+        python.init_transactions()
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="t")
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(TransactionalIdAuthorizationFailed):
+                await producer.start()
+    finally:
+        await producer.stop()

@@ -1,0 +1,59 @@
+"""Deliberately broken variants of deleting records by hand. See ``mutants``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.leader import record_deletion
+from seaweedmq.broker.serve import subscribe
+from seaweedmq.broker.serve.lookup import Found
+from seaweedmq.broker.upkeep import maintenance
+from seaweedmq.core.files.retention import Listed
+from seaweedmq.model.files import FileKind
+from seaweedmq.storage.read import recovery
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def give_what_was_deleted_while_it_is_there(patch: pytest.MonkeyPatch) -> None:
+    """Who begins at the earliest gets whatever lies in a file."""
+
+    async def earliest(store: Any, topic: Any, segment: Any) -> int:
+        return await recovery.earliest_offset(store, replace(topic, low_watermarks=()), segment)
+
+    patch.setattr(subscribe, "earliest_offset", earliest)
+    patch.setattr(Found, "low_watermark", 0)
+
+
+def let_low_watermarks_fall(patch: pytest.MonkeyPatch) -> None:
+    """Who deletes less than another has deleted brings records back."""
+
+    def lowered(topic: Any, before: Any, high_watermarks: Any) -> tuple[int, ...]:
+        return raised(replace(topic, low_watermarks=()), before, high_watermarks)
+
+    raised = record_deletion.raised
+    patch.setattr(record_deletion, "raised", lowered)
+
+
+def delete_files_that_begin_below(patch: pytest.MonkeyPatch) -> None:
+    """A table goes with the records above the low watermark that are in it."""
+
+    def expired(segments: Sequence[Listed], policy: Any, now_us: int) -> Any:
+        reaching = []
+        for segment in segments:
+            tables = [f for f in segment.files if f.kind is FileKind.TABLE and f.base_offset < segment.low_watermark]
+            reaching.append(max([f.end_offset or 0 for f in tables], default=segment.low_watermark))
+        grown = [s._replace(low_watermark=low) for s, low in zip(segments, reaching, strict=True)]
+        return expire(grown, policy, now_us)
+
+    expire = maintenance.expired_files
+    patch.setattr(maintenance, "expired_files", expired)
+
+
+BROKEN: tuple[Break, ...] = (
+    give_what_was_deleted_while_it_is_there,
+    let_low_watermarks_fall,
+    delete_files_that_begin_below,
+)
