@@ -12,6 +12,7 @@ from benchmarks.kafka_load.tiers import Tier
 from benchmarks.measure import Measure, compared, yardstick
 
 RECORDS, DUE, CORE, LINGER = "records acknowledged", "records due", "one core", "linger of the producers"
+FIRST = "records due in the first step"
 LINGER_MS = float(PRODUCER["linger.ms"])
 P99_MS_MAX = 1_000.0
 """Of delivery: beyond that a load is too much."""
@@ -82,7 +83,7 @@ class Run:
         found = [yardstick(RECORDS, [acknowledged], "records", tier=self.tier.name), *self._promises(acknowledged)]
         found += self._pace()
         if self.tier.steps_max > 1:
-            found.append(self._limit())
+            found += self._limit()
         if self.tier.retention_share is not None:
             found += self._growth()
         return found
@@ -127,13 +128,16 @@ class Run:
             found.append(compared("kafka_load_broker_cpu", [step.broker_percent], "%", CORE, core, resident_mb=mb))
         return found
 
-    def _limit(self) -> Measure:
+    def _limit(self) -> list[Measure]:
         """The highest rate at which nothing gave, and what gave then."""
         held = [step.due_per_s for step in self.steps if what_gave(step) is None] or [0.0]
         gave = what_gave(self.steps[-1]) or "nothing: it was not enough"
         steps = [{name: round(value, 1) for name, value in asdict(step).items()} for step in self.steps]
         first = [self.steps[0].due_per_s]
-        return compared("kafka_load_limit", [max(held)], "records/s", DUE, first, gave=gave, steps=steps)
+        return [
+            yardstick(FIRST, first, "records/s"),
+            compared("kafka_load_limit", [max(held)], "records/s", FIRST, first, gave=gave, steps=steps),
+        ]
 
     def _growth(self) -> list[Measure]:
         """The last tenth of the time beside one that was taken when everything had settled."""

@@ -57,7 +57,8 @@ def _steps(crew: Crew, watch: Watch, tier: Tier) -> list[Step]:
             crew.until_assigned()
         steps.append(_step(crew, watch, tier, tier.producers + number, tier.records_per_s * tier.climb**number))
         print(steps[-1].line(), flush=True)
-        if what_gave(steps[-1]) is not None:
+        if (gave := what_gave(steps[-1])) is not None:
+            print(f"too much: {gave}", flush=True)
             break
     return steps
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.cluster import running_cluster
+from benchmarks.contest.errors import Failed
 from benchmarks.kafka_load.tiers import Tier
 from benchmarks.publish import MB
 from benchmarks.scale import Scale
@@ -111,8 +112,13 @@ class Watch:
     _cpu_s: float = 0.0
 
     def look(self, at_s: float) -> None:
-        """Once; the first time there is no look before, and CPU of it means nothing."""
-        brokers = [psutil.Process(pid) for pid in self.servers.pids]
+        """Once; the first time there is no look before, and CPU of it means nothing. Raises Failed."""
+        try:
+            self._look(at_s, [psutil.Process(pid) for pid in self.servers.pids])
+        except psutil.NoSuchProcess as gone:
+            raise Failed(f"a broker, process {gone.pid}, is gone") from None
+
+    def _look(self, at_s: float, brokers: Sequence[psutil.Process]) -> None:
         cpu_s = sum(sum(broker.cpu_times()[:2]) for broker in brokers)
         elapsed_s = at_s - self.at_s[-1] if self.at_s else float("inf")
         self.broker_percent.append(100 * (cpu_s - self._cpu_s) / elapsed_s)
