@@ -17,6 +17,7 @@ from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.free_ports import free_ports
 from tests.faults.machines.network import Network
 from tests.faults.machines.proxy import Proxy
 
@@ -70,9 +71,11 @@ class Cluster:
         storage: Path | None = None,
         quota: bool = False,
         settings: Mapping[str, float] | None = None,
+        kafka: bool = False,
     ) -> None:
         """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``. ``settings``: of
-        ``BrokerConfig``, beyond ``SETTINGS``.
+        ``BrokerConfig``, beyond ``SETTINGS``. ``kafka``: listen for Kafka's clients, too, on 127.0.0.1 and past the
+        network.
         """
         self.directory = directory
         self.storage = storage or directory / "storage"
@@ -87,6 +90,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self._brokers = brokers
         self._settings = {**SETTINGS, **(settings or {})}
+        self._kafka_port = free_ports(brokers) if kafka else None
         self._meta: EtcdMetaStore | None = None
 
     async def __aenter__(self) -> "Cluster":
@@ -121,6 +125,15 @@ class Cluster:
     def bootstrap(self) -> str:
         return ",".join(self.network.advertise(node.index) for node in self.nodes)
 
+    @property
+    def kafka_bootstrap(self) -> str:
+        """For Kafka's clients."""
+        return ",".join(self._kafka_address(node) for node in self.nodes)
+
+    def _kafka_address(self, node: Node) -> str:
+        assert self._kafka_port is not None
+        return f"127.0.0.1:{self._kafka_port + node.index}"
+
     async def connect(self) -> aio.Client:
         """A client of the cluster."""
         return await aio.connect(self.bootstrap)
@@ -140,6 +153,8 @@ class Cluster:
         command += ["--listen", self.network.listen(node.index), "--advertise", self.network.advertise(node.index)]
         command += ["--lease-ttl", str(self.lease_ttl_s), "--config", str(self.directory / "broker.toml")]
         command += ["--parent-pid", str(os.getpid())]
+        if self._kafka_port is not None:
+            command += ["--kafka-listen", self._kafka_address(node)]
         log = await asyncio.to_thread(self.log_path(node).open, "ab")
         with log:
             node.process = await asyncio.create_subprocess_exec(
