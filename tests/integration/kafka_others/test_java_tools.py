@@ -89,7 +89,7 @@ def test_console_records_are_read_counted_and_deleted(tools: Tools, tmp_path: Pa
 
 def test_a_group_is_shown_reset_and_deleted(tools: Tools) -> None:
     tools.ok("TopicCommand", "--create", "--topic", "grouped", "--partitions", "2")
-    tools.ok("ConsoleProducer", "--topic", "grouped", "--sync", stdin="".join(f"v{n}\n" for n in range(40)))
+    tools.ok("ConsoleProducer", "--topic", "grouped", stdin="".join(f"v{n}\n" for n in range(40)))
     ends = offsets(tools, "grouped")
     read = ("--from-beginning", "--max-messages", "40", "--timeout-ms", "30000", "--group", "g-console")
     assert len(tools.ok("consumer.ConsoleConsumer", "--topic", "grouped", *read).split()) == 40

@@ -34,7 +34,6 @@ type found struct {
 	Ends      map[string]int64 `json:"ends"`
 	State     string           `json:"state"`
 	Groups    []string         `json:"groups"`
-	Topics    []string         `json:"topics"`
 }
 
 func check(err error) {
@@ -109,10 +108,5 @@ func main() {
 	gone, err := client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: []string{topic}})
 	check(err)
 	check(gone.Errors[topic])
-	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{})
-	check(err)
-	for _, one := range metadata.Topics {
-		said.Topics = append(said.Topics, one.Name)
-	}
 	check(json.NewEncoder(os.Stdout).Encode(said))
 }
