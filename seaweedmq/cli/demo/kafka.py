@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from seaweedmq.cli.demo.flights import DemoFailed, check
 from seaweedmq.cli.demo.records import ARRIVED
+from seaweedmq.cli.output import note
 
 Count = Callable[[int], None]
 """Told how many there are by now."""
@@ -105,7 +106,7 @@ class KafkaGroup:
         """How often they shared out anew since they were complete."""
 
     async def read(self, over: threading.Event) -> None:
-        """Read until it is over. Raises DemoFailed: a member met an error that is none of a broker lost."""
+        """Read until it is over. Raises DemoFailed: a member can not go on."""
         await asyncio.gather(*(asyncio.to_thread(self._member, member, over) for member in range(len(self._shares))))
 
     def coordinator(self) -> str:
@@ -149,11 +150,12 @@ class KafkaGroup:
             elif all(self._shares) and len({p for s in self._shares for p in s}) == self._partitions:
                 self._loop.call_soon_threadsafe(self.complete.set)
 
-    def _take(self, messages: Sequence[Any]) -> None:
-        failed = next((m.error() for m in messages if m.error() is not None), None)
-        check(failed is None, f"a member of {self._name} was told: {failed}")
+    def _take(self, got: Sequence[Any]) -> None:
+        messages = [message for message in got if not self._is_news(message.error())]
+        if not messages:
+            return
         columns = zip(*((m.partition(), m.offset(), m.key(), m.value()) for m in messages), strict=True)
-        piece = pa.table([pa.array(column, f.type) for column, f in zip(columns, ARRIVED, strict=True)], ARRIVED)
+        piece = pa.table([pa.array(column, f.type) for column, f in zip(columns, ARRIVED, strict=True)], schema=ARRIVED)
         with self._lock:
             self.pieces.append(piece)
             for message in messages:
@@ -163,3 +165,11 @@ class KafkaGroup:
             self._count(self._records)
             if self._records >= self._expected:
                 self._loop.call_soon_threadsafe(self.finished.set)
+
+    def _is_news(self, error: KafkaError | None) -> bool:
+        """What is no record is news of something that librdkafka tries again, unless it is fatal."""
+        if error is None:
+            return False
+        check(not error.fatal(), f"a member of {self._name} can not go on: {error}")
+        note(f"a member of {self._name} was told: {error}")
+        return True
