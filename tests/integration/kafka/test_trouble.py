@@ -32,7 +32,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     network = Loopback()
     await network.start(3)
     try:
-        async with Cluster(tmp_path, network, brokers=3, lease_ttl_s=TTL_S, kafka=True) as cluster:
+        async with Cluster(tmp_path, network, brokers=3, lease_ttl_s=TTL_S) as cluster:
             async with aio.connect(cluster.bootstrap) as client:
                 await client.admin.create_topic(f"kafka/{TOPIC}", partitions=PARTITIONS, replicas=2)
             yield cluster
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_producer_and_a_group_outlive_every_broker(cluster: Cluster) -> None:
-    bootstrap = cluster.kafka_bootstrap
+    bootstrap = cluster.kafka
     stream = Stream(bootstrap, TOPIC, PARTITIONS)
     members = [Member("librdkafka", bootstrap, "troubled", TOPIC) for _ in range(2)]
 
