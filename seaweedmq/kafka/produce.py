@@ -91,6 +91,7 @@ class ProduceRoom:
         body = request.body
         if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
+        self._refused_of(request.connection).next_request()
         deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         topics = [
             (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
@@ -110,9 +111,12 @@ class ProduceRoom:
         records: Frames = part.records if part.records is not None else b""
         refused = self._refused_of(request.connection)
         sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
-        try:
-            if sequence is not None:
+        if sequence is not None:
+            try:
                 refused.enter(sequence.who, sequence.epoch, sequence.first)
+            except SeaweedMQError as error:
+                return _Failed(part.index, error)
+        try:
             topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
             async with asyncio.timeout_at(deadline):
                 return await self._append_to(topic, part.index, records, needs_all=request.body.acks == ACKS_ALL)
