@@ -20,7 +20,7 @@ way it can come: below tests/kafka unless it says otherwise. What is marked (req
 | commit: 10,000 partitions, 4,097 bytes, unknown | core/kafka/test_committed, test_groups | commits (requests) |
 | partitions, replicas, names, configs, twice at once | test_topics, test_configs | topics (requests) |
 | delete while producing and fetching | test_groups has that of offsets | deleted (requests) |
-| storage full; etcd gone | test_shard, test_nodes; tests.faults | - |
+| etcd gone; storage full | test_shard, test_nodes; tests.faults | etcd: ``test_trouble.py`` |
 | client that never reads; idle connections | wire/test_connection | does not read, idle |
 """
 
@@ -99,7 +99,7 @@ async def test_half_a_request_and_silence_ends_its_connection(brokers: Brokers) 
     began = time.monotonic()
     async with script(brokers.ports[0]) as length, script(brokers.ports[0]) as half:
         length.say(b"\0\0")
-        half.say(struct.pack(">ihhih", 1 << 20, API.METADATA, 0, 1, -1) + bytes(1_000))
+        half.say(struct.pack(">ihhih", 1 << 16, API.METADATA, 0, 1, -1) + bytes(1_000))
         assert await length.is_closed()
         assert await half.is_closed()
     assert READ_S - 0.5 < time.monotonic() - began < READ_S + 10

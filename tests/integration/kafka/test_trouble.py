@@ -1,4 +1,4 @@
-"""Brokers die and are restarted while an idempotent producer and a group are at work: nothing is lost or twice.
+"""Brokers and etcd die and come back while an idempotent producer and a group are at work: nothing is lost or twice.
 
 The same for long and at random: ``python -m tests.faults``.
 """
@@ -57,7 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_producer_and_a_group_outlive_every_broker(cluster: Cluster) -> None:
+async def test_a_producer_and_a_group_outlive_every_broker_and_etcd(cluster: Cluster) -> None:
     bootstrap = cluster.kafka
     stream = Stream(bootstrap, TOPIC, PARTITIONS)
     members = [Member("librdkafka", bootstrap, "troubled", TOPIC) for _ in range(2)]
@@ -82,6 +82,13 @@ async def test_a_producer_and_a_group_outlive_every_broker(cluster: Cluster) -> 
                 await all_goes_on()
                 await cluster.start(node)
                 await cluster.until_ready()
+            await all_goes_on()
+            async with cluster.etcd_turn:
+                await cluster.etcd.kill()
+                await asyncio.sleep(1.5 * TTL_S)
+                await all_goes_on()
+                await cluster.etcd.start()
+            await cluster.until_ready()
             await all_goes_on()
         await until(lambda: len(numbers(members)) >= stream.sent)
         assert [len(member.history) for member in members] == rebalances, "the group does not notice"
