@@ -132,10 +132,10 @@ def test_groups_that_see_other_partitions_or_other_records_are_noticed(some: pa.
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_demo_ends_well() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "seaweedmq.cli.demo"], capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, "-m", "seaweedmq.cli.demo"], capture_output=True, text=True, timeout=290, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("demo: OK\n")

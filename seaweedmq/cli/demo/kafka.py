@@ -7,7 +7,6 @@ and gets again what lies between. So as long as nobody had to share out anew, no
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from seaweedmq.cli.demo.flights import DemoFailed, check
+from seaweedmq.cli.demo.flights import check
 from seaweedmq.cli.demo.records import ARRIVED
 from seaweedmq.cli.output import note
 
@@ -32,21 +31,22 @@ PUBLISHER = {
     "partitioner": "murmur2_random",  # as SeaweedMQ's publishers and Kafka's in Java do
     "compression.type": "lz4",
     "linger.ms": 5,
-    "queue.buffering.max.messages": 20_000,
 }
 MEMBER = {**COMMON, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
 POLL_S = 0.1
 TOLD_EVERY = 1_000
+QUEUED_MAX = 20_000
+"""Records that librdkafka has to send, or to hear of."""
 CONSUMED_MAX = 2_000
 """Records that a member takes at once."""
 REQUEST_S = 20.0
 
 
-def publish(servers: str, topic: str, records: pa.Table, count: Count, over: threading.Event, timeout_s: float) -> None:
-    """Publish ``_key`` and ``_value`` of all rows and wait for what became of them; ``over``: give up.
+def publish(servers: str, topic: str, records: pa.Table, count: Count, given_up: threading.Event) -> None:
+    """Publish ``_key`` and ``_value`` of all rows and wait for what became of them, unless it is given up.
 
     Raises:
-        DemoFailed: a record was refused, or not acknowledged in time.
+        DemoFailed: a record was refused, or never acknowledged.
     """
     refused: list[KafkaError] = []
     acknowledged = 0
@@ -60,21 +60,16 @@ def publish(servers: str, topic: str, records: pa.Table, count: Count, over: thr
             count(acknowledged)
 
     producer = Producer({**PUBLISHER, "bootstrap.servers": servers})
-    give_up_at = time.monotonic() + timeout_s
     for batch in records.to_batches(max_chunksize=TOLD_EVERY):
+        while len(producer) + batch.num_rows > QUEUED_MAX and not given_up.is_set():
+            producer.poll(POLL_S)
         for key, value in zip(*(batch.column(name).to_pylist() for name in ("_key", "_value")), strict=True):
-            while True:
-                try:
-                    producer.produce(topic, value, key, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(POLL_S)
-                    if over.is_set() or time.monotonic() > give_up_at:
-                        raise DemoFailed("librdkafka could not publish: nothing is acknowledged") from None
+            producer.produce(topic, value, key, on_delivery=delivered)
         producer.poll(0)
-    left = producer.flush(max(0.0, give_up_at - time.monotonic()))
+    while producer.flush(POLL_S) and not given_up.is_set():
+        pass
     check(not refused, f"{len(refused)} of librdkafka's records were refused: {refused and refused[0]}")
-    check(left == 0, f"{left} of librdkafka's records are not acknowledged")
+    check(len(producer) == 0, f"{len(producer)} of librdkafka's records are not acknowledged")
 
 
 class KafkaGroup:
