@@ -158,7 +158,10 @@ async def awaited(port: int) -> int:
                     found = await play.quietly(
                         API.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[f"g{i}" for i in range(64)]
                     )
-                    if found is not None and not any(one.error_code for one in found.coordinators):
+                    given = await play.quietly(
+                        API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1_000
+                    )
+                    if not given.error_code and not any(one.error_code for one in found.coordinators):
                         listed = await play.quietly(API.METADATA, 9, topics=[], allow_auto_topic_creation=False)
                         return _only([node.node_id for node in listed.brokers])
                 await asyncio.sleep(AGAIN_S)
