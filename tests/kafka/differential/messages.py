@@ -106,7 +106,7 @@ def _value(field: Any, version: int, value: Any, names: Names) -> Any:
     return _plain(field.name, value, names)
 
 
-def _plain(name: str, value: Any, names: Names) -> Any:  # noqa: PLR0911 - one rule a line
+def _plain(name: str, value: Any, names: Names) -> Any:
     match value:
         case UUID():
             return names.of("id", value)

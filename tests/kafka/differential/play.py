@@ -46,10 +46,10 @@ class Play:
 
     async def until(self, note: str, is_it: Callable[[Any], bool], api: API, version: int, **fields: Any) -> Any:
         """Ask again and again, until the answer is the one that is waited for, or for ``ANSWER_S``; keep the last."""
-        deadline = time.monotonic() + ANSWER_S  # noqa: TID251
+        deadline = time.monotonic() + ANSWER_S
         while True:
             reply = await self.quietly(api, version, "", **fields)
-            if is_it(reply) or time.monotonic() > deadline:  # noqa: TID251
+            if is_it(reply) or time.monotonic() > deadline:
                 self.answers[note] = said(api, version, reply, self.names)
                 return reply
             await asyncio.sleep(AGAIN_S)
@@ -80,6 +80,11 @@ class Play:
         one.say(data)
         self.answers[note] = CLOSED if await one.is_closed() else "<answered>"
         del self._connections[on]
+
+    async def closed(self, note: str) -> None:
+        """Keep whether the broker hangs up."""
+        self.answers[note] = CLOSED if await (await self._connection("")).is_closed() else "<answered>"
+        del self._connections[""]
 
     async def first_code(self, note: str, api: API, version: int, **fields: Any) -> None:
         """Ask, and keep only the error code that the answer begins with."""

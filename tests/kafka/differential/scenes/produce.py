@@ -140,7 +140,7 @@ async def silent_failure(play: Play) -> None:
     """acks=0 to what is not there: the connection ends."""
     records = batch(b"a", time_ms=play.t0_ms)
     await play.tell(API.PRODUCE, 9, **produce((play.name("no"), 0, records), acks=NOBODY))
-    await play.ask("behind it", API.METADATA, 9, topics=[])
+    await play.closed("behind it")
 
 
 async def sequences(play: Play) -> None:
