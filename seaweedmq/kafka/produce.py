@@ -12,7 +12,14 @@ from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
 from seaweedmq.codec.kafka.refusals import BatchRefused
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
-from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
+from seaweedmq.errors import (
+    DeadlineExceeded,
+    DuplicateSequence,
+    Fenced,
+    OutOfOrderSequence,
+    SeaweedMQError,
+    Unavailable,
+)
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.wire.codes import Code
@@ -110,18 +117,24 @@ class ProduceRoom:
         records: Frames = part.records if part.records is not None else b""
         refused = self._refused_of(request.connection)
         sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
+        is_behind = sequence is not None and refused.is_behind(sequence.who, sequence.epoch, sequence.first)
         try:
-            if sequence is not None:
-                refused.enter(sequence.who, sequence.epoch, sequence.first)
             topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
             async with asyncio.timeout_at(deadline):
-                return await self._append_to(topic, part.index, records, needs_all=request.body.acks == ACKS_ALL)
-        except SeaweedMQError as error:
+                appended = await self._append_to(
+                    topic, part.index, records, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
+                )
+            if sequence is not None:
+                refused.forget(sequence.who)
+            return appended
+        except SeaweedMQError as raised:
+            error = _behind(raised) if is_behind else raised
             hint = None if topic is None else self._partitions.hint(topic, part.index, error)
             failed = _Failed(part.index, error, hint)
         except TimeoutError:
             failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
-        if sequence is not None and not isinstance(failed.error, DuplicateSequence | OutOfOrderSequence):
+        is_judged = is_behind or isinstance(failed.error, DuplicateSequence | OutOfOrderSequence)
+        if sequence is not None and not is_judged:
             refused.refuse(sequence.who, sequence.epoch, sequence.first)
         return failed
 
@@ -132,7 +145,9 @@ class ProduceRoom:
             self._refused.popitem(last=False)
         return refused
 
-    async def _append_to(self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool) -> _Appended:
+    async def _append_to(
+        self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool, may_begin: bool
+    ) -> _Appended:
         if not topic.is_writable:
             raise KafkaRefusal(
                 Code.INVALID_TOPIC_EXCEPTION,
@@ -157,7 +172,7 @@ class ProduceRoom:
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
-        ack = await partition.append(frame_of_batch(data, partition.partition, checked))
+        ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
 
     async def _checked(self, data: Frames, settings: TopicSettings) -> CheckedBatch:
@@ -201,6 +216,13 @@ class ProduceRoom:
         except TimeoutError:
             return _Failed(outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
         return outcome
+
+
+def _behind(error: SeaweedMQError) -> SeaweedMQError:
+    """What is said of a batch behind one that was refused: to a client that hears of a gap, that one is lost."""
+    if isinstance(error, OutOfOrderSequence):
+        return Unavailable(f"a batch before this one was refused, send that again first: {error}")
+    return error
 
 
 def _said(outcome: _Appended | _Failed) -> Any:

@@ -1,19 +1,22 @@
 """What a connection was refused of Kafka's producers. Their clients have several frames under way, in order.
 
 A producer that a partition does not know may begin anywhere. So if its first frame is refused, because its broker is
-not ready to lead a partition yet, the second one must not be taken, or the first could never be stored any more.
+not ready to lead a partition yet, those behind it must not be where it begins, or the first could never be stored any
+more. Nor may they be told that they are out of order: librdkafka would begin a new epoch, and store again what it has
+stored and was not told of.
 """
 
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from seaweedmq.errors import OutOfOrderSequence
+from seaweedmq.model.producer import unwrapped
 
 REFUSED_MAX = 1_000
 
 
 class RefusedSequences:
-    """Of one connection, by partition and producer: the first frame that was refused, until it comes again."""
+    """Of one connection, by partition and producer: the first frame that was refused, until it, or one before it,
+    comes again."""
 
     def __init__(self, refused_max: int = REFUSED_MAX) -> None:
         self._refused: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
@@ -23,24 +26,23 @@ class RefusedSequences:
     def __len__(self) -> int:
         return len(self._refused)
 
-    def enter(self, who: Hashable, producer_epoch: int, first_sequence: int) -> None:
-        """A frame comes.
-
-        Raises:
-            OutOfOrderSequence: one that comes before it was refused.
-        """
+    def is_behind(self, who: Hashable, producer_epoch: int, first_sequence: int) -> bool:
+        """A frame comes: whether one before it was refused and did not come again. Then it is no beginning."""
         refused = self._refused.get(who)
         if refused is None:
-            return
+            return False
         epoch, sequence = refused
-        if epoch == producer_epoch and sequence != first_sequence:
-            raise OutOfOrderSequence(
-                f"sequence {sequence} was refused before this one, {first_sequence}, came: send that again first"
-            )
+        if epoch == producer_epoch and unwrapped(first_sequence, sequence) > sequence:
+            return True
         del self._refused[who]
+        return False
 
     def refuse(self, who: Hashable, producer_epoch: int, first_sequence: int) -> None:
-        """A frame that had entered was refused. Beyond the limit the longest refused is forgotten."""
+        """A frame that is behind none was refused. Beyond the limit the longest refused is forgotten."""
         self._refused[who] = producer_epoch, first_sequence
         if len(self._refused) > self._refused_max:
             self._refused.popitem(last=False)
+
+    def forget(self, who: Hashable) -> None:
+        """What was refused here was stored elsewhere meanwhile, for its producer is known to have got further."""
+        self._refused.pop(who, None)

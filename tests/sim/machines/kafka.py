@@ -16,7 +16,7 @@ from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.codec.frame import Frame, split_frames
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
-from seaweedmq.errors import DuplicateSequence, SeaweedMQError, StaleMetadata, fresh
+from seaweedmq.errors import DuplicateSequence, OutOfOrderSequence, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.publish import FrameAck, PublishAck
 from seaweedmq.model.topic import TopicName
@@ -99,18 +99,25 @@ class KafkaDoor:
         (frame,) = split_frames(request.data)
         header = frame.header
         who = (request.topic, request.partition, header.producer_id)
-        refused.enter(who, header.producer_epoch, header.first_sequence)
+        is_behind = refused.is_behind(who, header.producer_epoch, header.first_sequence)
         try:
-            return await self._append_to(request, frame)
+            appended = await self._append_to(request, frame, may_begin=not is_behind)
         except DuplicateSequence:
             raise
+        except OutOfOrderSequence as error:
+            raise Unavailable(str(error)) if is_behind else error from None
         except SeaweedMQError:
-            refused.refuse(who, header.producer_epoch, header.first_sequence)
+            if not is_behind:
+                refused.refuse(who, header.producer_epoch, header.first_sequence)
             raise
+        refused.forget(who)
+        return appended
 
-    async def _append_to(self, request: Produce, frame: Frame) -> _Appended:
+    async def _append_to(self, request: Produce, frame: Frame, *, may_begin: bool) -> _Appended:
         segment = self._led(request)
-        ack = await Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max).append(frame)
+        ack = await Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max).append(
+            frame, may_begin=may_begin
+        )
         return _Appended(segment, ack, self._holder(request, segment, ack))
 
     def _led(self, request: Produce) -> OpenSegment:

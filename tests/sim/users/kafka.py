@@ -15,7 +15,7 @@ from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.codec.payload.arrow import payload_schema
 from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.errors import DuplicateSequence, OutOfOrderSequence, SeaweedMQError, Unavailable
+from seaweedmq.errors import DuplicateSequence, SeaweedMQError, Unavailable
 from seaweedmq.model.calls import DescribeTopic
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.producer import KAFKA_PRODUCERS, KAFKA_SEQUENCES
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 IN_FLIGHT_MAX = 5
 REPLY_TIMEOUT_S = 5.0
 RETRY_S_MAX = 0.3
+SAME_CONNECTION_SHARE = 0.5
+"""Of retries: a client may not know yet that another broker leads, or the same one leads again."""
 FRAME_RECORDS_MAX = 4
 
 
@@ -149,6 +151,11 @@ class _Lane:
                     for batch in [b for b in self._unsettled if b not in sent][: IN_FLIGHT_MAX - len(sent)]:
                         sent.append(batch)
                         requests.put_nowait(Produce(self._topic, self._partition, batch.data))
+                elif not sent and self._rng.random() < SAME_CONNECTION_SHARE:
+                    self._world.note(self._name, f"sends again: {failed!r}")
+                    await asyncio.sleep(self._rng.uniform(0.01, RETRY_S_MAX))
+                    failed = None
+                    continue
                 elif not sent:
                     raise failed
                 if not sent and self._is_fed:
@@ -191,8 +198,7 @@ class _Lane:
             self._unsettled.remove(batch)
             self._acked(batch, reply)
             return None
-        is_behind = batch is not self._unsettled[0]
-        if not error.retryable and not (isinstance(error, OutOfOrderSequence) and is_behind):
+        if not error.retryable:  # a gap is none: librdkafka would begin a new epoch, and store again what was not told
             self._world.note(self._name, f"{batch.sequence} failed: {error!r}")
             self._producer.unexpected.append(f"{self._name}, sequence {batch.sequence}: {error!r}")
             self._unsettled.remove(batch)
