@@ -92,10 +92,10 @@ class LocalPartition:
         log = self._open.log
         return log.read(offset, bytes_max) if offset >= log.cache_start else None
 
-    async def append(self, frame: Frame) -> FrameAck:
+    async def append(self, frame: Frame, *, may_begin: bool = True) -> FrameAck:
         """Give a frame whose payload was checked its offsets, or find those of an earlier copy. Not durable yet: see
-        ``committed``. Raises as ``Appender.append``."""
-        return await self._appender.append(frame, is_checked=True)
+        ``committed``. Arguments and errors are those of ``Appender.append``."""
+        return await self._appender.append(frame, is_checked=True, may_begin=may_begin)
 
     async def committed(self, end_offset: int) -> None:
         """Wait until everything below is committed. No deadline.

@@ -10,9 +10,16 @@ from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
-from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
+from seaweedmq.codec.kafka.refusals import BatchRefused
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
-from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
+from seaweedmq.errors import (
+    DeadlineExceeded,
+    DuplicateSequence,
+    Fenced,
+    OutOfOrderSequence,
+    SeaweedMQError,
+    Unavailable,
+)
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.wire.codes import Code
@@ -91,7 +98,6 @@ class ProduceRoom:
         body = request.body
         if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
-        self._refused_of(request.connection).next_request()
         deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         topics = [
             (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
@@ -111,21 +117,24 @@ class ProduceRoom:
         records: Frames = part.records if part.records is not None else b""
         refused = self._refused_of(request.connection)
         sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
-        if sequence is not None:
-            try:
-                refused.enter(sequence.who, sequence.epoch, sequence.first)
-            except SeaweedMQError as error:
-                return _Failed(part.index, error)
+        is_behind = sequence is not None and refused.is_behind(sequence.who, sequence.epoch, sequence.first)
         try:
             topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
             async with asyncio.timeout_at(deadline):
-                return await self._append_to(topic, part.index, records, needs_all=request.body.acks == ACKS_ALL)
-        except SeaweedMQError as error:
+                appended = await self._append_to(
+                    topic, part.index, records, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
+                )
+            if sequence is not None:
+                refused.forget(sequence.who)
+            return appended
+        except SeaweedMQError as raised:
+            error = _behind(raised) if is_behind else raised
             hint = None if topic is None else self._partitions.hint(topic, part.index, error)
             failed = _Failed(part.index, error, hint)
         except TimeoutError:
             failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
-        if sequence is not None and not isinstance(failed.error, DuplicateSequence | OutOfOrderSequence):
+        is_judged = is_behind or isinstance(failed.error, DuplicateSequence | OutOfOrderSequence)
+        if sequence is not None and not is_judged:
             refused.refuse(sequence.who, sequence.epoch, sequence.first)
         return failed
 
@@ -136,7 +145,9 @@ class ProduceRoom:
             self._refused.popitem(last=False)
         return refused
 
-    async def _append_to(self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool) -> _Appended:
+    async def _append_to(
+        self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool, may_begin: bool
+    ) -> _Appended:
         if topic.is_internal:
             raise KafkaRefusal(
                 Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: choose another one"
@@ -161,9 +172,7 @@ class ProduceRoom:
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
-        else:
-            check_times(checked, settings, self._local.env.wall_us() // 1000)
-        ack = await partition.append(frame_of_batch(data, partition.partition, checked))
+        ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
 
     async def _checked(self, data: Frames, settings: TopicSettings) -> CheckedBatch:
@@ -209,17 +218,11 @@ class ProduceRoom:
         return outcome
 
 
-def check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
-    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time."""
-    lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
-    if highest_ms - now_ms > settings.ahead_max_ms or (
-        lowest_ms != NO_TIME and now_ms - lowest_ms > settings.behind_max_ms
-    ):
-        raise BatchRefused(
-            Refusal.INVALID_TIMESTAMP,
-            f"times from {lowest_ms} to {highest_ms} ms, and it is {now_ms}: the topic takes those up to "
-            f"{settings.ahead_max_ms} ms ahead (message.timestamp.after.max.ms) and {settings.behind_max_ms} behind",
-        )
+def _behind(error: SeaweedMQError) -> SeaweedMQError:
+    """What is said of a batch behind one that was refused: to a client that hears of a gap, that one is lost."""
+    if isinstance(error, OutOfOrderSequence):
+        return Unavailable(f"a batch before this one was refused, send that again first: {error}")
+    return error
 
 
 def _said(outcome: _Appended | _Failed) -> Any:

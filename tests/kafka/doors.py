@@ -113,7 +113,7 @@ class Door:
         part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         reply = await self.ask(
             API.LIST_OFFSETS,
-            7,
+            9,
             replica_id=-1,
             isolation_level=0,
             topics=[make(name=topic, partitions=[part])],

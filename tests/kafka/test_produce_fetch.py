@@ -380,8 +380,44 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
 
 
 @story
-async def test_internal_topics_are_not_for_producers(bed: Bed) -> None:
+async def test_what_comes_before_a_refused_batch_does_not_wait_for_it(bed: Bed) -> None:
+    """The first one was sent to another broker, that is gone; the second was refused here."""
     [door] = await doors(bed)
-    await bed.topic(door.host, TopicName("kafka", "__consumer_offsets"), partitions=1)
-    said = await door.produce("__consumer_offsets", 0, batch(b"forged", keys=[b"key"]))
-    assert said.error_code == Code.INVALID_TOPIC_EXCEPTION
+    first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
+    assert (await door.produce("orders", 0, second)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(bed, door)
+    assert (await door.produce("orders", 0, first)).base_offset == 0
+    assert (await door.produce("orders", 0, second)).base_offset == 1
+
+
+@story
+async def test_a_producer_that_got_further_elsewhere_is_not_held_up_by_what_was_refused_here(bed: Bed) -> None:
+    opened = await doors(bed, 2)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    other = next(door for door in opened if door is not leader)
+    numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(4)]
+    assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
+    assert (await other.produce("orders", 0, numbered[1])).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    for n in (1, 2):
+        assert (await leader.produce("orders", 0, numbered[n])).base_offset == n
+    await leader.host.stop()
+    assert await leader_of(bed, [other]) is other
+    assert (await other.produce("orders", 0, numbered[3])).base_offset == 3
+
+
+@story
+async def test_a_gap_behind_a_refused_batch_is_not_called_one(bed: Bed) -> None:
+    """librdkafka would begin a new epoch, in which what is stored and was not acknowledged is stored again."""
+    opened = await doors(bed, 2)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    other = next(door for door in opened if door is not leader)
+    numbered = [batch(b"%d" % n, producer=(1_000, 0, n)) for n in range(3)]
+    assert (await leader.produce("orders", 0, numbered[0])).base_offset == 0
+    assert (await other.produce("orders", 0, numbered[1])).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    await leader.host.stop()
+    assert await leader_of(bed, [other]) is other
+    assert (await other.produce("orders", 0, numbered[2])).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert (await other.produce("orders", 0, numbered[1])).base_offset == 1
+    assert (await other.produce("orders", 0, numbered[2])).base_offset == 2

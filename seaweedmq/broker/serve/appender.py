@@ -10,7 +10,7 @@ from seaweedmq.broker.serve.heritage import Heritage
 from seaweedmq.broker.serve.lookup import Lookup
 from seaweedmq.codec.frame import Frame, FrameHeader
 from seaweedmq.codec.payload.batch import validate_payload
-from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, fresh
+from seaweedmq.errors import InvalidArgument, SeaweedMQError, StaleMetadata, Unavailable, fresh
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic import Topic
 from seaweedmq.runtime.signal import Signal
@@ -39,16 +39,19 @@ class Appender:
         """Append nothing from now on: what comes, and what waits already, is refused with this."""
         self._stopped = reason
 
-    async def append(self, frame: Frame, *, is_checked: bool = False) -> FrameAck:
+    async def append(self, frame: Frame, *, is_checked: bool = False, may_begin: bool = True) -> FrameAck:
         """Append a frame whose checksums hold, or find that it was before.
 
         Args:
             is_checked: its payload is what the header says, as whoever made the frame saw.
+            may_begin: a Kafka producer that nothing is known of may begin with it. False: what it sent before was
+                refused.
 
         Raises:
             InvalidArgument: it breaks a rule; or it is not the producer's next one.
             DuplicateSequence, OutOfOrderSequence: the same of a Kafka producer, who goes on from earlier segments.
             Fenced: its producer has a newer epoch.
+            Unavailable: it would be its producer's first one, and may not.
             StaleMetadata: it is not for this segment, or not any more.
             SeaweedMQError: the segment was closed, can not store anything at the moment, or ``stop`` was called.
         """
@@ -60,7 +63,7 @@ class Appender:
         try:
             await self._heritage.learn(frame.header)
             await self.segment.admit(frame.header.frame_bytes)
-            return await self._append_admitted(frame)
+            return await self._append_admitted(frame, may_begin=may_begin)
         finally:
             self._waiting = False
 
@@ -82,12 +85,17 @@ class Appender:
         finally:
             self._waiting = False
 
-    async def _append_admitted(self, frame: Frame) -> FrameAck:
+    async def _append_admitted(self, frame: Frame, *, may_begin: bool = True) -> FrameAck:
         header, segment = frame.header, self.segment
         try:
             await self._schema_decided(header.schema_version)
             if self._stopped:
                 raise fresh(self._stopped)
+            if not may_begin and header.producer_id not in segment.log.producers:
+                raise Unavailable(
+                    f"producer {header.producer_id} sent sequence {header.first_sequence} behind one that was refused: "
+                    "send that again first"
+                )
             repeated = segment.find_repeat(header)
         except BaseException:
             segment.release(header.frame_bytes)

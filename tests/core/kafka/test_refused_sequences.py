@@ -1,44 +1,52 @@
 """What comes behind a frame that was refused, on one connection."""
 
-import pytest
-
-from seaweedmq.core.kafka.refused_sequences import IN_FLIGHT_MAX, RefusedSequences
-from seaweedmq.errors import Unavailable
+from seaweedmq.core.kafka.refused_sequences import RefusedSequences
+from seaweedmq.model.producer import KAFKA_SEQUENCES
 
 ME, OTHER = "orders 0 5000", "orders 1 5000"
 
 
-def test_what_comes_behind_a_refused_frame_waits_until_it_comes_again() -> None:
+def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again() -> None:
     refused = RefusedSequences()
-    refused.enter(ME, 0, 0)
+    assert not refused.is_behind(ME, 0, 0)
     refused.refuse(ME, 0, 0)
-    for later in (10, 20):
-        with pytest.raises(Unavailable, match="sequence 0 was refused before"):
-            refused.enter(ME, 0, later)
-    refused.enter(OTHER, 0, 10)
-    refused.enter(ME, 0, 0)
-    refused.enter(ME, 0, 10)
+    assert refused.is_behind(ME, 0, 10)
+    assert refused.is_behind(ME, 0, 20)
+    assert not refused.is_behind(OTHER, 0, 10)
+    assert not refused.is_behind(ME, 0, 0)
+    assert not refused.is_behind(ME, 0, 10)
     assert len(refused) == 0
 
 
-def test_it_is_forgotten_when_nothing_can_be_under_way_behind_it_any_more() -> None:
+def test_a_frame_before_the_refused_one_is_not_behind_it() -> None:
+    """It was sent to another broker, or by another connection, and failed there."""
     refused = RefusedSequences()
-    refused.next_request()
-    refused.refuse(ME, 0, 13)
-    for _ in range(IN_FLIGHT_MAX - 1):
-        refused.next_request()
-        with pytest.raises(Unavailable):
-            refused.enter(ME, 0, 23)
-    refused.next_request()
-    refused.enter(ME, 0, 23)  # 13 to 22 were taken elsewhere meanwhile
-    assert len(refused) == 0
+    refused.refuse(ME, 0, 604)
+    assert not refused.is_behind(ME, 0, 602)
+    assert not refused.is_behind(ME, 0, 604)
+
+
+def test_sequences_begin_again_at_0_behind_the_last_one() -> None:
+    refused = RefusedSequences()
+    refused.refuse(ME, 0, KAFKA_SEQUENCES - 1)
+    assert refused.is_behind(ME, 0, 0)
+    refused.refuse(OTHER, 0, 0)
+    assert not refused.is_behind(OTHER, 0, KAFKA_SEQUENCES - 1)
 
 
 def test_a_new_epoch_begins_anew() -> None:
     refused = RefusedSequences()
     refused.refuse(ME, 0, 30)
-    refused.enter(ME, 1, 0)
-    refused.enter(ME, 1, 10)
+    assert not refused.is_behind(ME, 1, 0)
+    assert not refused.is_behind(ME, 1, 10)
+
+
+def test_what_was_stored_elsewhere_is_forgotten() -> None:
+    refused = RefusedSequences()
+    refused.refuse(ME, 0, 30)
+    refused.forget(ME)
+    refused.forget(ME)
+    assert not refused.is_behind(ME, 0, 40)
 
 
 def test_few_are_remembered() -> None:
@@ -46,6 +54,5 @@ def test_few_are_remembered() -> None:
     for number in range(5):
         refused.refuse(number, 0, 0)
     assert len(refused) == 2
-    refused.enter(0, 0, 10)
-    with pytest.raises(Unavailable):
-        refused.enter(4, 0, 10)
+    assert not refused.is_behind(0, 0, 10)
+    assert refused.is_behind(4, 0, 10)

@@ -6,6 +6,7 @@ own, members of the group in processes.
 
 import asyncio
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -74,7 +75,9 @@ class KafkaTopicUsers:
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
-                "log_level": LOG_LEVEL,
+                "log_level": 7,
+                "debug": "eos",
+                "logger": self._logger(),
                 "client.id": f"publisher of {self.name}",
                 "enable.idempotence": True,
                 "compression.type": self._codec,
@@ -125,6 +128,17 @@ class KafkaTopicUsers:
                 offset=message.offset() if error is None else None,
             )
         )
+
+    def _logger(self) -> logging.Logger:
+        """Hears of it when the publisher begins a new epoch. It would store again what it was not told of."""
+        logger = logging.Logger(self.name)
+        logger.addFilter(self._note_epoch)
+        return logger
+
+    def _note_epoch(self, record: logging.LogRecord) -> bool:
+        if "epoch bump" in record.getMessage():
+            self.errors.append(record.getMessage())
+        return False
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():

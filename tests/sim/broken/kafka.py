@@ -28,7 +28,7 @@ def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
 
 def go_on_behind_what_was_refused(patch: pytest.MonkeyPatch) -> None:
     """The second frame of an unknown producer is taken, though the first was refused."""
-    patch.setattr(RefusedSequences, "enter", lambda refused, who, epoch, sequence: None)
+    patch.setattr(RefusedSequences, "is_behind", lambda refused, who, epoch, sequence: False)
 
 
 BROKEN: tuple[Break, ...] = (

@@ -1,0 +1,61 @@
+"""Faults against users with Kafka's clients: idempotent publishers, readers, and a group whose coordinator is hurt."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.faults.episode import Outcome, play, stage
+from tests.faults.machines.cluster import Cluster
+from tests.faults.users.kafka_workload import PLANS
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+TTL_S = 1.5
+ATTEMPTS = 3
+"""This machine has other things to do as well."""
+MEMBERS = 3
+RESUMED_S = 1.5
+"""Until members commit again, after another broker leads."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Three brokers that all tests of this module hurt one after another; each finds it mended."""
+    async with stage(tmp_path_factory.mktemp("faults"), lease_ttl_s=TTL_S) as running:
+        yield running
+
+
+async def hurt(cluster: Cluster, *faults: str, attempt: int = 0) -> Outcome:
+    """Nothing may be lost, stored twice or reordered, and what the group committed counts."""
+    outcome = await play(
+        cluster,
+        faults,
+        seed=f"kafka-{'-'.join(faults)}-{attempt}",
+        plans=(),
+        kafka_plans=PLANS,
+        kafka_members=MEMBERS,
+    )
+    print(outcome.line())
+    assert not outcome.violations, outcome.violations[:5]
+    assert outcome.given >= outcome.kafka_acked > 0
+    assert outcome.commits
+    return outcome
+
+
+async def test_a_coordinator_that_is_killed_is_replaced_without_a_rebalance(cluster: Cluster) -> None:
+    for attempt in range(ATTEMPTS):
+        outcome = await hurt(cluster, "kill_coordinator", attempt=attempt)
+        assert outcome.generations == 0
+        if outcome.commit_wait_s < TTL_S + RESUMED_S:
+            return
+    pytest.fail(f"members could not commit for {outcome.commit_wait_s:.2f} s")
+
+
+async def test_members_and_connections_end_while_a_primary_dies(cluster: Cluster) -> None:
+    outcome = await hurt(cluster, "kill_primary", "hang_up_kafka", "kill_member")
+    assert outcome.generations > 0
+
+
+async def test_a_rolling_restart(cluster: Cluster) -> None:
+    await hurt(cluster, "rolling_restart")
