@@ -1,7 +1,9 @@
 """One cluster for all tests of this folder: `seaweedmq up`, as users start it, with three brokers."""
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,23 +50,64 @@ class Kafka:
         return self.data / "storage" / "topics" / "kafka" / topic / "table"
 
 
-@pytest.fixture(scope="package")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Running; afterwards its brokers have complained of nothing that nobody foresaw."""
-    folder = tmp_path_factory.mktemp("kafka")
-    config = folder / "broker.toml"
-    config.write_text(SETTINGS)
-    with running_cluster(folder / "data", brokers=BROKERS, kafka_port=0, config=config) as cluster:
-        yield Kafka(cluster, folder / "data")
-        assert cluster.stop() == 0
-    log = (folder / "up.log").read_text()
-    assert "Traceback" not in log, log
+class Shared:
+    """The cluster, from the first test of this folder on to the last one: no other test is to run beside it."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._kafka: Kafka | None = None
+
+    def kafka(self, folder: Callable[[], Path]) -> Kafka:
+        """Start it, if it does not run."""
+        if self._kafka is None:
+            self._kafka = self._stack.enter_context(self._running(folder()))
+        return self._kafka
+
+    def close(self) -> None:
+        """Stop it. Its brokers have complained of nothing that nobody foresaw."""
+        self._kafka = None
+        self._stack.close()
+
+    @staticmethod
+    @contextmanager
+    def _running(folder: Path) -> Iterator[Kafka]:
+        config = folder / "broker.toml"
+        config.write_text(SETTINGS)
+        with running_cluster(folder / "data", brokers=BROKERS, kafka_port=0, config=config) as cluster:
+            yield Kafka(cluster, folder / "data")
+            assert cluster.stop() == 0
+        log = (folder / "up.log").read_text()
+        assert "Traceback" not in log, log
+
+
+_shared = Shared()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """The end of the folder. A fixture of a package would do, but a folder of this name can not be one for pytest:
+    tests import another package of the name.
+    """
+    yield
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _shared.close()
+
+
+def pytest_sessionfinish() -> None:
+    """Also if the last test was not reached."""
+    _shared.close()
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Kafka:
+    """Running."""
+    return _shared.kafka(lambda: tmp_path_factory.mktemp("kafka"))
 
 
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def create(kafka: Kafka) -> Callable[..., str]:
     """Makes a topic with a name of its own and returns the name. Settings are Kafka's."""
 
@@ -111,7 +154,7 @@ def others(pytestconfig: pytest.Config) -> Path:
     """The folder with the packages of ``elsewhere``, which later runs find."""
     cache = pytestconfig.cache
     assert cache is not None
-    folder = cache.mkdir("kafka-clients")
+    folder = cache.mkdir(f"kafka-clients-{sys.version_info.major}.{sys.version_info.minor}")
     try:
         elsewhere.install(folder)
     except elsewhere.NotInstallable as reason:

@@ -28,8 +28,8 @@ def install(folder: Path) -> None:
     Raises:
         NotInstallable: the registry is not reachable, or has nothing for this Python.
     """
-    done = folder / "installed"
-    if done.exists():
+    done, wanted = folder / "installed", "\n".join(PACKAGES)
+    if done.exists() and done.read_text() == wanted:
         return
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     command += ["--no-deps", "--upgrade", "--target", str(folder), *PACKAGES]
@@ -39,7 +39,7 @@ def install(folder: Path) -> None:
         raise NotInstallable(f"pip did not install {' '.join(PACKAGES)} in {INSTALL_TIMEOUT_S} s") from None
     except subprocess.CalledProcessError as error:
         raise NotInstallable(f"pip can not install {' '.join(PACKAGES)}: {error.stderr.strip()[-300:]}") from None
-    done.touch()
+    done.write_text(wanted)
 
 
 def call(folder: Path, module: str, function: str, *arguments: Any, **settings: Any) -> Any:
