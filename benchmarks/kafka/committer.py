@@ -1,4 +1,10 @@
-"""A member of a group that does nothing but commit, and sees how long it can not: a process of ``failover``."""
+"""A member of a group that does nothing but commit, and sees how long it can not: a process of ``failover``.
+
+It does not fetch. librdkafka asks for the coordinator on a connection on which its Fetch may be waiting for records, and
+replies come in order: with nothing to fetch the answer takes ``fetch.wait.max.ms``. A commit that it tries again
+meanwhile, after 100 ms, is failed when the coordinator's address changes, which it takes for the death of the new
+coordinator: it asks again, and so on until the session ends. That is librdkafka's, and was seen with 2.16.
+"""
 
 import time
 from dataclasses import dataclass
@@ -55,6 +61,7 @@ def commit_on_and_on(*, servers: str, topic: str, group: str, ready: Event, stop
         if time.monotonic() > end:
             raise Failed(f"group {group} has no partitions after {JOIN_TIMEOUT_S:.0f} s")
         consumer.poll(0.1)
+    consumer.pause(consumer.assignment())
     committed_s, gap_s = 0.0, 0.0
     while not stop.is_set():
         consumer.poll(COMMIT_EVERY_S)
