@@ -1,7 +1,7 @@
 # Everything a user or a developer does begins here: `make help` lists it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast test-integration check format proto bench bench-quick sim sim-long clean
+.PHONY: help setup java demo test test-fast test-integration test-clients check format proto bench bench-quick sim sim-long clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,9 @@ SEED ?= 1
 # One more than the two cores that the suite is made for: half of the tests wait for processes and leases most of the
 # time. Those that must not run beside each other are grouped in tests/conftest.py, those that measure run alone.
 WORKERS ?= 3
-TEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
-TEST_ALONE = $(BIN)/python -m pytest -q -m measures
+CLIENTS = tests/integration/kafka_others
+TEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --ignore $(CLIENTS)
+TEST_ALONE = $(BIN)/python -m pytest -q -m measures --ignore $(CLIENTS)
 
 help:  ## list the targets
 	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,9 @@ test-fast: setup  ## tests that start no process
 
 test-integration: java setup  ## tests that start etcd, brokers or Spark
 	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
+
+test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
+	@$(BIN)/python -m pytest -q $(CLIENTS)
 
 check: setup  ## format, lint, types, import layers, stubs; no tests
 	$(BIN)/ruff format --check .

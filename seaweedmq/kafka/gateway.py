@@ -39,12 +39,7 @@ class Gateway:
 
     async def start(self, rooms: Iterable[Room], in_flight_bytes_max: int) -> None:
         """Answer requests, each by the room that has a handler for it; so much of them may be in memory."""
-        handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
-        for room in rooms:
-            for api, handler in room.handlers().items():
-                assert api not in handlers, f"two rooms answer {API(api).name}"
-                handlers[api] = handler
-        self._server = KafkaServer(handlers, self._config, in_flight_bytes_max)
+        self._server = KafkaServer(handlers_of(rooms), self._config, in_flight_bytes_max)
         await self._server.start(self._bound)
 
     async def stop(self) -> None:
@@ -52,6 +47,16 @@ class Gateway:
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
         self._bound.close()
+
+
+def handlers_of(rooms: Iterable[Room]) -> dict[int, Handler]:
+    """Who answers which API, by its key; ApiVersions among them."""
+    handlers: dict[int, Handler] = {API.API_VERSIONS: _versions}
+    for room in rooms:
+        for api, handler in room.handlers().items():
+            assert api not in handlers, f"two rooms answer {API(api).name}"
+            handlers[api] = handler
+    return handlers
 
 
 async def _versions(request: Request) -> Reply:

@@ -20,7 +20,7 @@ from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
 from seaweedmq.kafka.wire.messages import API, Handler, ProduceResponse, Reply, Request
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
-from seaweedmq.model.topic_settings import TimestampType, TopicSettings, settings_of
+from seaweedmq.model.topic_settings import TimestampType, TopicSettings
 
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
@@ -91,6 +91,7 @@ class ProduceRoom:
         body = request.body
         if body.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise KafkaRefusal(Code.INVALID_REQUIRED_ACKS, f"acks={body.acks}: give 0, 1 or -1, which means all")
+        self._refused_of(request.connection).next_request()
         deadline = asyncio.get_running_loop().time() + min(max(body.timeout_ms, 0) / 1000, TIMEOUT_S_MAX)
         topics = [
             (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
@@ -110,9 +111,12 @@ class ProduceRoom:
         records: Frames = part.records if part.records is not None else b""
         refused = self._refused_of(request.connection)
         sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
-        try:
-            if sequence is not None:
+        if sequence is not None:
+            try:
                 refused.enter(sequence.who, sequence.epoch, sequence.first)
+            except SeaweedMQError as error:
+                return _Failed(part.index, error)
+        try:
             topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
             async with asyncio.timeout_at(deadline):
                 return await self._append_to(topic, part.index, records, needs_all=request.body.acks == ACKS_ALL)
@@ -143,12 +147,8 @@ class ProduceRoom:
                 f"topic {topic.name} has no partitions of its own, its keys are spread over a ring: publish to it with "
                 "SeaweedMQ's own clients, or create a topic with partitions",
             )
-        if topic.is_internal:
-            raise KafkaRefusal(
-                Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is written by coordinators alone: use another one"
-            )
         partition = self._partitions.led(topic, index)
-        settings = settings_of(partition.topic.configs)
+        settings = partition.topic.settings
         if needs_all and len(partition.segment.replicas) < settings.insync_replicas_min:
             raise KafkaRefusal(
                 Code.NOT_ENOUGH_REPLICAS,

@@ -27,19 +27,21 @@ from seaweedmq.kafka.producer_ids import ProducerIds
 from seaweedmq.kafka.reading import PartitionReader
 from seaweedmq.kafka.reencode import Reencoder
 from seaweedmq.kafka.refused import RefusedRoom
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
 from seaweedmq.kafka.topics import TopicsRoom
 
 
 class Rooms:
     """All of them, of one broker."""
 
-    def __init__(self, local: LocalBroker) -> None:
+    def __init__(self, local: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
+        """``snapshot_after_bytes``: a coordinator writes a snapshot of its groups after so much else."""
         config = local.config
         self.nodes = Nodes(local.view, local.meta, local.env)
         self.directory = Directory(local.view, self.nodes, config.kafka_namespace)
         changes = TopicChanges(local.api, local.view)
         partitions = Partitions(local, self.directory)
-        coordinators = Coordinators(local)
+        coordinators = Coordinators(local, snapshot_after_bytes=snapshot_after_bytes)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         local.kafka_groups.answer = GroupAdmin(local, coordinators)
         self._cursors = Cursors(local.spawn)

@@ -93,8 +93,6 @@ class Shard:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._round = _Round()
         self._is_writing = False
-        self._is_broken = False
-        """An event ended in an error that is a bug: what was committed is loaded anew."""
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
         self._deleted_topics: set[str] = set()
@@ -141,7 +139,7 @@ class Shard:
             begin()
             return await answer
         finally:
-            self._waiting.pop(token, None)
+            del self._waiting[token]
 
     def _check_active(self) -> None:
         if self.stage is Stage.LOADING:
@@ -163,7 +161,7 @@ class Shard:
             outcome = self._state.handle(event, self._loop.time(), self._env.wall_us() // 1_000)
             pairs = [encode_record(record) for record in outcome.records]
         except Exception:
-            self._is_broken = True  # nobody knows how much of it happened
+            self._end()  # nobody knows how much of it happened: what was committed is loaded anew
             self._work.fire()
             raise
         self._set_timer()
@@ -212,13 +210,13 @@ class Shard:
         try:
             loading = retrying(
                 backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
-                on=(SeaweedMQError, TimeoutError),
+                on=Exception,  # whatever it is, the other partitions of this broker have nothing to do with it
                 stop=when(lambda: self.partition.is_over),
                 told=self._note_trouble,
             )
             await loading(self._load)
             self._begin()
-            while not self.partition.is_over and not self._is_broken:
+            while self.is_active and not self.partition.is_over:
                 if self._round or self._snapshots.under_way:
                     await self._write_round()
                 else:
@@ -241,6 +239,7 @@ class Shard:
                 state.load(record)
             if number % LOADED_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        state.begin(self._loop.time(), self._env.wall_us() // 1_000)
         self._state = state
         self._snapshots.loaded(kept)
 
@@ -269,7 +268,6 @@ class Shard:
             await self.partition.committed(end)
 
     def _begin(self) -> None:
-        self._state.begin(self._loop.time(), self._env.wall_us() // 1_000)
         self.stage = Stage.ACTIVE
         self._set_timer()
         if self._deleted_topics:
@@ -282,11 +280,14 @@ class Shard:
         for waiter in self._waiting.values():
             if not waiter.done():
                 waiter.set_exception(self._moved())
+                waiter.exception()  # who was just about to wait may have an error of its own
 
     def _note_trouble(self, attempt: int, error: BaseException) -> None:
+        is_expected = isinstance(error, SeaweedMQError)
         log.log(
             logging.WARNING if attempt == 1 else logging.DEBUG,
             "%s: the coordinator can not load at the moment, trying on: %s",
             self.partition.segment,
-            error or "no time left to commit",
+            error,
+            exc_info=None if is_expected else error,
         )

@@ -1,13 +1,20 @@
 """The demo notices whatever goes wrong, and ends with `demo: OK` when nothing does."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from seaweedmq.cli.demo.__main__ import check_streams
 from seaweedmq.cli.demo.flights import KEY, ROW, DemoFailed, flights_path, read_flights, verify
+from seaweedmq.cli.demo.records import ARRIVED, Arrived, arrived, from_records, halves, to_records
+from seaweedmq.cli.demo.streams import PARTITIONS, Streamed
+from seaweedmq.codec.murmur2 import partitions_of
 
 Batches = list[pa.RecordBatch]
 BATCH_ROWS = 1_000
@@ -56,12 +63,82 @@ def test_any_damage_is_noticed(
         verify(flights, damage(batches))
 
 
+@pytest.fixture(scope="module")
+def some(flights: pa.Table) -> pa.Table:
+    return flights.slice(0, 20_000)
+
+
+@pytest.fixture(scope="module")
+def records(some: pa.Table) -> pa.Table:
+    return to_records(some)
+
+
+def test_a_flight_is_a_json_object_and_back_again(some: pa.Table, records: pa.Table) -> None:
+    first = json.loads(records.column("_value")[0].as_py())
+    assert first == {name: _plain(some.column(name)[0].as_py()) for name in some.column_names}
+    assert from_records(records, some.schema).select(some.column_names).to_pylist() == some.to_pylist()
+
+
+def _plain(value: object) -> object:
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ") if isinstance(value, datetime) else value
+
+
+def test_a_plane_is_published_by_one_publisher_and_each_has_about_half(some: pa.Table, records: pa.Table) -> None:
+    left, right = halves(records)
+    assert left.num_rows + right.num_rows == some.num_rows
+    assert abs(left.num_rows - right.num_rows) < some.num_rows / 50
+    of_left, of_right = (set(half.column("_key").unique().to_pylist()) for half in (left, right))
+    assert of_left & of_right == {None}
+    assert left.column("_key").null_count
+    assert right.column("_key").null_count
+
+
+@pytest.fixture(scope="module")
+def got(records: pa.Table) -> pa.Table:
+    """All records as a group gets them when all is well: partition after partition."""
+    keys = records.column("_key").combine_chunks()
+    partitions = partitions_of(keys, PARTITIONS).astype(np.int32)
+    order = np.argsort(partitions, kind="stable")
+    offsets = np.concatenate([np.arange(count) for count in np.bincount(partitions)])
+    columns = [pa.array(partitions[order]), pa.array(offsets), *records.take(pa.array(order)).columns]
+    return pa.table(columns, schema=ARRIVED)
+
+
+def test_what_both_groups_got_is_right(some: pa.Table, got: pa.Table) -> None:
+    check_streams(some, Streamed(arrived([got]), arrived([got]), rebalances=0))
+
+
+def test_records_that_come_again_are_told_by_where_they_lie(got: pa.Table) -> None:
+    again = arrived([got.slice(0, 1_000), got.slice(500, 1_000), got.slice(1_500)])
+    assert again.repeated == 500
+    assert again.records.equals(got)
+
+
+def test_a_record_may_come_again_to_who_had_to_share_out_anew(some: pa.Table, got: pa.Table) -> None:
+    check_streams(some, Streamed(Arrived(got, repeated=1), Arrived(got, 0), rebalances=1))
+    with pytest.raises(DemoFailed, match="1 flights came to Kafka's group again, which had not shared out anew"):
+        check_streams(some, Streamed(Arrived(got, repeated=1), Arrived(got, 0), rebalances=0))
+    with pytest.raises(DemoFailed, match="1 flights came to SeaweedMQ's group again"):
+        check_streams(some, Streamed(Arrived(got, 0), Arrived(got, repeated=1), rebalances=1))
+
+
+def test_groups_that_see_other_partitions_or_other_records_are_noticed(some: pa.Table, got: pa.Table) -> None:
+    moved = got.set_column(0, "_partition", pa.array((got.column(0).to_numpy() + 1) % PARTITIONS, pa.int32()))
+    with pytest.raises(DemoFailed, match="in another partition than their plane's"):
+        check_streams(some, Streamed(Arrived(moved, 0), Arrived(got, 0), 0))
+    later = got.set_column(1, "_offset", pa.array(got.column(1).to_numpy() + 1))
+    with pytest.raises(DemoFailed, match="other flights at an offset"):
+        check_streams(some, Streamed(Arrived(later, 0), Arrived(got, 0), 0))
+
+
 @pytest.mark.integration
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_demo_ends_well() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "seaweedmq.cli.demo"], capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, "-m", "seaweedmq.cli.demo"], capture_output=True, text=True, timeout=290, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("demo: OK\n")
+    assert "killing broker" in done.stdout
+    assert "both groups got every flight once and unchanged, in order for each of 4,043 planes" in done.stdout
     assert "Spark and the CSV agree" in done.stdout

@@ -1,7 +1,8 @@
 """Hurt a real cluster for some minutes: ``python -m tests.faults --minutes 10 --seed 1 [--fault kill_leader]``.
 
-Every episode has publishers and subscribers on three topics while one fault strikes, or two or three together. Exit
-status 1 if anything acknowledged was lost, duplicated, reordered, or any other promise was broken.
+Every episode has publishers and subscribers on three topics, natives or with Kafka's clients or both, while one fault
+strikes, or two or three together. Exit status 1 if anything acknowledged was lost, duplicated, reordered, or any other
+promise was broken.
 """
 
 import argparse
@@ -15,14 +16,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.episode import Outcome, play, possible, stage
-from tests.faults.faults import ALONE, FAULTS
+from tests.faults.faults import ALONE, FAULTS, NEEDS_MEMBERS
 from tests.faults.machines.network import Unsupported
-from tests.faults.users.workload import RECORDS_PER_S
+from tests.faults.users.kafka_workload import PLANS as KAFKA_PLANS
+from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
+from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S
 
 EPISODES_PER_CLUSTER = 8
 MEMBERS = 3
 """Of the group, where there is one."""
 OWN_STORAGE_MIB = 512
+USERS = ("native", "kafka", "both")
 LIMITS = ("mount", "quota")
 """Ways to have a disk that can be filled."""
 LEASE_TTLS_S = (1.5, 2.0, 3.0)
@@ -57,16 +61,24 @@ async def _hurt(args: argparse.Namespace) -> list[Outcome]:
             ) as cluster:
                 for _ in range(EPISODES_PER_CLUSTER):
                     episode += 1
-                    members = (
-                        rng.choice((0, MEMBERS)) if args.fault not in ("kill_member", "freeze_member") else MEMBERS
+                    users = args.users or rng.choice(USERS)
+                    members = MEMBERS if FAULTS.get(args.fault) in NEEDS_MEMBERS else rng.choice((0, MEMBERS))
+                    natives, kafka = users != "kafka", users != "native"
+                    crowd = {"members": members if natives else 0, "kafka_members": MEMBERS if kafka else 0}
+                    faults = (
+                        [args.fault]
+                        if args.fault
+                        else _choose(rng, possible(cluster, natives=natives, kafka=kafka, **crowd))
                     )
-                    faults = [args.fault] if args.fault else _choose(rng, possible(cluster, members=members))
                     outcome = await play(
                         cluster,
                         faults,
                         seed=f"{args.seed}-{episode}",
                         records_per_s=args.records_per_s,
-                        members=members,
+                        plans=ALL_PLANS if natives else (),
+                        kafka_plans=KAFKA_PLANS if kafka else (),
+                        kafka_records_per_s=args.kafka_records_per_s,
+                        **crowd,
                         say=_say(args.verbose),
                     )
                     outcomes.append(outcome)
@@ -99,8 +111,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fault", choices=sorted(FAULTS), help="only this one")
+    parser.add_argument("--users", choices=USERS, help="only these; otherwise some in each episode")
     parser.add_argument("--lease-ttl", type=float, help="seconds; otherwise one of several")
     parser.add_argument("--records-per-s", type=float, default=RECORDS_PER_S, help="of each of three topics")
+    parser.add_argument("--kafka-records-per-s", type=float, default=KAFKA_RECORDS_PER_S, help="as above, by Kafka's")
     parser.add_argument("--keep", action="store_true", help="leave the files and logs of every cluster in /tmp")
     parser.add_argument("--verbose", action="store_true", help="say what strikes when")
     args = parser.parse_args()
@@ -110,6 +124,8 @@ def main() -> int:
         f"{sum(o.count('lost') for o in outcomes)} lost, {sum(o.count('duplicated') for o in outcomes)} duplicated, "
         f"{sum(o.count('reordered', 'offsets fall') for o in outcomes)} reordered, "
         f"{sum(len(o.violations) for o in outcomes)} violations in all, "
+        f"{sum(o.kafka_acked for o in outcomes)} of the records by Kafka's clients, whose longest wait to commit was "
+        f"{max((o.commit_wait_s for o in outcomes), default=0.0):.2f} s, "
         f"longest gap between acknowledgements {max((o.gap_s for o in outcomes), default=0.0):.2f} s"
     )
     return 1 if any(o.violations for o in outcomes) else 0

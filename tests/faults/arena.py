@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tests.faults.machines.cluster import Cluster, Node
-from tests.faults.users.group import Group
+from tests.faults.users.members import Members
 
 
 @dataclass(slots=True)
@@ -16,8 +16,13 @@ class Arena:
 
     cluster: Cluster
     topics: Sequence[str]
-    group: Group
-    """Readers; without members if the episode is about something else."""
+    """Of native users."""
+    kafka_topics: Sequence[str]
+    """Of users with Kafka's clients: the segments of their partitions are never split or merged."""
+    groups: Sequence[Members]
+    """Those with members; none if the episode is about something else."""
+    kafka_group: str
+    """Name of the group of Kafka's clients; "" if there is none."""
     rng: random.Random
     say: Callable[[str], None]
     exits: list[str] = field(default_factory=list)
@@ -26,6 +31,10 @@ class Arena:
     """Roles that nobody had, so that somebody else was hurt."""
     changes: int = 0
     """Splits, merges and moves that were made."""
+
+    @property
+    def all_topics(self) -> list[str]:
+        return [*self.topics, *self.kafka_topics]
 
     async def terminate(self, node: Node) -> None:
         """SIGTERM, and wait for the end: in good order, unless another fault's SIGKILL was faster."""
@@ -56,7 +65,7 @@ class Arena:
     async def some(self, place: int, *, leader: bool | None = None) -> Node | None:
         """A running broker with this role (0 primary, 1 follower) in a topic; with ``leader`` the leader, or not it."""
         leading = await self.cluster.leader()
-        for topic in self.rng.sample(list(self.topics), len(self.topics)):
+        for topic in self.rng.sample(self.all_topics, len(self.all_topics)):
             for node in await self.cluster.replicas(topic, place):
                 if (leader is None or (node is leading) is leader) and node.pid is not None and not node.is_frozen:
                     return node

@@ -49,7 +49,9 @@ async def _change(arena: Arena, what: str, change: Callable[[Arena, aio.Client],
 
 
 async def _split(arena: Arena, client: aio.Client) -> str:
-    topic, segments = await _segments(arena, client)
+    if not arena.topics:
+        return ""
+    topic, segments = await _segments(arena.rng.choice(list(arena.topics)), client)
     wide = [s for s in segments if s.slots.width > 1]
     if not wide or len(segments) >= SEGMENTS_MAX:
         return ""
@@ -60,7 +62,9 @@ async def _split(arena: Arena, client: aio.Client) -> str:
 
 
 async def _merge(arena: Arena, client: aio.Client) -> str:
-    topic, segments = await _segments(arena, client)
+    if not arena.topics:
+        return ""
+    topic, segments = await _segments(arena.rng.choice(list(arena.topics)), client)
     if len(segments) < 2:
         return ""
     first, second = arena.rng.choice(list(pairwise(segments)))
@@ -69,7 +73,7 @@ async def _merge(arena: Arena, client: aio.Client) -> str:
 
 
 async def _move(arena: Arena, client: aio.Client) -> str:
-    topic, segments = await _segments(arena, client)
+    topic, segments = await _segments(arena.rng.choice(arena.all_topics), client)
     brokers = [status.info.id for status in (await client.admin.cluster_status()).brokers]
     segment = arena.rng.choice(segments)
     if len(brokers) < len(segment.replicas):
@@ -79,8 +83,7 @@ async def _move(arena: Arena, client: aio.Client) -> str:
     return f"moved {segment} from {', '.join(segment.replicas)} to {', '.join(to)}"
 
 
-async def _segments(arena: Arena, client: aio.Client) -> tuple[str, list[Segment]]:
-    """Some topic and its open segments, in the order of their ranges."""
-    topic = arena.rng.choice(list(arena.topics))
+async def _segments(topic: str, client: aio.Client) -> tuple[str, list[Segment]]:
+    """The topic and its open segments, in the order of their ranges."""
     described = await client.admin.describe_topic(topic)
     return topic, sorted((s for s in described.segments if s.is_open), key=lambda s: s.slots.lo)

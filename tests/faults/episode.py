@@ -12,9 +12,21 @@ from pathlib import Path
 
 from seaweedmq.errors import SeaweedMQError
 from tests.faults.arena import Arena
-from tests.faults.faults import ALONE, FAULTS, NEEDS_LIMITED_STORAGE, NEEDS_MEMBERS, NEEDS_PAIRS, restore
+from tests.faults.faults import (
+    ALONE,
+    FAULTS,
+    NEEDS_KAFKA,
+    NEEDS_KAFKA_GROUP,
+    NEEDS_LIMITED_STORAGE,
+    NEEDS_MEMBERS,
+    NEEDS_NATIVES,
+    NEEDS_PAIRS,
+    restore,
+)
 from tests.faults.machines.cluster import Cluster
 from tests.faults.machines.network import Loopback, Network, Unsupported, best_network
+from tests.faults.users.kafka_workload import RECORDS_PER_S as KAFKA_RECORDS_PER_S
+from tests.faults.users.kafka_workload import KafkaWorkload
 from tests.faults.users.workload import ALL_PLANS, RECORDS_PER_S, TopicPlan, Workload
 from tests.support.history import Violation
 
@@ -32,6 +44,14 @@ class Outcome:
     faults: tuple[str, ...]
     seed: str
     acked: int = 0
+    kafka_acked: int = 0
+    """Of these, by Kafka's clients."""
+    commits: int = 0
+    """Offsets that members of Kafka's committed."""
+    commit_wait_s: float = 0.0
+    """The longest time in which one of them could not commit what it wanted to."""
+    generations: int = 0
+    """Of their group, after the one it had."""
     read: int = 0
     given: int = 0
     """To the members of a group, what came again included."""
@@ -59,10 +79,15 @@ class Outcome:
         counts = Counter(v.rule for v in self.violations)
         gaps = ", ".join(f"{label} {gap:.2f}" for label, gap in self.gaps_s.items())
         given = f", {self.given:6} given to a group" if self.given else ""
+        commits = (
+            f"; {self.commits} commits, longest wait {self.commit_wait_s:.2f} s, {self.generations} rebalances"
+            if self.commits
+            else ""
+        )
         bad = ", ".join(f"{count} {rule}" for rule, count in counts.items()) or "ok"
         return (
             f"{'+'.join(self.faults):32} {self.acked:6} acknowledged, {self.read:6} read{given}: {bad}; "
-            f"longest gap s: {gaps}; slowest {self.slowest_s:.2f} s (own lag {self.loop_lag_s:.2f} s)"
+            f"longest gap s: {gaps}; slowest {self.slowest_s:.2f} s (own lag {self.loop_lag_s:.2f} s){commits}"
         )
 
 
@@ -74,6 +99,9 @@ async def play(
     plans: Sequence[TopicPlan] = ALL_PLANS,
     records_per_s: float = RECORDS_PER_S,
     members: int = 0,
+    kafka_plans: Sequence[TopicPlan] = (),
+    kafka_records_per_s: float = KAFKA_RECORDS_PER_S,
+    kafka_members: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Let these faults strike, together if they are several, while users publish and read."""
@@ -88,28 +116,52 @@ async def play(
         records_per_s=records_per_s,
         members=members,
     )
-    arena = Arena(cluster, [topic.name for topic in workload.topics], workload.group, rng, say)
+    kafka = KafkaWorkload(
+        cluster.bootstrap,
+        cluster.kafka,
+        kafka_plans,
+        seed=seed,
+        directory=cluster.directory / f"kafka-members-{seed}",
+        records_per_s=kafka_records_per_s,
+        members=kafka_members,
+    )
+    arena = Arena(
+        cluster,
+        [topic.name for topic in workload.topics],
+        [f"kafka/{topic.name}" for topic in kafka.topics],
+        [group for group, count in ((workload.group, members), (kafka.group, kafka_members)) if count],
+        kafka.group.name if kafka_members else "",
+        rng,
+        say,
+    )
     await asyncio.sleep(CALM_S)
-    async with workload:
+    async with workload, kafka:
         await workload.until_flowing()
+        await kafka.until_flowing()
         await asyncio.sleep(WARM_UP_S)
         workload.forget_waits()
+        kafka.forget_waits()
         await asyncio.gather(
             *(_strike(arena, name, rng.uniform(0, STAGGER_S) if len(faults) > 1 else 0.0) for name in faults)
         )
         try:
             await restore(cluster)
             await workload.until_flowing()
+            await kafka.until_flowing()
             outcome.violations = await workload.finish()
+            outcome.violations += await kafka.finish()
             outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
         except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
             outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
-            outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
+            outcome.violations += [
+                Violation("error", e) for topic in (*workload.topics, *kafka.topics) for e in topic.errors
+            ]
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
         tracebacks = await asyncio.to_thread(cluster.tracebacks)
         outcome.violations += [Violation("traceback", line) for line in tracebacks]
         if not outcome.violations:
             await workload.forget()
+            await kafka.forget()
         outcome.unfit, outcome.changes = arena.unfit, arena.changes
         outcome.loop_lag_s = workload.loop_lag_s
         for topic in workload.topics:
@@ -118,6 +170,15 @@ async def play(
             outcome.given += len(workload.group.delivered[topic.name])
             outcome.gaps_s[topic.plan.label] = topic.waits.gap_s
             outcome.slowest_s = max(outcome.slowest_s, topic.waits.slowest_s)
+        for users in kafka.topics:
+            outcome.kafka_acked += users.acked
+            outcome.read += len(users.history.polled)
+            outcome.given += len(kafka.group.delivered[users.name])
+            outcome.gaps_s[users.plan.label] = users.waits.gap_s
+            outcome.slowest_s = max(outcome.slowest_s, users.waits.slowest_s)
+        outcome.acked += outcome.kafka_acked
+        outcome.commits = len(kafka.group.waits_ns)
+        outcome.commit_wait_s, outcome.generations = kafka.commit_wait_s, kafka.generations
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -191,12 +252,17 @@ def small_storage(folder: Path, size_mib: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
-def possible(cluster: Cluster, *, members: int) -> list[str]:
-    """Names of the faults this cluster can be hurt with."""
+def possible(
+    cluster: Cluster, *, members: int, kafka_members: int = 0, natives: bool = True, kafka: bool = False
+) -> list[str]:
+    """Names of the faults this cluster can be hurt with, with these users."""
     return [
         name
         for name, fault in FAULTS.items()
         if (cluster.network.can_cut_pairs or fault not in NEEDS_PAIRS)
-        and (members or fault not in NEEDS_MEMBERS)
+        and (members or kafka_members or fault not in NEEDS_MEMBERS)
+        and (kafka or fault not in NEEDS_KAFKA)
+        and (kafka_members or fault not in NEEDS_KAFKA_GROUP)
+        and (natives or fault not in NEEDS_NATIVES)
         and (cluster.own_storage or cluster.quota or fault not in NEEDS_LIMITED_STORAGE)
     ]

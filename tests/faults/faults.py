@@ -10,7 +10,6 @@ from pathlib import Path
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.logfile import decode_preamble
 from seaweedmq.errors import SeaweedMQError
-from seaweedmq.model.config import BrokerConfig
 from tests.faults.arena import Arena, Fault
 from tests.faults.changes import merge, move, split
 from tests.faults.machines.cluster import Cluster, Node
@@ -19,8 +18,7 @@ from tests.faults.recreate import recreate
 
 BEYOND_LEASE_S = 1.5
 """How much longer than the lease something stays frozen or cut off."""
-KEEPALIVE_S = 2.0
-"""Until a broker notices that a peer is frozen."""
+HANG_UPS = 6
 FILL_BYTES = 1 << 20
 REJOINING_S = 0.05
 """A broker that wakes up without its lease is back as somebody new within this time, or a little more."""
@@ -57,6 +55,26 @@ async def kill_leader(arena: Arena) -> None:
         arena.unfit.append(what)
         node = await arena.leading()
     await _kill(arena, [node], what, down_s=arena.rng.uniform(0, 2))
+
+
+async def kill_coordinator(arena: Arena) -> None:
+    """SIGKILL of the coordinator of the group of Kafka's clients."""
+    what = "the coordinator of the group"
+    node = await arena.cluster.coordinator(arena.kafka_group)
+    if node is None:
+        arena.unfit.append(what)
+        node = arena.some_node()
+    await _kill(arena, [node], what, down_s=arena.rng.uniform(0, 2))
+
+
+async def freeze_coordinator(arena: Arena) -> None:
+    """SIGSTOP of the coordinator of the group of Kafka's clients for longer than its lease."""
+    what = "the coordinator of the group"
+    node = await arena.cluster.coordinator(arena.kafka_group)
+    if node is None:
+        arena.unfit.append(what)
+        node = arena.some_node()
+    await _freeze(arena, node, what)
 
 
 async def kill_all(arena: Arena) -> None:
@@ -182,13 +200,35 @@ async def _cut_pair(arena: Arena, *, both_ways: bool) -> None:
 
 
 async def cut_off(arena: Arena) -> None:
-    """No other broker reaches one of them, which still reaches etcd."""
+    """No other broker, nor any of Kafka's clients, reaches one of them, which still reaches etcd."""
     node = await arena.victim("a primary", 0)
     arena.say(f"nobody reaches {node}")
     await arena.cluster.network.cut_off(node.index)
+    node.kafka.cut()
     await asyncio.sleep(arena.cluster.lease_ttl_s + BEYOND_LEASE_S)
+    node.kafka.heal()
     await arena.cluster.network.heal()
     arena.say(f"{node} is reached again")
+
+
+async def cut_kafka(arena: Arena) -> None:
+    """A broker and Kafka's clients hear nothing of each other, or in one way only; for all others it is well."""
+    node = await arena.victim("a primary", 0)
+    there, back = arena.rng.choice(((True, True), (True, False), (False, True)))
+    ways = "to and from" if there and back else "to" if there else "from"
+    arena.say(f"nothing gets {ways} {node} for Kafka's clients")
+    node.kafka.cut(there=there, back=back)
+    await _hold(arena)
+    node.kafka.heal()
+    arena.say(f"{node} and Kafka's clients hear each other again")
+
+
+async def hang_up_kafka(arena: Arena) -> None:
+    """The connections of Kafka's clients end, again and again, with whatever is on its way."""
+    for _ in range(HANG_UPS):
+        ended = [node.kafka.hang_up() for node in arena.cluster.nodes if arena.rng.random() < 0.7]
+        arena.say(f"{sum(ended)} connections of Kafka's clients end")
+        await asyncio.sleep(arena.rng.uniform(0, 1))
 
 
 async def cut_etcd(arena: Arena) -> None:
@@ -281,19 +321,21 @@ def _fill(path: Path) -> int:
 
 async def freeze_member(arena: Arena) -> None:
     """SIGSTOP of a member for longer than its session."""
-    member = arena.rng.choice(arena.group.members)
+    group = arena.rng.choice(arena.groups)
+    member = arena.rng.choice(group.members)
     arena.say(f"SIGSTOP of member {member.name}")
-    await arena.group.freeze(member, BrokerConfig().group_session_timeout_s + KEEPALIVE_S + BEYOND_LEASE_S)
+    await group.freeze(member, group.session_s + BEYOND_LEASE_S)
     arena.say(f"SIGCONT of member {member.name}")
 
 
 async def kill_member(arena: Arena) -> None:
     """SIGKILL of a member of the group; after a while another takes its place."""
-    member = arena.rng.choice(arena.group.members)
+    group = arena.rng.choice(arena.groups)
+    member = arena.rng.choice(group.members)
     arena.say(f"SIGKILL of member {member.name}")
-    await arena.group.kill(member)
+    await group.kill(member)
     await asyncio.sleep(arena.rng.uniform(0, 1))
-    await arena.group.add()
+    await group.add()
 
 
 # --- on purpose -------------------------------------------------------------------------------------------------------
@@ -317,7 +359,7 @@ async def drain(arena: Arena) -> None:
     arena.say(f"drains {node}")
     async with await arena.cluster.connect() as client:
         await client.admin.drain(arena.cluster.network.advertise(node.index))
-    for topic in arena.topics:
+    for topic in arena.all_topics:
         if node in await arena.cluster.replicas(topic, 0) + await arena.cluster.replicas(topic, 1):
             arena.exits.append(f"{node} was drained and still has segments of {topic}")
     await arena.terminate(node)
@@ -327,9 +369,10 @@ async def drain(arena: Arena) -> None:
 FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
-        *(kill_primary, kill_follower, kill_leader, kill_all, kill_all_but_one, torn_write),
-        *(freeze_primary, freeze_follower, freeze_leader, terminate_rejoining),
+        *(kill_primary, kill_follower, kill_leader, kill_coordinator, kill_all, kill_all_but_one, torn_write),
+        *(freeze_primary, freeze_follower, freeze_leader, freeze_coordinator, terminate_rejoining),
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
+        *(cut_kafka, hang_up_kafka),
         *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
         *(split, merge, move, recreate, kill_member, freeze_member),
     )
@@ -338,6 +381,9 @@ ALONE = (rolling_restart, drain)
 """They wait for a well cluster, so nothing else may go wrong meanwhile."""
 NEEDS_PAIRS = (cut_pair, cut_pair_one_way)
 NEEDS_MEMBERS = (kill_member, freeze_member)
+NEEDS_KAFKA = (cut_kafka, hang_up_kafka)
+NEEDS_KAFKA_GROUP = (kill_coordinator, freeze_coordinator)
+NEEDS_NATIVES = (split, merge)
 NEEDS_LIMITED_STORAGE = (full_disk,)
 
 
@@ -350,6 +396,7 @@ async def restore(cluster: Cluster) -> None:
     await cluster.etcd.start()
     for node in cluster.nodes:
         node.etcd.heal()
+        node.kafka.heal()
         cluster.signal(node, signal.SIGCONT)
     for node in cluster.nodes:
         await cluster.start(node)

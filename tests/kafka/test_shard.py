@@ -10,12 +10,14 @@ from seaweedmq.codec.frame import FLAG_KEY
 from seaweedmq.codec.kafka.batch import ENCODING_KAFKA
 from seaweedmq.codec.payload.batch import encode_frame
 from seaweedmq.core.kafka.classic_events import Commit, OffsetToCommit
+from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.shard import Stage
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.calls import CreateTopic, DeleteTopic, DrainBroker
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.kafka_groups import ShardRecord
 from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import TopicSpec
 from seaweedmq.storage.store.memory import StorageOp
@@ -415,6 +417,33 @@ async def test_an_event_that_fails_ends_the_coordinator_and_what_was_committed_i
     assert await member.heartbeat() == Code.NONE
     assert await member.committed() == {0: 5}
     assert gateway.shard(GROUP) is not shard
+
+
+@story
+async def test_what_can_not_be_taken_in_keeps_one_coordinator_loading_and_nothing_else(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await Cluster.of(bed, 1)
+    member, other = await Member(cluster).joined(), await Member(cluster, "elsewhere").joined()
+    await member.commit((0, 5))
+    gateway = primary_of(cluster)
+    assert gateway.shard(GROUP) is not gateway.shard("elsewhere")
+    load = GroupShard.load
+
+    def failing(state: GroupShard, record: ShardRecord) -> None:
+        assert record.group != GROUP
+        load(state, record)
+
+    monkeypatch.setattr(GroupShard, "load", failing)
+    with pytest.raises(AttributeError):
+        await gateway.shard(GROUP).ask(lambda token: Commit(token=token, group=gateway, offsets=()))
+    for _ in range(3):
+        await asyncio.sleep(1.0)
+        assert (await fetched(gateway))[0] == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert await other.heartbeat() == Code.NONE
+    monkeypatch.undo()
+    assert await member.committed() == {0: 5}
+    assert await member.heartbeat() == Code.NONE
 
 
 @story

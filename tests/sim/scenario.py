@@ -139,7 +139,11 @@ class Scenario:
     lone_replicas_fail: bool = False
     """Whether power may also fail at a machine that has the only replica of a segment whose topic asks for more."""
     kafka: tuple[KafkaPlan, ...] = ()
-    """Producers of topics with partitions; brokers have a door for them then."""
+    """Producers of topics with partitions."""
+    kafka_readers: int = 0
+    """Consumers of Kafka's that read the first topic by offsets, and commit nothing."""
+    kafka_members: int = 0
+    """Of a group of Kafka's that reads the first topic."""
     favoured: Mapping[str, int] = field(default_factory=dict)
     """Weights of blows of the nemesis, by their names, instead of those that they have otherwise."""
 
@@ -148,6 +152,11 @@ class Scenario:
         """Also those with a story of their own."""
         lives = () if self.lives is None else (self.lives.topic,)
         return (*self.topics, *lives, *(plan.topic for plan in self.adoptions))
+
+    @property
+    def has_kafka(self) -> bool:
+        """Whether brokers listen for Kafka's clients."""
+        return bool(self.kafka or self.kafka_readers or self.kafka_members)
 
     @property
     def fences_matter(self) -> bool:

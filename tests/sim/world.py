@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import hashlib
 import logging
 import random
@@ -306,6 +307,8 @@ class World:
     # --- the verdict ------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
+        for producer in self.kafka:
+            producer.locate(functools.partial(self._segment_at, producer.plan.topic))
         for topic in self.scenario.topics:
             name = TopicName.parse(topic.name)
             starts = self.retained.starts(name)
@@ -328,6 +331,14 @@ class World:
             self.violations += self.group.violations()
         for publisher in (*self.publishers, *self.kafka):
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
+
+    def _segment_at(self, topic: str, partition: int, offset: int) -> int | None:
+        """The segment that holds an offset of a partition; none may, if it was sealed below."""
+        segments = self.cluster.state.segments.get(TopicName.parse(topic), {}).values()
+        holders = [
+            s.id for s in segments if partition in s.slots and s.start_offset <= offset < (s.end_offset or offset + 1)
+        ]
+        return max(holders, default=None)
 
     def _judge_files(self, name: str, polled: list[Polled], starts: Mapping[int, int]) -> None:
         topic = self.cluster.state.topics[TopicName.parse(name)]

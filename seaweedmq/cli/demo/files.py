@@ -9,7 +9,7 @@ from seaweedmq.cli.output import progress, say
 from seaweedmq.codec.paths import parse_segment_file, table_dir
 from seaweedmq.model.topic import TopicName
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 async def until_parquet(storage: Path, topic: str) -> None:

@@ -7,7 +7,6 @@ and gets again what lies between. So as long as nobody had to share out anew, no
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,8 +15,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from seaweedmq.cli.demo.flights import DemoFailed, check
+from seaweedmq.cli.demo.flights import check
 from seaweedmq.cli.demo.records import ARRIVED
+from seaweedmq.cli.output import note
 
 Count = Callable[[int], None]
 """Told how many there are by now."""
@@ -31,21 +31,22 @@ PUBLISHER = {
     "partitioner": "murmur2_random",  # as SeaweedMQ's publishers and Kafka's in Java do
     "compression.type": "lz4",
     "linger.ms": 5,
-    "queue.buffering.max.messages": 20_000,
 }
 MEMBER = {**COMMON, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 500}
 POLL_S = 0.1
 TOLD_EVERY = 1_000
+QUEUED_MAX = 20_000
+"""Records that librdkafka has to send, or to hear of."""
 CONSUMED_MAX = 2_000
 """Records that a member takes at once."""
 REQUEST_S = 20.0
 
 
-def publish(servers: str, topic: str, records: pa.Table, count: Count, over: threading.Event, timeout_s: float) -> None:
-    """Publish ``_key`` and ``_value`` of all rows and wait for what became of them; ``over``: give up.
+def publish(servers: str, topic: str, records: pa.Table, count: Count, given_up: threading.Event) -> None:
+    """Publish ``_key`` and ``_value`` of all rows and wait for what became of them, unless it is given up.
 
     Raises:
-        DemoFailed: a record was refused, or not acknowledged in time.
+        DemoFailed: a record was refused, or never acknowledged.
     """
     refused: list[KafkaError] = []
     acknowledged = 0
@@ -59,21 +60,16 @@ def publish(servers: str, topic: str, records: pa.Table, count: Count, over: thr
             count(acknowledged)
 
     producer = Producer({**PUBLISHER, "bootstrap.servers": servers})
-    give_up_at = time.monotonic() + timeout_s
     for batch in records.to_batches(max_chunksize=TOLD_EVERY):
+        while len(producer) + batch.num_rows > QUEUED_MAX and not given_up.is_set():
+            producer.poll(POLL_S)
         for key, value in zip(*(batch.column(name).to_pylist() for name in ("_key", "_value")), strict=True):
-            while True:
-                try:
-                    producer.produce(topic, value, key, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(POLL_S)
-                    if over.is_set() or time.monotonic() > give_up_at:
-                        raise DemoFailed("librdkafka could not publish: nothing is acknowledged") from None
+            producer.produce(topic, value, key, on_delivery=delivered)
         producer.poll(0)
-    left = producer.flush(max(0.0, give_up_at - time.monotonic()))
+    while producer.flush(POLL_S) and not given_up.is_set():
+        pass
     check(not refused, f"{len(refused)} of librdkafka's records were refused: {refused and refused[0]}")
-    check(left == 0, f"{left} of librdkafka's records are not acknowledged")
+    check(len(producer) == 0, f"{len(producer)} of librdkafka's records are not acknowledged")
 
 
 class KafkaGroup:
@@ -105,7 +101,7 @@ class KafkaGroup:
         """How often they shared out anew since they were complete."""
 
     async def read(self, over: threading.Event) -> None:
-        """Read until it is over. Raises DemoFailed: a member met an error that is none of a broker lost."""
+        """Read until it is over. Raises DemoFailed: a member can not go on."""
         await asyncio.gather(*(asyncio.to_thread(self._member, member, over) for member in range(len(self._shares))))
 
     def coordinator(self) -> str:
@@ -149,11 +145,12 @@ class KafkaGroup:
             elif all(self._shares) and len({p for s in self._shares for p in s}) == self._partitions:
                 self._loop.call_soon_threadsafe(self.complete.set)
 
-    def _take(self, messages: Sequence[Any]) -> None:
-        failed = next((m.error() for m in messages if m.error() is not None), None)
-        check(failed is None, f"a member of {self._name} was told: {failed}")
+    def _take(self, got: Sequence[Any]) -> None:
+        messages = [message for message in got if not self._is_news(message.error())]
+        if not messages:
+            return
         columns = zip(*((m.partition(), m.offset(), m.key(), m.value()) for m in messages), strict=True)
-        piece = pa.table([pa.array(column, f.type) for column, f in zip(columns, ARRIVED, strict=True)], ARRIVED)
+        piece = pa.table([pa.array(column, f.type) for column, f in zip(columns, ARRIVED, strict=True)], schema=ARRIVED)
         with self._lock:
             self.pieces.append(piece)
             for message in messages:
@@ -163,3 +160,11 @@ class KafkaGroup:
             self._count(self._records)
             if self._records >= self._expected:
                 self._loop.call_soon_threadsafe(self.finished.set)
+
+    def _is_news(self, error: KafkaError | None) -> bool:
+        """What is no record is news of something that librdkafka tries again, unless it is fatal."""
+        if error is None:
+            return False
+        check(not error.fatal(), f"a member of {self._name} can not go on: {error}")
+        note(f"a member of {self._name} was told: {error}")
+        return True

@@ -103,7 +103,8 @@ def spark_means(storage: str, topic: str) -> dict[str, Any]:
     spark = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     try:
         seaweedmq.spark.register(spark)
-        records = spark.read.format("seaweedmq").option("storage", storage).option("topic", topic).load()
+        reader = spark.read.format("seaweedmq").option("storage", storage).option("topic", topic)
+        records = reader.option("columns", "value").load()
         flights = records.select(f.from_json(f.col("value").cast("string"), COLUMNS).alias("flight")).select("flight.*")
         began_s = time.monotonic()
         means = flights.groupBy("carrier").agg(

@@ -22,7 +22,7 @@ PARTITIONS = 6
 REPLICAS = 2
 MEMBERS = 3
 GROUP = "demo"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 90.0
 STEPS = SENT_BY_KAFKA, SENT_NATIVELY, READ_BY_KAFKA, READ_NATIVELY, SPARK = (
     "publish, librdkafka",
     "publish, SeaweedMQ's client",
@@ -107,18 +107,19 @@ async def stream(cluster: DemoCluster, records: pa.Table, rates: Rates) -> Strea
     Raises:
         DemoFailed: it took too long, or a client said that something failed.
     """
-    over = threading.Event()
+    over, given_up = threading.Event(), threading.Event()
     try:
         async with asyncio.timeout(TIMEOUT_S), seaweedmq.aio.connect(cluster.addresses) as client:
             await client.admin.create_topic(TOPIC, partitions=PARTITIONS, replicas=REPLICAS)
             with progress("flights") as bars:
-                return await _stream(cluster, client, bars, records, rates, over)
+                return await _stream(cluster, client, bars, records, rates, over, given_up)
     except TimeoutError:
         raise DemoFailed(f"the flights did not arrive within {TIMEOUT_S:.0f} s") from None
     except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+        raise _first(failed) from None
     finally:
         over.set()  # Kafka's clients run in threads
+        given_up.set()
 
 
 async def _stream(
@@ -128,6 +129,7 @@ async def _stream(
     records: pa.Table,
     rates: Rates,
     over: threading.Event,
+    given_up: threading.Event,
 ) -> Streamed:
     servers, total = ",".join(cluster.kafka), records.num_rows
     for_kafka, for_native = halves(records)
@@ -152,7 +154,7 @@ async def _stream(
         )
         publishing = native.publish(client, TOPIC, for_native, sent_natively, TIMEOUT_S)
         tasks.create_task(rates.of(SENT_NATIVELY, for_native, publishing))
-        producing = asyncio.to_thread(kafka.publish, servers, KAFKA_TOPIC, for_kafka, sent_by_kafka, over, TIMEOUT_S)
+        producing = asyncio.to_thread(kafka.publish, servers, KAFKA_TOPIC, for_kafka, sent_by_kafka, given_up)
         tasks.create_task(rates.of(SENT_BY_KAFKA, for_kafka, producing))
         await rates.of(READ_BY_KAFKA, records, group.finished.wait())
         rebalances = group.rebalances
@@ -161,3 +163,10 @@ async def _stream(
     committed = await asyncio.to_thread(group.committed)
     check(committed == total, f"the group of Kafka's consumers has committed {committed:,} flights")
     return Streamed(arrived(group.pieces), arrived(reading.result()), rebalances)
+
+
+def _first(failed: Exception) -> Exception:
+    """Of what failed together, which is often one thing."""
+    while isinstance(failed, ExceptionGroup):
+        failed = failed.exceptions[0]
+    return failed

@@ -1,4 +1,6 @@
-"""A cluster of real processes that can be hurt: etcd, brokers, and a proxy between each broker and etcd."""
+"""A cluster of real processes that can be hurt: etcd, brokers, and proxies between each broker and etcd, and between
+each broker and Kafka's clients, who are told of no other address.
+"""
 
 import asyncio
 import contextlib
@@ -11,10 +13,12 @@ from pathlib import Path
 
 from seaweedmq import aio
 from seaweedmq.codec import keys
+from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.codec.metadata import broker_from_json, segment_from_json
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from tests.faults.machines.network import Network
@@ -25,6 +29,7 @@ START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 60.0
 """Longer than a broker waits for anything on its way out, one thing after another."""
 LOOK_S = 0.05
+KAFKA_GROUPS = "kafka/__consumer_offsets"
 SETTINGS = {
     "log_roll_age_s": 4.0,
     "partition_roll_age_s": 4.0,
@@ -36,11 +41,12 @@ SETTINGS = {
 
 
 class Node:
-    """One place of a broker: an address, a way to etcd, and one process after another."""
+    """One place of a broker: an address, a way to etcd, one from Kafka's clients, and one process after another."""
 
-    def __init__(self, index: int, etcd: Proxy) -> None:
+    def __init__(self, index: int, etcd: Proxy, kafka: Proxy) -> None:
         self.index = index
         self.etcd = etcd
+        self.kafka = kafka
         self.process: asyncio.subprocess.Process | None = None
         self.starting = asyncio.Lock()
         """Faults that strike together start what they ended, and may mean the same place: one process runs there."""
@@ -72,8 +78,7 @@ class Cluster:
         settings: Mapping[str, float] | None = None,
     ) -> None:
         """``storage``: a file system of its own, which may be filled. ``quota``: see ``quota_broker``. ``settings``: of
-        ``BrokerConfig``, beyond ``SETTINGS``.
-        """
+        ``BrokerConfig``, beyond ``SETTINGS``."""
         self.directory = directory
         self.storage = storage or directory / "storage"
         self.own_storage = storage is not None
@@ -100,7 +105,9 @@ class Cluster:
             for index in range(self._brokers):
                 proxy = Proxy((host, int(port)))
                 await proxy.start(self.network.host)
-                self.nodes.append(Node(index, proxy))
+                kafka = Proxy(self.network.kafka(index))
+                await kafka.start(self.network.host)
+                self.nodes.append(Node(index, proxy, kafka))
             for node in self.nodes:
                 await self.start(node)
             await self.until_ready()
@@ -113,6 +120,7 @@ class Cluster:
         for node in self.nodes:
             await self.kill(node)
             await node.etcd.close()
+            await node.kafka.close()
         if self._meta is not None:
             await self._meta.close()
         await self.etcd.kill()
@@ -120,6 +128,11 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         return ",".join(self.network.advertise(node.index) for node in self.nodes)
+
+    @property
+    def kafka(self) -> str:
+        """``bootstrap.servers`` for Kafka's clients."""
+        return ",".join(node.kafka.address for node in self.nodes)
 
     async def connect(self) -> aio.Client:
         """A client of the cluster."""
@@ -138,6 +151,8 @@ class Cluster:
         command = [*self.network.command(node.index), sys.executable, "-m", program, "broker"]
         command += ["--etcd", node.etcd.address, "--storage", str(self.storage)]
         command += ["--listen", self.network.listen(node.index), "--advertise", self.network.advertise(node.index)]
+        host, port = self.network.kafka(node.index)
+        command += ["--kafka-listen", f"{host}:{port}", "--kafka-advertise", node.kafka.address]
         command += ["--lease-ttl", str(self.lease_ttl_s), "--config", str(self.directory / "broker.toml")]
         command += ["--parent-pid", str(os.getpid())]
         log = await asyncio.to_thread(self.log_path(node).open, "ab")
@@ -209,6 +224,13 @@ class Cluster:
                 index = members[segment.replicas[place]].index
                 counts[index] = counts.get(index, 0) + 1
         return [self.nodes[i] for i in sorted(counts, key=lambda i: (-counts[i], i))]
+
+    async def coordinator(self, group: str) -> Node | None:
+        """Who coordinates a group of Kafka's; None if nobody does at the moment."""
+        segments = await self.open_segments(KAFKA_GROUPS)
+        place = partition_of_group(group, BrokerConfig().kafka_internal_partitions)
+        members = await self.members()
+        return next((members.get(s.primary) for s in segments if place in s.slots), None)
 
     async def until_ready(self) -> None:
         """Every place has a registered broker, and one leads. Raises Unavailable."""

@@ -16,6 +16,7 @@ from tests.faults.machines.proxy import Proxy
 NOBODY = "02:00:00:00:00:01"
 """A hardware address that no interface has."""
 BROKER_PORT = 17777
+KAFKA_PORT = 19092
 
 
 class Unsupported(Exception):
@@ -40,6 +41,9 @@ class Network(Protocol):
 
     def advertise(self, broker: int) -> str: ...
 
+    def kafka(self, broker: int) -> tuple[str, int]:
+        """Where the broker listens for Kafka's clients."""
+
     async def cut_off(self, broker: int) -> None:
         """Nobody reaches the broker; it may still dial others and etcd."""
 
@@ -57,10 +61,12 @@ class Loopback:
 
     def __init__(self) -> None:
         self._ports: list[int] = []
+        self._kafka_ports: list[int] = []
         self._fronts: list[Proxy] = []
 
     async def start(self, brokers: int) -> None:
-        first = free_ports(brokers)
+        first = free_ports(2 * brokers)
+        self._kafka_ports = [first + brokers + broker for broker in range(brokers)]
         for port in range(first, first + brokers):
             front = Proxy((self.host, port))
             await front.start()
@@ -79,6 +85,9 @@ class Loopback:
 
     def advertise(self, broker: int) -> str:
         return self._fronts[broker].address
+
+    def kafka(self, broker: int) -> tuple[str, int]:
+        return self.host, self._kafka_ports[broker]
 
     async def cut_off(self, broker: int) -> None:
         self._fronts[broker].cut()
@@ -142,6 +151,9 @@ class Namespaces:
 
     def advertise(self, broker: int) -> str:
         return self.listen(broker)
+
+    def kafka(self, broker: int) -> tuple[str, int]:
+        return self._address(broker), KAFKA_PORT
 
     async def cut_off(self, broker: int) -> None:
         for other in range(self._brokers):

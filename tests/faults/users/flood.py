@@ -115,7 +115,8 @@ async def flood(cluster: Cluster, *, flood_s: float, say: Callable[[str], None] 
     outcome = FloodOutcome()
     async with await cluster.connect() as client, contextlib.AsyncExitStack() as stack:
         await client.admin.create_topic(TOPIC, durability="replicated", target_bytes_per_s=TARGET_BYTES_PER_S)
-        group = await stack.enter_async_context(Group(cluster.bootstrap, cluster.directory / "flood", "flood", [TOPIC]))
+        group = Group(bootstrap=cluster.bootstrap, directory=cluster.directory / "flood", name="flood", topics=[TOPIC])
+        await stack.enter_async_context(group)
         await group.add(MEMBERS)
         await group.until_joined()
         publishers = [Publisher(f"p{number}", group.directory) for number in range(PUBLISHERS)]

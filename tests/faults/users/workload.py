@@ -197,7 +197,12 @@ class Workload:
         self._bootstrap = bootstrap
         self._reader_lives_s = reader_lives_s
         self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans]
-        self.group = Group(bootstrap, directory, f"faults-{seed}", [topic.name for topic in self.topics])
+        self.group = Group(
+            bootstrap=bootstrap,
+            directory=directory,
+            name=f"faults-{seed}",
+            topics=[topic.name for topic in self.topics],
+        )
         self._members = members
         self.loop_lag_s = 0.0
         """Longest time for which this process itself did not get to run: the noise in all its times."""

@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import seaweedmq
 from tests.integration.kafka import elsewhere
+from tests.integration.kafka.good import PARTITIONS, Good, at_work
+from tests.integration.kafka.raw import Brokers
 from tests.support.commands import Cluster, running_cluster
 
 BROKERS = 3
@@ -62,7 +64,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 _numbers = itertools.count(1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def create(kafka: Kafka) -> Callable[..., str]:
     """Makes a topic with a name of its own and returns the name. Settings are Kafka's."""
 
@@ -82,6 +84,26 @@ def native(kafka: Kafka) -> Iterator[seaweedmq.Client]:
     """SeaweedMQ's own client."""
     with seaweedmq.connect(kafka.native) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def brokers(kafka: Kafka) -> Brokers:
+    """For requests as no client would send them."""
+    return Brokers(kafka.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def good(kafka: Kafka, create: Callable[..., str]) -> Iterator[Good]:
+    """A producer and a group, at work all the time."""
+    with at_work(kafka.cluster, create(PARTITIONS)) as good:
+        yield good
+
+
+@pytest.fixture
+def nobody_else_is_harmed(good: Good) -> Iterator[None]:
+    """They go on afterwards."""
+    yield
+    good.goes_on()
 
 
 @pytest.fixture(scope="session")

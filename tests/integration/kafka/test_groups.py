@@ -2,9 +2,7 @@
 
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,61 +12,13 @@ from confluent_kafka import Producer
 from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.members import CLIENTS, Member, shared, until
 from tests.integration.kafka.records import TIMEOUT_S
+from tests.integration.kafka.streams import Stream, leaving, numbers
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 PARTITIONS = 10
 SESSION_S = 6.0
-
-
-class Stream:
-    """A publisher that goes on while the ``with`` block runs: number n goes to partition n modulo their count."""
-
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self.sent = 0
-        self._topic, self._partitions = topic, partitions
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._publish)
-
-    def __enter__(self) -> "Stream":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(TIMEOUT_S)
-        assert self._producer.flush(TIMEOUT_S) == 0
-
-    def _publish(self) -> None:
-        while not self._stop.wait(0.005):
-            self._producer.produce(self._topic, b"%d" % self.sent, partition=self.sent % self._partitions)
-            self._producer.poll(0)
-            self.sent += 1
-
-
-def numbers(members: list[Member]) -> list[int]:
-    """What they got, in any order."""
-    return sorted(int(got.value or b"") for member in members for got in member.got)
-
-
-@contextmanager
-def leaving(members: list[Member]) -> Iterator[None]:
-    """Whatever happens, they leave."""
-    try:
-        yield
-    finally:
-        failures = []
-        for member in members:
-            try:
-                member.leave()
-            except BaseException as error:  # noqa: BLE001 - the others have to leave, too
-                failures.append(error)
-        if failures:
-            raise failures[0]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

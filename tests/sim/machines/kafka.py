@@ -1,158 +1,119 @@
-"""A door for Kafka's producers in a simulated broker: what a connection brings is appended and answered in order.
+"""Kafka's door of a simulated broker: the gateway's connections, lanes and rooms, on bytes of the simulated network.
 
-As the gateway's, without its protocol: the same ``Appender`` behind it, the same rules for what was refused.
+What a socket does is done by ``_Transport``; everything behind it is the product's.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import NamedTuple
+import itertools
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import suppress
+from typing import Any
 
-from seaweedmq.broker.broker import Broker
-from seaweedmq.broker.segment.primary import OpenSegment
-from seaweedmq.broker.serve.appender import Appender
-from seaweedmq.broker.serve.lookup import Lookup
-from seaweedmq.broker.serve.sealed_producers import SealedProducers
-from seaweedmq.codec.frame import Frame, split_frames
-from seaweedmq.core.kafka.refused_sequences import RefusedSequences
-from seaweedmq.errors import DuplicateSequence, SeaweedMQError, StaleMetadata, fresh
-from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.publish import FrameAck, PublishAck
-from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import SegmentStore
+from seaweedmq.kafka.gateway import handlers_of
+from seaweedmq.kafka.rooms import Rooms
+from seaweedmq.kafka.server import KafkaServer
+from seaweedmq.kafka.wire.connection import Connection
+from seaweedmq.model.config import KIB, BrokerConfig
+from tests.sim.machines.network import Answer
 
-COMMITTED_TIMEOUT_S = 3.0
+KAFKA_PORT = 9092
+SNAPSHOT_AFTER_BYTES = 4 * KIB
+"""Of coordinators: runs are short."""
 
 
 def kafka_address(address: str) -> str:
     """Where the broker of an address listens for Kafka."""
-    return f"{address}/kafka"
-
-
-@dataclass(frozen=True, slots=True)
-class Produce:
-    """One frame to a partition."""
-
-    topic: TopicName
-    partition: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Produced(PublishAck):
-    """The answer, in the order of the requests: where the frame is, or what is wrong."""
-
-    segment: int | None = None
-    """Of the one frame in ``frames``."""
-    error: SeaweedMQError | None = None
-
-
-class _Appended(NamedTuple):
-    to: OpenSegment
-    ack: FrameAck
-    segment: int
-    """Where it is: a repeat may be in an earlier one."""
+    return f"{address.partition(':')[0]}:{KAFKA_PORT}"
 
 
 class KafkaDoor:
-    """Served at ``kafka_address``; connections are called publish streams in the simulated network."""
+    """Served at ``kafka_address`` from when the broker is in the cluster until it has left."""
 
-    def __init__(self, broker: Broker, store: SegmentStore, config: BrokerConfig) -> None:
-        inspect = broker.inspect
-        self._view = inspect.view
-        self._lookup = Lookup(inspect.view, inspect.segments, SealedProducers(store))
-        self._config = config
+    def __init__(self, rooms: Rooms, config: BrokerConfig, in_flight_bytes_max: int) -> None:
+        self._server = KafkaServer(handlers_of(rooms.all), config, in_flight_bytes_max)
+        self._numbers = itertools.count(1)
 
-    async def publish(self, requests: AsyncIterator[Produce]) -> AsyncIterator[Produced]:
-        """One connection."""
-        async with aclosing(self._serve(requests)) as replies:
-            async for reply in replies:
-                yield reply
-
-    async def _serve(self, requests: AsyncIterator[Produce]) -> AsyncGenerator[Produced, None]:
-        appended: asyncio.Queue[_Appended | SeaweedMQError | None] = asyncio.Queue()
-        reading = asyncio.create_task(self._read(requests, appended), name="Kafka connection")
+    async def kafka(self, requests: AsyncIterator[bytes]) -> AsyncGenerator[Answer, None]:
+        """One connection, until either side closes it."""
+        number = next(self._numbers)
+        connection = Connection(self._server, number)
+        transport = _Transport(connection, number)
+        connection.connection_made(transport)
+        reading = asyncio.create_task(_read(requests, connection, transport), name="Kafka connection")
         try:
-            while (outcome := await appended.get()) is not None:
-                yield await self._answer(outcome)
+            while (data := await transport.written()) is not None:
+                yield Answer(data)
         finally:
             reading.cancel()
-            await asyncio.wait({reading})
-            if not reading.cancelled():
-                reading.exception()
+            transport.is_over = True
+            connection.connection_lost(None)
+            with suppress(asyncio.CancelledError):
+                await reading
 
-    async def _read(
-        self, requests: AsyncIterator[Produce], appended: "asyncio.Queue[_Appended | SeaweedMQError | None]"
-    ) -> None:
-        refused = RefusedSequences()
-        try:
-            async for request in requests:
-                try:
-                    appended.put_nowait(await self._append(request, refused))
-                except SeaweedMQError as error:
-                    appended.put_nowait(error)
-        finally:
-            appended.put_nowait(None)
-
-    async def _append(self, request: Produce, refused: RefusedSequences) -> _Appended:
-        (frame,) = split_frames(request.data)
-        header = frame.header
-        who = (request.topic, request.partition, header.producer_id)
-        refused.enter(who, header.producer_epoch, header.first_sequence)
-        try:
-            return await self._append_to(request, frame)
-        except DuplicateSequence:
-            raise
-        except SeaweedMQError:
-            refused.refuse(who, header.producer_epoch, header.first_sequence)
-            raise
-
-    async def _append_to(self, request: Produce, frame: Frame) -> _Appended:
-        segment = self._led(request)
-        ack = await Appender(segment, self._lookup, frame_bytes_max=self._config.frame_bytes_max).append(frame)
-        return _Appended(segment, ack, self._holder(request, segment, ack))
-
-    def _led(self, request: Produce) -> OpenSegment:
-        topic = self._view.topics.get(request.topic)
-        of_topic = self._view.open_of(request.topic).values()
-        segment = next((s for s in of_topic if request.partition in s.slots), None)
-        found = None
-        if topic is not None and segment is not None:
-            found = self._lookup.try_segment(request.topic, segment.id, topic.uid)
-        if found is None or found.open is None:
-            raise StaleMetadata(f"partition {request.partition} of {request.topic} is not led here")
-        return found.open
-
-    def _holder(self, request: Produce, segment: OpenSegment, ack: FrameAck) -> int:
-        if ack.base_offset >= segment.segment.start_offset:
-            return segment.segment.id
-        of_topic = self._view.segments_of(request.topic).values()
-        return next(
-            s.id
-            for s in of_topic
-            if request.partition in s.slots
-            and s.end_offset is not None
-            and s.start_offset <= ack.base_offset < s.end_offset
-        )
-
-    async def _answer(self, outcome: _Appended | SeaweedMQError) -> Produced:
-        if isinstance(outcome, SeaweedMQError):
-            return Produced((), error=outcome)
-        try:
-            async with asyncio.timeout(COMMITTED_TIMEOUT_S):
-                await _committed(outcome.to, outcome.ack.end_offset)
-        except SeaweedMQError as error:
-            return Produced((), error=error)
-        except TimeoutError:
-            return Produced((), error=StaleMetadata("not committed in time"))
-        return Produced((outcome.ack,), segment=outcome.segment)
+    async def stop(self, grace_s: float) -> None:
+        """As the gateway's."""
+        await self._server.stop(grace_s)
 
 
-async def _committed(segment: OpenSegment, end_offset: int) -> None:
-    while segment.log.committed < end_offset:
-        if segment.is_closed:
-            raise StaleMetadata(f"{segment.segment} has ended")
-        if segment.failure:
-            raise fresh(segment.failure)
-        await segment.committed_changed.wait()
+async def _read(requests: AsyncIterator[bytes], connection: Connection, transport: "_Transport") -> None:
+    async for data in requests:
+        left = memoryview(data)
+        while left and not transport.is_over:
+            await transport.may_read.wait()
+            buffer = connection.get_buffer(-1)
+            size = min(len(buffer), len(left))
+            buffer[:size] = left[:size]
+            connection.buffer_updated(size)
+            left = left[size:]
+    transport.close()
+
+
+class _Transport(asyncio.Transport):
+    """The socket, as a connection sees it."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__({"peername": ("10.0.0.1", number)})
+        self._connection = connection
+        self._written: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self.is_over = False
+
+    async def written(self) -> bytes | None:
+        """What was written next; None: it is closed."""
+        while not self._written:
+            if self.is_over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        return self._written.popleft()
+
+    def write(self, data: Any) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self._written.append(b"".join(list_of_data))
+        self._news.set()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """What is written in a run is little."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.may_read.clear()
+
+    def resume_reading(self) -> None:
+        self.may_read.set()
+
+    def close(self) -> None:
+        self.is_over = True
+        self.may_read.set()
+        self._news.set()
+
+    def abort(self) -> None:
+        self._written.clear()
+        self.close()

@@ -62,6 +62,10 @@ _SERVED: contextvars.ContextVar["Stream | None"] = contextvars.ContextVar("serve
 """The call that is being answered."""
 
 
+class Answer(bytes):
+    """What a server says on a connection of bytes."""
+
+
 class EndOfStream(Exception):
     """The sender finished, and everything was received."""
 
@@ -430,7 +434,7 @@ class Network:
         """Whether the network loses this very message, and with it the stream."""
         faults = self.faults
         share = faults.break_share
-        if isinstance(message, PublishAck | ReplicateHeld):
+        if isinstance(message, PublishAck | ReplicateHeld | Answer):
             share += faults.lost_ack_share
         return share > 0 and self._rng.random() < share
 
@@ -570,6 +574,10 @@ class _Remote:
 
     def join_group(self, requests: AsyncIterator[GroupRequest]) -> AsyncIterator[GroupReply]:
         return self._stream("join_group", requests)
+
+    def kafka(self, requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A connection of bytes."""
+        return self._stream("kafka", requests)
 
     async def report_load(self, reports: AsyncIterator[BrokerLoad]) -> None:
         async for _ in self._stream("report_load", reports):

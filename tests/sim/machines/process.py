@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from seaweedmq.broker.broker import Broker
 from seaweedmq.core.files.conversion import BUSY_CPU_SHARE
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
+from seaweedmq.kafka.gateway import STOP_GRACE_S
+from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import Environment
-from tests.sim.machines.kafka import KafkaDoor, kafka_address
+from tests.sim.machines.kafka import SNAPSHOT_AFTER_BYTES, KafkaDoor, kafka_address
 from tests.sim.machines.loop import Owner, OwnerState, SimLoop
 from tests.support.history import Violation
 
@@ -98,24 +100,28 @@ class BrokerProcess:
             dialer=world.network.dialer(owner),
             converter=world.converter(self.store),
             address=self.address,
+            kafka_address=kafka_address(self.address) if world.scenario.has_kafka else "",
         )
         memory, scenario = broker.inspect.memory, world.scenario
         memory.logs.limit = memory.replicas.limit = scenario.budget_bytes
         for budget in (memory.intake, memory.reading, memory.relaying, memory.sending):
             budget.limit = scenario.passage_bytes
         world.network.serve(self.address, owner, broker.api)
-        if scenario.kafka:
-            world.network.serve(kafka_address(self.address), owner, KafkaDoor(broker, self.store, self.config))
         try:
             await broker.start()
             world.note(owner.name, f"runs as {broker.id}")
+            kafka = self._open_kafka(broker, owner) if scenario.has_kafka else None
             stop = asyncio.create_task(self._stop_requested.wait())
             endings: list[asyncio.Future[Any]] = [stop, broker.failed]
             await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             if broker.failed.done():
                 world.violations.append(Violation("gave up", f"{owner.name}: {broker.failed.exception()!r}"))
                 broker.failed.result()
+            if kafka is not None:
+                await kafka[0].close()
             await broker.stop()
+            if kafka is not None:
+                await kafka[1].stop(STOP_GRACE_S)
             world.note(owner.name, "stopped as asked")
         except AlreadyExists as error:  # every address has one process, and no life before this one goes on
             world.violations.append(Violation("own address", f"{owner.name}: {error!r}"))
@@ -123,6 +129,14 @@ class BrokerProcess:
             world.note(owner.name, f"gave up: {error}")
         self._end(owner)
         world.loop.call_later(START_AGAIN_S, self._start_again, owner, context=world.context)
+
+    def _open_kafka(self, broker: Broker, owner: Owner) -> tuple[Rooms, KafkaDoor]:
+        """Have Kafka clients heard."""
+        local = broker.local
+        rooms = Rooms(local, snapshot_after_bytes=SNAPSHOT_AFTER_BYTES)
+        door = KafkaDoor(rooms, self.config, local.memory.in_flight_bytes)
+        self.world.network.serve(kafka_address(self.address), owner, door)
+        return rooms, door
 
     def _end(self, owner: Owner) -> None:
         owner.state = OwnerState.DEAD

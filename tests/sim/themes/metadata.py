@@ -88,7 +88,12 @@ def kafka_producers(rng: random.Random, scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         brokers=max(2, scenario.brokers),
-        broker=replace(scenario.broker, producer_idle_s=900.0, producers_per_segment_max=rng.choice((1, 1_000))),
+        broker=replace(
+            scenario.broker,
+            producer_idle_s=900.0,
+            producers_per_segment_max=rng.choice((1, 1_000)),
+            kafka_namespace=topic.name.partition("/")[0],
+        ),
         topics=(topic,),
         publishers=(replace(scenario.publishers[0], topic=topic.name, records=20),),
         kafka=tuple(

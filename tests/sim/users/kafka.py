@@ -4,25 +4,21 @@ their order whenever anything is wrong, under the same sequences, to whoever lea
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from seaweedmq.codec.frame import FLAG_KEY, FLAG_TIMESTAMP
 from seaweedmq.codec.murmur2 import partition_of
-from seaweedmq.codec.payload.arrow import payload_schema
-from seaweedmq.codec.payload.batch import encode_frame
-from seaweedmq.errors import DuplicateSequence, OutOfOrderSequence, SeaweedMQError, Unavailable
-from seaweedmq.model.calls import DescribeTopic
-from seaweedmq.model.description import OPEN
+from seaweedmq.errors import SeaweedMQError, Unavailable
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API, ProduceRequest
 from seaweedmq.model.producer import KAFKA_PRODUCERS, KAFKA_SEQUENCES
 from seaweedmq.model.topic import TopicName
-from tests.sim.machines.kafka import Produce, Produced, kafka_address
 from tests.sim.machines.loop import Owner
 from tests.sim.scenario import KafkaPlan
+from tests.sim.users.kafka_client import Connection, KafkaClient, Refused
 from tests.support.history import History, Outcome, Sent
 
 if TYPE_CHECKING:
@@ -32,6 +28,21 @@ IN_FLIGHT_MAX = 5
 REPLY_TIMEOUT_S = 5.0
 RETRY_S_MAX = 0.3
 FRAME_RECORDS_MAX = 4
+PRODUCE_VERSIONS = (3, 9, 12)
+TIMEOUT_MS = 3_000
+BATCH_BYTES_MAX = 1 << 20
+NONE, LZ4 = 0, 3
+RETRIABLE = frozenset(
+    {
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.REQUEST_TIMED_OUT,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.KAFKA_STORAGE_ERROR,
+    }
+)
+"""For a producer, as in Kafka's own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +69,17 @@ class KafkaProducer:
         await asyncio.gather(*(_Lane(self, partition).run() for partition in range(self.plan.partitions)))
         self.world.note(self.plan.name, "has an outcome for every record")
 
+    def locate(self, segment_at: Callable[[int, int], int | None]) -> None:
+        """Add what replies do not say to what was acknowledged: the segment, of a partition and an offset."""
+        sent = self.history.sent
+        for number, one in enumerate(sent):
+            if one.producer == self.plan.name and one.offset is not None:
+                sent[number] = replace(one, segment=segment_at(self.partition_of(one), one.offset))
+
+    def partition_of(self, one: Sent) -> int:
+        """Where it was sent."""
+        return partition_of(one.key, self.plan.partitions)
+
 
 class _Lane:
     """Of one partition."""
@@ -66,7 +88,7 @@ class _Lane:
         self._producer = producer
         self._world = producer.world
         self._plan = producer.plan
-        self._topic = TopicName.parse(producer.plan.topic)
+        self._topic = TopicName.parse(producer.plan.topic).name
         self._partition = partition
         self._name = f"{producer.plan.name}-p{partition}"
         self._rng: random.Random = producer.world.rng(self._name)
@@ -76,6 +98,9 @@ class _Lane:
         """In their order, the oldest first."""
         self._work = asyncio.Event()
         self._is_fed = False
+        self._client = KafkaClient(producer.world, producer.owner, self._rng)
+        self._version = self._rng.choice(PRODUCE_VERSIONS)
+        self._codec = self._rng.choice((NONE, NONE, LZ4))
 
     async def run(self) -> None:
         feeding = asyncio.create_task(self._feed(), name=f"feed {self._name}")
@@ -90,6 +115,7 @@ class _Lane:
         finally:
             feeding.cancel()
             await asyncio.wait({feeding})
+            self._client.close()
 
     async def _feed(self) -> None:
         number, plan = 0, self._plan
@@ -104,27 +130,13 @@ class _Lane:
         self._work.set()
 
     def _batch(self, numbers: range) -> _Batch:
-        flags, sequence, count = FLAG_KEY | FLAG_TIMESTAMP, self._next, len(numbers)
-        now_us = self._world.clocks.here_us()
-        columns = [
-            pa.array([self._key] * count, pa.binary()),
-            pa.array([now_us] * count, pa.timestamp("us", "UTC")),
-            pa.array([self._value(number) for number in numbers], pa.binary()),
-        ]
-        data = encode_frame(
-            pa.RecordBatch.from_arrays(columns, schema=payload_schema(flags, None)),
-            flags=flags,
-            producer_id=self._producer.producer_id,
-            producer_epoch=0,
-            first_sequence=sequence,
-            timestamp_min=now_us,
-            timestamp_max=now_us,
-            slot_min=self._partition,
-            slot_max=self._partition,
-            histogram=(0,) * 16,
-        )
-        self._next = (sequence + count) % KAFKA_SEQUENCES
-        return _Batch(sequence, numbers, bytes(data))
+        sequence, now_ms = self._next, self._world.clocks.here_us() // 1_000
+        pid = self._producer.producer_id
+        builder = DefaultRecordBatchBuilder(2, self._codec, 0, pid, 0, sequence, BATCH_BYTES_MAX)
+        for i, number in enumerate(numbers):
+            builder.append(i, now_ms + i, self._key, self._value(number), [])
+        self._next = (sequence + len(numbers)) % KAFKA_SEQUENCES
+        return _Batch(sequence, numbers, bytes(builder.build()))
 
     def _value(self, number: int) -> bytes:
         return f"{self._name}/{number}/".encode()
@@ -138,73 +150,70 @@ class _Lane:
 
     async def _converse(self) -> None:
         """With whoever leads now, until something is wrong, or there is nothing to do."""
-        address = kafka_address(await self._leader())
-        requests: asyncio.Queue[Produce | None] = asyncio.Queue()
-        api: Any = self._world.network.dialer(self._producer.owner).dial(address)
-        async with aclosing(api.publish(_given(requests))) as replies:
-            sent: deque[_Batch] = deque()
-            failed: SeaweedMQError | None = None
-            while True:
-                if failed is None:
-                    for batch in [b for b in self._unsettled if b not in sent][: IN_FLIGHT_MAX - len(sent)]:
-                        sent.append(batch)
-                        requests.put_nowait(Produce(self._topic, self._partition, batch.data))
-                elif not sent:
-                    raise failed
-                if not sent and self._is_fed:
-                    return
-                if not sent:
-                    self._work.clear()
-                    await self._work.wait()
-                    continue
-                reply = await self._reply(replies)
-                error = self._settle(sent.popleft(), reply)
-                failed = failed or error
+        connection = await self._leader()
+        sent: deque[tuple[_Batch, asyncio.Future[Any]]] = deque()
+        failed: SeaweedMQError | None = None
+        while True:
+            if failed is None:
+                under_way = [batch for batch, _ in sent]
+                for batch in [b for b in self._unsettled if b not in under_way][: IN_FLIGHT_MAX - len(sent)]:
+                    sent.append((batch, self._send(connection, batch)))
+            elif not sent:
+                raise failed
+            if not sent and self._is_fed:
+                return
+            if not sent:
+                self._work.clear()
+                await self._work.wait()
+                continue
+            batch, reply = sent.popleft()
+            said = await connection.replied(reply, REPLY_TIMEOUT_S)
+            error = self._settle(batch, said.responses[0].partition_responses[0])
+            failed = failed or error
 
-    async def _reply(self, replies: AsyncIterator[Produced]) -> Produced:
-        try:
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                reply = await anext(replies, None)
-        except TimeoutError:
-            raise Unavailable("no reply in time") from None
-        if reply is None:
-            raise Unavailable("the connection was closed")
-        return reply
+    def _send(self, connection: Connection, batch: _Batch) -> "asyncio.Future[Any]":
+        make = ProduceRequest.TopicProduceData
+        data = make.PartitionProduceData(index=self._partition, records=batch.data)
+        return connection.begin(
+            API.PRODUCE,
+            self._version,
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[make(name=self._topic, partition_data=[data])],
+        )
 
-    async def _leader(self) -> str:
-        """Address of the broker that leads the partition, as any broker says."""
-        process = self._rng.choice(self._world.processes)
-        api: Any = self._world.network.dialer(self._producer.owner).dial(process.address)
-        description = await api.call(DescribeTopic(self._topic, OPEN))
-        segment = next((s for s in description.segments if s.is_open and self._partition in s.slots), None)
-        address = None if segment is None else description.addresses.get(segment.primary)
-        if address is None:
+    async def _leader(self) -> Connection:
+        """To the broker that leads the partition, as any broker says."""
+        await self._client.refresh(self._topic)
+        leader = self._client.leaders.get(self._partition)
+        if leader is None or leader.node < 0:
             raise Unavailable(f"nobody leads partition {self._partition}")
-        return str(address)
+        return self._client.connection(leader.node, "produce")
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, batch: _Batch, reply: Produced) -> SeaweedMQError | None:
+    def _settle(self, batch: _Batch, reply: Any) -> SeaweedMQError | None:
         """Note what became of the oldest batch under way; what is wrong if it is to be sent again."""
-        error = reply.error
-        if error is None or isinstance(error, DuplicateSequence):
+        code = Code(reply.error_code)
+        if code in (Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER):
             self._unsettled.remove(batch)
-            self._acked(batch, reply)
+            self._acked(batch, reply.base_offset if code is Code.NONE else None)
             return None
+        error = Refused(code, str(reply.error_message))
         is_behind = batch is not self._unsettled[0]
-        if not error.retryable and not (isinstance(error, OutOfOrderSequence) and is_behind):
+        if code not in RETRIABLE and not (code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and is_behind):
             self._world.note(self._name, f"{batch.sequence} failed: {error!r}")
             self._producer.unexpected.append(f"{self._name}, sequence {batch.sequence}: {error!r}")
             self._unsettled.remove(batch)
-            self._note(batch, Outcome.UNKNOWN, None, None)
+            self._note(batch, Outcome.UNKNOWN, None)
         return error
 
-    def _acked(self, batch: _Batch, reply: Produced) -> None:
-        base = reply.frames[0].base_offset if reply.frames else None
-        self._world.note(self._name, f"{batch.numbers} acknowledged at {reply.segment}:{base}")
-        self._note(batch, Outcome.ACKED, reply.segment, base)
+    def _acked(self, batch: _Batch, base: int | None) -> None:
+        self._world.note(self._name, f"{batch.numbers} acknowledged at {base}")
+        self._note(batch, Outcome.ACKED, base)
 
-    def _note(self, batch: _Batch, outcome: Outcome, segment: int | None, base: int | None) -> None:
+    def _note(self, batch: _Batch, outcome: Outcome, base: int | None) -> None:
         self._producer.history.sent += [
             Sent(
                 producer=self._plan.name,
@@ -212,13 +221,7 @@ class _Lane:
                 sequence=number,
                 value=self._value(number),
                 outcome=outcome,
-                segment=segment,
                 offset=None if base is None else base + number - batch.numbers.start,
             )
             for number in batch.numbers
         ]
-
-
-async def _given(requests: "asyncio.Queue[Produce | None]") -> AsyncIterator[Produce]:
-    while (request := await requests.get()) is not None:
-        yield request

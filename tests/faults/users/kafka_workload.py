@@ -1,0 +1,337 @@
+"""Users with Kafka's clients: idempotent publishers of keyed records, readers, and a group, that note what they see.
+
+librdkafka (confluent-kafka) with its own settings but for what is promised to be kept, each client in a thread of its
+own, members of the group in processes.
+"""
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+
+from seaweedmq import aio
+from tests.faults.users.group import acknowledged, briefly
+from tests.faults.users.kafka_group import KafkaGroup
+from tests.faults.users.kafka_member import LOG_LEVEL
+from tests.faults.users.member import PADDING
+from tests.faults.users.workload import CLIENT, KEYS, PAUSE_S, SETTLE_TIMEOUT_S, TopicPlan, Waits
+from tests.support.history import History, Outcome, Polled, Sent, Violation, check
+
+PARTITIONS = 4
+RECORDS_PER_S = 300.0
+"""Of each topic, on average."""
+DELIVERY_TIMEOUT_S = 90.0
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+STRATEGIES = ("range", "cooperative-sticky")
+READER_LIFE_S = (2.0, 15.0)
+POLL_S = 0.1
+PLANS = (
+    TopicPlan(label="kafka2", replicas=2, durability="replicated"),
+    TopicPlan(label="kafka-stored2", replicas=2, durability="stored"),
+    TopicPlan(label="kafka1", replicas=1, durability="stored"),
+)
+
+
+class KafkaTopicUsers:
+    """One topic with a publisher and a reader, each in a thread. What they note is read by others when they have ended,
+    but for counts.
+    """
+
+    def __init__(self, bootstrap: str, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
+        self.name = name
+        self.plan = plan
+        self.history = History()
+        self.waits = Waits()
+        self.errors: list[str] = []
+        """What users got in the form of errors that clients do not deal with themselves."""
+        self.stopped = threading.Event()
+        """Nothing more is sent."""
+        self.abandoned = threading.Event()
+        """Everybody ends at once."""
+        self._bootstrap = bootstrap
+        self._rng = random.Random(f"{seed} {name}")
+        self._codec = self._rng.choice(CODECS)
+        self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
+        self._open = 0
+        self._readers = 0
+
+    @property
+    def acked(self) -> int:
+        """Records acknowledged so far."""
+        return len(self.history.sent)
+
+    # --- publishing ---------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Send until stopped, then wait until every record has its outcome."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "log_level": LOG_LEVEL,
+                "client.id": f"publisher of {self.name}",
+                "enable.idempotence": True,
+                "compression.type": self._codec,
+                "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1_000),
+                "error_cb": self._on_error,
+            }
+        )
+        number = 0
+        while not self.stopped.is_set():
+            for _ in range(self._rng.randint(1, self._burst_max)):
+                self._send(producer, number)
+                number += 1
+            self._serve(producer, time.monotonic() + self._rng.uniform(0, 2 * PAUSE_S))
+        end_s = time.monotonic() + SETTLE_TIMEOUT_S
+        while self._open and time.monotonic() < end_s and not self.abandoned.is_set():
+            producer.poll(POLL_S)
+        if self._open:
+            self.errors.append(f"{self._open} records of {self.name} have no outcome after {SETTLE_TIMEOUT_S:g} s")
+
+    def _send(self, producer: Producer, number: int) -> None:
+        key = b"key-%d" % self._rng.randrange(KEYS)
+        value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
+        now = time.monotonic()
+        self._open += 1
+        self.waits.on_send(key, now)
+        producer.produce(self.name, value, key, on_delivery=partial(self._on_outcome, number, key, value, now))
+
+    def _serve(self, producer: Producer, end_s: float) -> None:
+        """Hear of outcomes for some time, each as soon as it is known."""
+        while (left_s := end_s - time.monotonic()) > 0:
+            producer.poll(left_s)
+
+    def _on_outcome(
+        self, number: int, key: bytes, value: bytes, at: float, error: KafkaError | None, message: Message
+    ) -> None:
+        self._open -= 1
+        self.waits.on_outcome(key, at, time.monotonic())
+        if error is not None:
+            self.errors.append(f"record {number} of {self.name}: {error}")
+        self.history.sent.append(
+            Sent(
+                producer=self.name,
+                key=key,
+                sequence=number,
+                value=value,
+                outcome=Outcome.ACKED if error is None else Outcome.UNKNOWN,
+                segment=message.partition() if error is None else None,
+                offset=message.offset() if error is None else None,
+            )
+        )
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.errors.append(f"a client of {self.name}: {error}")
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Read from the earliest record on until stopped; every now and then begin again as somebody else."""
+        while not self.stopped.is_set():
+            end_s = time.monotonic() + self._rng.uniform(*READER_LIFE_S)
+            self._read(lambda _: self.stopped.is_set() or time.monotonic() > end_s)  # noqa: B023 - called at once
+
+    def read_all(self) -> str:
+        """Read everything there is; the reader's name."""
+        end_s = time.monotonic() + SETTLE_TIMEOUT_S
+        return self._read(lambda at_end: at_end == PARTITIONS or time.monotonic() > end_s or self.abandoned.is_set())
+
+    def _read(self, is_over: Callable[[int], bool]) -> str:
+        """``is_over`` is told in how many partitions the reader is at the end."""
+        self._readers += 1
+        reader = f"{self.name} reader {self._readers}"
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "log_level": LOG_LEVEL,
+                "client.id": reader,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "error_cb": self._on_error,
+            }
+        )
+        consumer.assign([TopicPartition(self.name, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        ended: set[int] = set()
+        while not is_over(len(ended)):
+            for message in consumer.consume(500, POLL_S):
+                error, partition = message.error(), message.partition()
+                if error is None:
+                    ended.discard(partition)
+                    self.history.polled.append(_polled(reader, message))
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    ended.add(partition)
+                elif not error.retriable():
+                    self.errors.append(f"{reader}: {error}")
+        consumer.close()
+        return reader
+
+    async def read_natively(self, client: aio.Client) -> str:
+        """Read everything there is as a native subscriber; the reader's name."""
+        reader = f"{self.name} native reader"
+        async with (
+            asyncio.timeout(SETTLE_TIMEOUT_S),
+            client.subscriber(f"kafka/{self.name}", start="earliest", stop_at="latest") as subscriber,
+        ):
+            async for message in subscriber:
+                number = message.partition
+                assert number is not None
+                self.history.polled.append(
+                    Polled(
+                        reader=reader,
+                        segment=number,
+                        partition=number,
+                        offset=message.offset,
+                        key=message.key or b"",
+                        value=message.value,
+                    )
+                )
+        return reader
+
+
+def _polled(reader: str, message: Message) -> Polled:
+    return Polled(
+        reader=reader,
+        segment=message.partition(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key() or b"",
+        value=message.value() or b"",
+    )
+
+
+class KafkaWorkload:
+    """Users of several topics; an async context manager that makes the topics and starts everybody."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        kafka: str,
+        plans: Sequence[TopicPlan],
+        *,
+        seed: str,
+        directory: Path,
+        records_per_s: float = RECORDS_PER_S,
+        members: int = 0,
+    ) -> None:
+        """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
+        self._bootstrap = bootstrap
+        self.topics = [
+            KafkaTopicUsers(kafka, f"faults-{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans
+        ]
+        self.group = KafkaGroup(
+            bootstrap=kafka,
+            directory=directory,
+            name=f"kafka-faults-{seed}",
+            topics=[topic.name for topic in self.topics],
+            partitions=PARTITIONS,
+            strategy=random.Random(f"{seed} strategy").choice(STRATEGIES),
+        )
+        self.generations = 0
+        """That the group went through since ``forget_waits``, after the one it had."""
+        self._members = members
+        self._since_ns = 0
+        self._threads = ThreadPoolExecutor(2 * len(plans) + 2, thread_name_prefix="kafka users")
+        self._publishing: list[asyncio.Future[None]] = []
+        self._following: list[asyncio.Future[None]] = []
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "KafkaWorkload":
+        self._client = await aio.connect(self._bootstrap, config=CLIENT)
+        try:
+            for topic in self.topics:
+                await self._client.admin.create_topic(
+                    f"kafka/{topic.name}",
+                    partitions=PARTITIONS,
+                    replicas=topic.plan.replicas,
+                    durability=topic.plan.durability,
+                )
+        except BaseException:
+            await self._client.close()
+            raise
+        loop = asyncio.get_running_loop()
+        self._publishing = [loop.run_in_executor(self._threads, topic.publish) for topic in self.topics]
+        self._following = [loop.run_in_executor(self._threads, topic.follow) for topic in self.topics]
+        await self.group.__aenter__()
+        if self._members:
+            await self.group.add(self._members)
+            self._watching = asyncio.create_task(self.group.watch(self._threads), name=f"watch {self.group.name}")
+            await self.group.until_shared(SETTLE_TIMEOUT_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for topic in self.topics:
+            topic.stopped.set()
+            topic.abandoned.set()
+        await self._stop_watching()
+        await self.group.__aexit__()
+        await asyncio.gather(*self._publishing, *self._following, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown)
+        async with asyncio.timeout(5):
+            await self._client.close()
+
+    async def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def until_flowing(self, more: int = 20) -> None:
+        """Until every topic had some more records acknowledged. TimeoutError if that does not come."""
+        goals = [topic.acked + more for topic in self.topics]
+        async with asyncio.timeout(SETTLE_TIMEOUT_S):
+            while any(topic.acked < goal for topic, goal in zip(self.topics, goals, strict=True)):
+                for running in (*self._publishing, *self._following):
+                    if running.done():
+                        running.result()
+                await asyncio.sleep(0.02)
+
+    def forget_waits(self) -> None:
+        """Measure from now on: opening the first connections is not what a fault does."""
+        self._since_ns = time.monotonic_ns()
+        for topic in self.topics:
+            topic.waits.gap_s = topic.waits.slowest_s = 0.0
+
+    @property
+    def commit_wait_s(self) -> float:
+        """``KafkaGroup.commit_wait_s`` of what is measured."""
+        return self.group.commit_wait_s(self._since_ns)
+
+    async def finish(self) -> list[Violation]:
+        """End publishing, read everything once more, and judge."""
+        loop = asyncio.get_running_loop()
+        for topic in self.topics:
+            topic.stopped.set()
+        await asyncio.gather(*self._publishing, *self._following)
+        violations = []
+        for topic in self.topics:
+            reader = await loop.run_in_executor(self._threads, topic.read_all)
+            native = await topic.read_natively(self._client)
+            violations += await asyncio.to_thread(check, topic.history, complete=[reader, native])
+            violations += [Violation("error", error) for error in topic.errors]
+        if self._members:
+            violations += await self._finish_group()
+        return violations
+
+    async def _finish_group(self) -> list[Violation]:
+        sent = {topic.name: briefly(topic.history.sent) for topic in self.topics}
+        wanted = {name: acknowledged(records) for name, records in sent.items()}
+        with contextlib.suppress(TimeoutError):  # what is missing then is lost, and said so below
+            await self.group.until_delivered(wanted, SETTLE_TIMEOUT_S)
+        self.generations = len(self.group.generations(self._since_ns, time.monotonic_ns())) - 1
+        violations = await self.group.stop()
+        await self._stop_watching()
+        violations += await asyncio.to_thread(self.group.check, sent)
+        return violations
+
+    async def forget(self) -> None:
+        """Delete the topics."""
+        for topic in self.topics:
+            await self._client.admin.delete_topic(f"kafka/{topic.name}")

@@ -1,0 +1,145 @@
+"""Members of a consumer group of any kind as processes, killed, frozen and replaced as the tests like."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from tests.faults.machines.cluster import ROOT
+from tests.support.history import Violation
+
+JOIN_TIMEOUT_S = 60.0
+LEAVE_TIMEOUT_S = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One life of one member."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    path: Path
+    """What it notes."""
+    errors: Path
+    """Its stderr."""
+    is_ready: asyncio.Task[bool]
+    """Whether it became a member; once that is known."""
+    read_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Members:
+    """Use as an async context manager; members that still live in the end are killed.
+
+    A member is a process that says ``ready`` once it is one, appends lines to its file, and leaves on SIGTERM.
+    """
+
+    directory: Path
+    session_s: float
+    """A member that is silent for longer is replaced."""
+    members: list[Member] = field(default_factory=list)
+    """Alive, as far as we know."""
+    deaths_ns: dict[str, int] = field(default_factory=dict)
+    _started: int = 0
+    _gone: list[Member] = field(default_factory=list)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.directory.mkdir, parents=True, exist_ok=True)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for member in list(self.members):
+            await self.kill(member)
+
+    def command(self, name: str, path: Path) -> list[str]:
+        """Of a member's process: the module and its arguments."""
+        raise NotImplementedError
+
+    def take(self, member: str, lines: list[bytes]) -> None:
+        """What a member noted, line by line."""
+        raise NotImplementedError
+
+    async def add(self, count: int = 1) -> None:
+        """Start members."""
+        for _ in range(count):
+            self._started += 1
+            name = f"m{self._started}"
+            path, errors = self.directory / f"{name}.tsv", self.directory / f"{name}.err"
+            with errors.open("wb") as stderr:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", *self.command(name, path)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=stderr,
+                    cwd=ROOT,
+                )
+            ready = asyncio.create_task(_says_ready(process), name=f"member {name} starts")
+            self.members.append(Member(name, process, path, errors, ready))
+
+    async def until_joined(self) -> None:
+        """Until all of them are members, or failed to become ones. TimeoutError."""
+        async with asyncio.timeout(JOIN_TIMEOUT_S):
+            await asyncio.gather(*(member.is_ready for member in self.members))
+
+    async def kill(self, member: Member) -> None:
+        """SIGKILL. What it had and did not commit comes again to others."""
+        self.deaths_ns[member.name] = time.monotonic_ns()
+        with contextlib.suppress(ProcessLookupError):
+            member.process.kill()
+        await member.process.wait()
+        self._leaves(member)
+
+    async def freeze(self, member: Member, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT. For longer than the session it is as good as dead, and comes back as somebody new."""
+        self.deaths_ns[member.name] = time.monotonic_ns()
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            with contextlib.suppress(ProcessLookupError):
+                member.process.send_signal(number)
+            if number == signal.SIGSTOP:
+                await asyncio.sleep(seconds)
+
+    async def stop(self) -> list[Violation]:
+        """Let every member leave; what went wrong with them."""
+        violations = []
+        await self.until_joined()
+        for member in self.members:
+            with contextlib.suppress(ProcessLookupError):
+                member.process.send_signal(signal.SIGTERM)
+        for member in list(self.members):
+            try:
+                async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                    status = await member.process.wait()
+            except TimeoutError:
+                violations.append(Violation("exit", f"member {member.name} does not end on SIGTERM"))
+                continue
+            self._leaves(member)
+            if status != 0:
+                said = (await asyncio.to_thread(member.errors.read_text)).strip().splitlines()[-3:]
+                violations.append(Violation("error", f"member {member.name} ended with {status}: {' / '.join(said)}"))
+        return violations
+
+    def collect(self) -> None:
+        """Read what members wrote since the last call."""
+        for member in (*self.members, *self._gone):
+            if not member.path.exists():
+                continue
+            with member.path.open("rb") as file:
+                file.seek(member.read_bytes)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1  # a line that is not whole was not acknowledged
+            member.read_bytes += whole
+            self.take(member.name, data[:whole].splitlines())
+
+    def _leaves(self, member: Member) -> None:
+        if member in self.members:
+            self.members.remove(member)
+            self._gone.append(member)
+
+
+async def _says_ready(process: asyncio.subprocess.Process) -> bool:
+    assert process.stdout is not None
+    return await process.stdout.readline() == b"ready\n"

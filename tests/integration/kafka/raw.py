@@ -1,0 +1,165 @@
+"""Requests as no client would send them, to real brokers, and what is answered."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import (
+    API,
+    REQUESTS,
+    FetchRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    ProduceRequest,
+)
+from tests.kafka.wire.script import script
+
+PRODUCE, FETCH = 9, 12
+"""Versions of the requests with names of topics; from ``BY_ID`` on they have ids."""
+BY_ID = 13
+
+
+class Brokers:
+    """The brokers of a cluster, by the ports of their listeners for Kafka's clients."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
+
+    async def ask(self, port: int, api: API, version: int, **fields: Any) -> Any:
+        """The one answer to a request, on a connection of its own."""
+        async with script(port) as peer:
+            peer.ask(1, api, version, REQUESTS[api](version=version, **fields))
+            number, reply = await peer.hear(api, version)
+            assert number == 1
+            return reply
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """The port of the broker that leads a partition."""
+        make = REQUESTS[API.METADATA]
+        reply = await self.ask(
+            self.ports[0],
+            API.METADATA,
+            9,
+            topics=[make.MetadataRequestTopic(name=topic)],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        [found] = [p for p in reply.topics[0].partitions if p.partition_index == partition]
+        [node] = [broker for broker in reply.brokers if broker.node_id == found.leader_id]
+        return int(node.port)
+
+    async def coordinator(self, group: str) -> int:
+        """The port of the broker that has a group."""
+        reply = await self.ask(self.ports[0], API.FIND_COORDINATOR, 4, coordinator_keys=[group], key_type=0)
+        assert reply.coordinators[0].error_code == Code.NONE
+        return int(reply.coordinators[0].port)
+
+    async def produce(
+        self, topic: str, partition: int, records: bytes, *, port: int | None = None, version: int = PRODUCE, **id_: Any
+    ) -> Any:
+        """What is said of the partition."""
+        return (
+            (
+                await self.ask(
+                    port or await self.leader(topic, max(partition, 0)),
+                    API.PRODUCE,
+                    version,
+                    **produce_fields(topic, partition, records, **id_),
+                )
+            )
+            .responses[0]
+            .partition_responses[0]
+        )
+
+    async def fetch(self, topic: str, partition: int, offset: int, *, port: int | None = None, **other: Any) -> Any:
+        """What is said of the partition, and the whole reply."""
+        version = BY_ID if "topic_id" in other else FETCH
+        fields = fetch_fields(topic, partition, offset, **other)
+        reply = await self.ask(port or await self.leader(topic), API.FETCH, version, **fields)
+        return (reply.responses[0].partitions[0] if reply.responses else None), reply
+
+
+def produce_fields(
+    topic: str, partition: int, records: bytes, *, acks: int = -1, timeout_ms: int = 10_000, **id_: Any
+) -> dict[str, Any]:
+    """Of a request for one partition."""
+    make = ProduceRequest.TopicProduceData
+    data = make.PartitionProduceData(index=partition, records=records)
+    return {
+        "transactional_id": None,
+        "acks": acks,
+        "timeout_ms": timeout_ms,
+        "topic_data": [make(name=topic, partition_data=[data], **id_)],
+    }
+
+
+def fetch_fields(
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    epoch: int = -1,
+    partition_max_bytes: int = 1 << 20,
+    topic_id: Any = None,
+    **other: Any,
+) -> dict[str, Any]:
+    """Of a request for one partition. ``other``: fields of the request."""
+    make = FetchRequest.FetchTopic
+    part = make.FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=-1,
+        log_start_offset=-1,
+        partition_max_bytes=partition_max_bytes,
+    )
+    wanted = make(topic=topic, partitions=[part]) if topic_id is None else make(topic_id=topic_id, partitions=[part])
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [wanted],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    } | other
+
+
+def join_fields(group: str, member: str = "", protocol: str = "range", **other: Any) -> dict[str, Any]:
+    """Of a consumer."""
+    return {
+        "group_id": group,
+        "member_id": member,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name=protocol, metadata=b"s")],
+        "session_timeout_ms": 6_000,
+        "rebalance_timeout_ms": 6_000,
+        "reason": None,
+    } | other
+
+
+def commit_fields(group: str, topics: Mapping[str, Sequence[int]], metadata: str = "", **other: Any) -> dict[str, Any]:
+    """Of offset 1 for each partition, without a member."""
+    make = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = make.OffsetCommitRequestPartition
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [
+            make(
+                name=name,
+                partitions=[
+                    part(partition_index=n, committed_offset=1, committed_leader_epoch=-1, committed_metadata=metadata)
+                    for n in numbers
+                ],
+            )
+            for name, numbers in topics.items()
+        ],
+    } | other

@@ -1,0 +1,65 @@
+"""Record batches as clients send them, and as they should not."""
+
+import struct
+from collections.abc import Sequence
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from google_crc32c import value as crc32c
+
+NO_PRODUCER = (-1, -1, -1)
+Header = tuple[str, bytes | None]
+
+
+def batch(
+    *values: bytes | None,
+    time_ms: int,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Header] = (),
+    codec: int = 0,
+    producer: tuple[int, int, int] = NO_PRODUCER,
+    transactional: bool = False,
+) -> bytes:
+    """A record batch, a millisecond from record to record. ``producer``: id, epoch, sequence."""
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, *producer, 1 << 24)
+    for i, value in enumerate(values):
+        assert builder.append(i, time_ms + i, None if keys is None else keys[i], value, list(headers)) is not None
+    return bytes(builder.build())
+
+
+def with_bytes(data: bytes, position: int, layout: str, value: int, *, mends_crc: bool = True) -> bytes:
+    """With another value in its header; the CRC is right again, if it was."""
+    changed = bytearray(data)
+    struct.pack_into(layout, changed, position, value)
+    if mends_crc:
+        struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+def with_magic(data: bytes, magic: int) -> bytes:
+    """Of another format, as it says."""
+    return with_bytes(data, 16, ">b", magic)
+
+
+def with_attributes(data: bytes, attributes: int) -> bytes:
+    """Bits 0-2 codec, 3 append time, 4 transactional, 5 control."""
+    return with_bytes(data, 21, ">h", attributes)
+
+
+def with_count(data: bytes, count: int) -> bytes:
+    """Of so many records, as it says."""
+    return with_bytes(data, 57, ">i", count)
+
+
+def with_last_delta(data: bytes, delta: int) -> bytes:
+    """Its last record has this number, as it says."""
+    return with_bytes(data, 23, ">i", delta)
+
+
+def with_wrong_crc(data: bytes) -> bytes:
+    """A bit is another."""
+    return with_bytes(data, 17, ">I", struct.unpack_from(">I", data, 17)[0] ^ 1, mends_crc=False)
+
+
+def with_length(data: bytes, length: int) -> bytes:
+    """So long, as it says."""
+    return with_bytes(data, 8, ">i", length, mends_crc=False)

@@ -1,0 +1,171 @@
+"""Plays scenes to a broker: any broker that speaks Kafka's protocol. What it answers is kept by what was asked."""
+
+import asyncio
+import contextlib
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from seaweedmq.kafka.wire.messages import API
+from tests.kafka.differential.messages import Names, built, said
+from tests.kafka.wire.script import TIMEOUT_S, Script, framed
+
+ANSWER_S = 30.0
+AGAIN_S = 0.03
+CLOSED = "<closed>"
+Answers = dict[str, Any]
+
+
+class Play:
+    """One scene, at one broker. Each of its connections has a name."""
+
+    def __init__(self, port: int, title: str, names: Names) -> None:
+        self._port = port
+        self.title = title
+        self.names = names
+        self.t0_ms = names.t0_ms
+        self.answers: Answers = {}
+        self._connections: dict[str, Script] = {}
+        self._number = 0
+
+    def name(self, stem: str) -> str:
+        """Of a topic or group that no other scene has."""
+        return f"{self.title}-{stem}"
+
+    async def ask(self, note: str, api: API, version: int, on: str = "", **fields: Any) -> Any:
+        """Ask, and keep what is answered under ``note``. ``on``: the connection. None: the broker hung up."""
+        assert note not in self.answers, f"{self.title}: two answers to {note!r}"
+        self.answers[note] = None
+        try:
+            reply = await self.quietly(api, version, on, **fields)
+        except TimeoutError as error:
+            raise TimeoutError(f"{self.title}: {note}: no answer") from error
+        self.answers[note] = CLOSED if reply is None else said(api, version, reply, self.names)
+        return reply
+
+    async def until(self, note: str, is_it: Callable[[Any], bool], api: API, version: int, **fields: Any) -> Any:
+        """Ask again and again, until the answer is the one that is waited for, or for ``ANSWER_S``; keep the last."""
+        deadline = time.monotonic() + ANSWER_S  # noqa: TID251
+        while True:
+            reply = await self.quietly(api, version, "", **fields)
+            if is_it(reply) or time.monotonic() > deadline:  # noqa: TID251
+                self.answers[note] = said(api, version, reply, self.names)
+                return reply
+            await asyncio.sleep(AGAIN_S)
+
+    async def quietly(self, api: API, version: int, on: str = "", **fields: Any) -> Any:
+        """Ask, and keep nothing."""
+        one = await self._connection(on)
+        self._number += 1
+        number = self._number
+        one.say(framed(number, api, version, built(api, version, fields), "differential"))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                heard, reply = await one.hear(api, version)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            del self._connections[on]
+            return None
+        assert heard == number
+        return reply
+
+    async def tell(self, api: API, version: int, on: str = "", **fields: Any) -> None:
+        """Say something that has no answer."""
+        self._number += 1
+        (await self._connection(on)).say(framed(self._number, api, version, built(api, version, fields)))
+
+    async def say(self, note: str, data: bytes, on: str = "") -> None:
+        """Say bytes that the broker hangs up on, and keep whether it did."""
+        one = await self._connection(on)
+        one.say(data)
+        self.answers[note] = CLOSED if await one.is_closed() else "<answered>"
+        del self._connections[on]
+
+    async def first_code(self, note: str, api: API, version: int, **fields: Any) -> None:
+        """Ask, and keep only the error code that the answer begins with."""
+        one = await self._connection("")
+        one.say(framed(1, api, version, built(api, version, fields), "differential"))
+        (size,) = struct.unpack(">i", await one.reader.readexactly(4))
+        data = await one.reader.readexactly(size)
+        self.answers[note] = struct.unpack_from(">h", data, 4)[0]
+
+    async def topic(self, stem: str, partitions: int = 1, **configs: str) -> str:
+        """A topic that is there, and takes records. ``configs``: _ for a dot."""
+        name = self.name(stem)
+        reply = await self.quietly(
+            API.CREATE_TOPICS,
+            5,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+                }
+            ],
+            timeout_ms=20_000,
+            validate_only=False,
+        )
+        assert reply.topics[0].error_code == 0, reply
+        await self.ready(name, partitions)
+        return name
+
+    async def ready(self, name: str, partitions: int = 1) -> None:
+        """Wait until a topic takes records."""
+        asked = [{"partition_index": p, "current_leader_epoch": -1, "timestamp": -1} for p in range(partitions)]
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                reply = await self.quietly(
+                    API.LIST_OFFSETS,
+                    7,
+                    replica_id=-1,
+                    isolation_level=0,
+                    topics=[{"name": name, "partitions": asked}],
+                )
+                if not any(part.error_code for part in reply.topics[0].partitions):
+                    return
+                await asyncio.sleep(AGAIN_S)
+
+    async def _connection(self, name: str) -> Script:
+        if name not in self._connections:
+            self._connections[name] = Script(*await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20))
+        return self._connections[name]
+
+    async def close(self) -> None:
+        """Hang up."""
+        for one in self._connections.values():
+            await one.close()
+
+
+@contextlib.asynccontextmanager
+async def playing(port: int, title: str, names: Names) -> AsyncIterator[Play]:
+    """A scene that begins."""
+    play = Play(port, title, names)
+    try:
+        yield play
+    finally:
+        await play.close()
+
+
+async def awaited(port: int) -> int:
+    """Wait until a broker answers; return its id, as soon as it coordinates groups, too."""
+    play = Play(port, "awaited", Names(0))
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(ConnectionError):
+                    found = await play.quietly(
+                        API.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[f"g{i}" for i in range(64)]
+                    )
+                    if found is not None and not any(one.error_code for one in found.coordinators):
+                        listed = await play.quietly(API.METADATA, 9, topics=[], allow_auto_topic_creation=False)
+                        return _only([node.node_id for node in listed.brokers])
+                await asyncio.sleep(AGAIN_S)
+    finally:
+        await play.close()
+
+
+def _only(ids: Sequence[int]) -> int:
+    (one,) = ids
+    return one

@@ -1,0 +1,47 @@
+"""Plays the script to an Apache Kafka from Maven Central, and keeps what it answers."""
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.contest.kafka.server import KafkaServer
+from tests.kafka.differential.play import awaited
+from tests.kafka.differential.script import SCENES, answers
+
+ANSWERS = Path(__file__).parent / "answers"
+AS_OURS = {"num.partitions": "4", "offsets.topic.num.partitions": "8", "group.initial.rebalance.delay.ms": "500"}
+"""Settings whose defaults differ and that are no matter of protocol: as SeaweedMQ's are."""
+
+
+class OneKafka(KafkaServer):
+    """With SeaweedMQ's settings where they are a matter of taste."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        with self._config.open("a") as config:
+            config.writelines(f"{name}={value}\n" for name, value in AS_OURS.items())
+
+
+def record() -> None:
+    """Write the answers to every scene."""
+    print(OneKafka.equip())  # noqa: T201
+    with tempfile.TemporaryDirectory() as folder:
+        kafka = OneKafka(Path(folder), fsync=False)
+        kafka.prepare()
+        kafka.start()
+        try:
+            asyncio.run(_record(int(kafka.address.rpartition(":")[2])))
+        finally:
+            kafka.stop()
+
+
+async def _record(port: int) -> None:
+    node_id = await awaited(port)
+    ANSWERS.mkdir(exist_ok=True)
+    for title in SCENES:
+        said = await answers(port, node_id, title, time.time_ns() // 1_000_000)  # noqa: TID251
+        path = ANSWERS / f"{title}.json"
+        path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+        print(f"{path.name}: {len(said)} answers")  # noqa: T201

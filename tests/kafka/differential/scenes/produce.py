@@ -1,0 +1,200 @@
+"""Produce: what is taken and what is refused, and sequences of idempotent producers."""
+
+from typing import Any
+
+from seaweedmq.kafka.wire.messages import API, UUID
+from tests.kafka.differential import batches
+from tests.kafka.differential.batches import batch
+from tests.kafka.differential.play import Play
+from tests.kafka.differential.scenes.reading import wanted
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+ALL, LEADER, NOBODY = -1, 1, 0
+
+
+def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
+    """Batches for partitions of topics."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for name, index, records in parts:
+        topics.setdefault(name, []).append({"index": index, "records": records})
+    return [{"name": name, "partition_data": data} for name, data in topics.items()]
+
+
+def produce(*parts: tuple[str, int, bytes | None], acks: int = ALL, **more: Any) -> dict[str, Any]:
+    """A request."""
+    return {"transactional_id": None, "acks": acks, "timeout_ms": 20_000, "topic_data": sent(*parts)} | more
+
+
+async def taken(play: Play) -> None:
+    """Sound batches."""
+    one = await play.topic("one", 2)
+    time_ms = play.t0_ms
+
+    async def ask(note: str, *parts: tuple[str, int, bytes | None], version: int = 9, **more: Any) -> Any:
+        return await play.ask(note, API.PRODUCE, version, **produce(*parts, **more))
+
+    for version in (3, 5, 8, 9, 10, 11, 12):
+        await ask(f"version {version}", (one, 0, batch(b"a", b"b", time_ms=time_ms)), version=version)
+    await ask("acknowledged by the leader", (one, 0, batch(b"c", time_ms=time_ms)), acks=LEADER)
+    await play.tell(API.PRODUCE, 9, **produce((one, 0, batch(b"silent", time_ms=time_ms)), acks=NOBODY))
+    await ask("behind one that is silent", (one, 0, batch(b"d", time_ms=time_ms)))
+    for name, codec in (("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4), ("zstd", ZSTD)):
+        data = batch(*[b"x" * 50] * 20, time_ms=time_ms, codec=codec)
+        await ask(f"packed by {name}", (one, 0, data))
+    headers = [("k", b"v"), ("", b""), ("k", None)]
+    keyed = batch(b"v", None, b"", time_ms=time_ms, keys=[b"k", b"tombstone", None], headers=headers)
+    await ask("with keys, headers, tombstones", (one, 1, keyed))
+    await ask("of two partitions", *((one, p, batch(b"both", time_ms=time_ms)) for p in (0, 1)))
+    await ask("one there, one not", (one, 1, batch(b"e", time_ms=time_ms)), (one, 7, batch(b"f", time_ms=time_ms)))
+    with_times = batch(b"g", b"h", time_ms=time_ms + 5000)
+    await ask("with times to come", (one, 0, with_times))
+    known = await play.quietly(API.METADATA, 12, topics=[{"topic_id": None, "name": one}])
+    identity = known.topics[0].topic_id
+    for note, topic_id in (("by id", identity), ("by an id of nothing", UUID(int=4711)), ("by no id", None)):
+        data = [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"i", time_ms=time_ms)}]}]
+        await play.ask(note, API.PRODUCE, 13, **produce(topic_data=data))
+    for partition in (0, 1):
+        await play.ask(f"what is in {partition}", API.FETCH, 12, **wanted((one, partition, 0)))
+    appended = await play.topic("appended", message_timestamp_type="LogAppendTime")
+    data = batch(b"a", b"b", time_ms=time_ms)
+    await ask("with the time of arrival", (appended, 0, data))
+    await ask("packed, with the time of arrival", (appended, 0, batch(b"c", b"d", time_ms=time_ms, codec=GZIP)))
+    await play.ask("what arrived", API.FETCH, 12, **wanted((appended, 0, 0)))
+
+
+async def refused(play: Play) -> None:
+    """Requests and batches that break rules. Nothing of them is kept."""
+    one = await play.topic("one")
+    small = await play.topic("small", max_message_bytes="200")
+    compact = await play.topic("compact", cleanup_policy="compact")
+    time_ms = play.t0_ms
+    good = batch(b"a", b"b", b"c", time_ms=time_ms)
+
+    async def ask(note: str, records: bytes | None, topic: str = one, index: int = 0, **more: Any) -> None:
+        await play.ask(note, API.PRODUCE, 9, **produce((topic, index, records), **more))
+
+    await ask("acks=2", good, acks=2)
+    await ask("acks=-2", good, acks=-2)
+    await ask("an unknown topic", good, play.name("no"))
+    await ask("a bad topic", good, "a/b")
+    await ask("an unknown partition", good, index=5)
+    await ask("partition -1", good, index=-1)
+    await ask("a wrong CRC", batches.with_wrong_crc(good))
+    for magic in (0, 1, 3, -1):
+        await ask(f"magic {magic}", batches.with_magic(good, magic))
+    await ask("a count too large", batches.with_count(good, 4))
+    await ask("a count too small", batches.with_count(good, 2))
+    await ask("a count of 0", batches.with_count(good, 0))
+    await ask("a negative count", batches.with_count(good, -1))
+    await ask("a last delta too large", batches.with_last_delta(good, 5))
+    await ask("a last delta too small", batches.with_last_delta(good, 1))
+    await ask("a length too large", batches.with_length(good, len(good)))
+    await ask("a length too small", batches.with_length(good, len(good) - 20))
+    await ask("a length of 0", batches.with_length(good, 0))
+    await ask("half a batch", good[:40])
+    await ask("some bytes", b"12345")
+    await ask("no bytes", b"")
+    await ask("two batches", good + good)
+    await ask("bytes behind it", good + b"\0\0\0")
+    await ask("codec 5", batches.with_attributes(good, 5))
+    await ask("codec 7", batches.with_attributes(good, 7))
+    await ask("said to be packed, and is not", batches.with_attributes(good, GZIP))
+    await ask("a control batch", batches.with_attributes(good, 0x20))
+    await ask("a control batch of a transaction", batches.with_attributes(good, 0x30))
+    await ask("of no transaction", batches.with_attributes(good, 0x10))
+    await ask("with the time of arrival", batches.with_attributes(good, 0x08))
+    await ask("a base offset", batches.with_bytes(good, 0, ">q", 77, mends_crc=False))
+    await ask("too large", batch(b"x" * 300, time_ms=time_ms), small)
+    await ask("as large as may be", batch(b"x" * 60, time_ms=time_ms), small)
+    await ask("without a key, to be compacted", good, compact)
+    await ask("with keys, to be compacted", batch(b"a", time_ms=time_ms, keys=[b"k"]), compact)
+    await ask("one with a key, one without", batch(b"a", b"b", time_ms=time_ms, keys=[b"k", None]), compact)
+    await ask("in two hours", batch(b"a", time_ms=time_ms + 3 * 3600 * 1000 + 3600 * 1000))
+    await ask("before 1970", batch(b"a", time_ms=-5))
+    await ask("of no time", batch(b"a", time_ms=-1))
+    await ask("long ago", batch(b"a", time_ms=1000))
+    await ask("at an end of time", batch(b"a", time_ms=2**62))
+    await ask("with a transactional id", good, transactional_id="t")
+    await ask("a producer with no epoch", batch(b"a", time_ms=time_ms, producer=(5, -1, 0)))
+    await ask("a producer with no sequence", batch(b"a", time_ms=time_ms, producer=(5, 0, -1)))
+    await ask("producer -2", batch(b"a", time_ms=time_ms, producer=(-2, 0, 0)))
+    await play.ask("no topics", API.PRODUCE, 9, **produce())
+    await play.ask("one partition twice", API.PRODUCE, 9, **produce((one, 0, good), (one, 0, good)))
+    for version in (0, 2):
+        fields = {"acks": ALL, "timeout_ms": 1000, "topic_data": sent((one, 0, good))}
+        await play.ask(f"in version {version}", API.PRODUCE, version, **fields)
+    for topic, note in ((one, "one"), (small, "small"), (compact, "compact")):
+        await play.ask(f"what is in {note}", API.FETCH, 12, **wanted((topic, 0, 0)))
+
+
+async def silent_failure(play: Play) -> None:
+    """acks=0 to what is not there: the connection ends."""
+    records = batch(b"a", time_ms=play.t0_ms)
+    await play.tell(API.PRODUCE, 9, **produce((play.name("no"), 0, records), acks=NOBODY))
+    await play.ask("behind it", API.METADATA, 9, topics=[])
+
+
+async def sequences(play: Play) -> None:
+    """Of idempotent producers."""
+    one = await play.topic("one", 3)
+    given = await play.ask("an id", API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1000)
+    pid = given.producer_id
+
+    async def ask(note: str, producer: tuple[int, int, int], *values: bytes, partition: int = 0) -> None:
+        records = batch(*values, time_ms=play.t0_ms, producer=producer)
+        await play.ask(note, API.PRODUCE, 9, **produce((one, partition, records)))
+
+    await ask("the first", (pid, 0, 0), b"a", b"b")
+    await ask("the second", (pid, 0, 2), b"c")
+    await ask("the second again", (pid, 0, 2), b"c")
+    await ask("the first again", (pid, 0, 0), b"a", b"b")
+    await ask("a gap", (pid, 0, 5), b"f")
+    await ask("the first, with fewer", (pid, 0, 0), b"a")
+    await ask("half of the first", (pid, 0, 1), b"b")
+    for sequence in range(3, 9):
+        await ask(f"sequence {sequence}", (pid, 0, sequence), b"x")
+    await ask("one long ago", (pid, 0, 2), b"c")
+    await ask("a recent one", (pid, 0, 5), b"x")
+    await ask("a new epoch, not at 0", (pid, 1, 3), b"x")
+    await ask("a new epoch", (pid, 1, 0), b"y")
+    await ask("the old epoch", (pid, 0, 9), b"x")
+    await ask("epochs later", (pid, 5, 0), b"z")
+    await ask("another partition, in the middle", (pid, 0, 40), b"x", partition=1)
+    await ask("another partition, the next", (pid, 0, 41), b"x", partition=1)
+    await ask("another partition, from 0", (pid, 0, 0), b"x", partition=1)
+    await ask("nobody's id", (pid + 400, 3, 7), b"x", partition=2)
+    await ask("nobody's id, the next", (pid + 400, 3, 8), b"x", partition=2)
+    await ask("nobody's id, an older epoch", (pid + 400, 2, 0), b"x", partition=2)
+    last = 2**31 - 1
+    await ask("near the last sequence", (pid + 401, 0, last - 1), b"x", b"y", partition=2)
+    await ask("behind the last sequence", (pid + 401, 0, 0), b"x", partition=2)
+    await ask("over the last sequence", (pid + 402, 0, last), b"x", b"y", b"z", partition=2)
+    await ask("on from there", (pid + 402, 0, 2), b"x", partition=2)
+    await ask("no sequences", batches.NO_PRODUCER, b"x", partition=2)
+    asked = [{"name": one, "partition_indexes": [0, 1, 7]}, {"name": play.name("no"), "partition_indexes": [0]}]
+    await play.ask("who produced", API.DESCRIBE_PRODUCERS, 0, topics=asked)
+    for partition in range(3):
+        await play.ask(f"what is in {partition}", API.FETCH, 12, **wanted((one, partition, 0)))
+
+
+async def producer_ids(play: Play) -> None:
+    """InitProducerId."""
+    base = {"transactional_id": None, "transaction_timeout_ms": 1000}
+    for version in (0, 2, 3, 4, 5):
+        await play.ask(f"version {version}", API.INIT_PRODUCER_ID, version, **base)
+    known = await play.quietly(API.INIT_PRODUCER_ID, 4, **base)
+    await play.ask("again", API.INIT_PRODUCER_ID, 4, **base, producer_id=known.producer_id, producer_epoch=0)
+    await play.ask("half of an identity", API.INIT_PRODUCER_ID, 4, **base, producer_id=known.producer_id)
+    await play.ask("the other half", API.INIT_PRODUCER_ID, 4, **base, producer_epoch=3)
+    await play.ask(
+        "with an empty transactional id", API.INIT_PRODUCER_ID, 4, transactional_id="", transaction_timeout_ms=1000
+    )
+
+
+SCENES = {
+    "produce": taken,
+    "refused": refused,
+    "silent": silent_failure,
+    "sequences": sequences,
+    "producer-ids": producer_ids,
+}

@@ -1,0 +1,64 @@
+"""Kafka gives a record again as it likes; what was committed holds for good. The checker tells these apart."""
+
+from collections.abc import Sequence
+
+from tests.support.kafka_group_history import Assigned, Committed, Given, Tenures, check_tenures
+
+P = ("orders", 3)
+
+
+def commits(*offsets: int, begin: int = 10, took: int = 0) -> list[Committed]:
+    """One every ten ticks; each takes so long."""
+    return [
+        Committed(who="a", generation=1, partition=P, offset=offset, begin_ns=at, end_ns=at + took)
+        for at, offset in zip(range(begin, 10**6, 10), offsets, strict=False)
+    ]
+
+
+def given(member: str, at: int, *offsets: int) -> list[Given]:
+    return [Given(member=member, partition=P, offset=offset, at_ns=at) for offset in offsets]
+
+
+def assigned(member: str, at: int, generation: int) -> Assigned:
+    return Assigned(member=member, generation=generation, partition=P, at_ns=at)
+
+
+def rules(committed: Sequence[Committed] = (), owners: Sequence[Assigned] = (), got: Sequence[Given] = ()) -> set[str]:
+    return {v.rule for v in check_tenures(Tenures(list(committed), list(owners), list(got)))}
+
+
+def test_what_was_not_committed_comes_again_to_the_next_one() -> None:
+    owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
+    got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
+    assert rules(commits(1), owners, got) == set()
+
+
+def test_nobody_begins_below_what_was_committed() -> None:
+    owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
+    got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
+    assert rules(commits(2), owners, got) == {"read below committed"}
+
+
+def test_a_commit_that_was_not_answered_yet_binds_nobody() -> None:
+    owners = [assigned("a", 1, 1), assigned("b", 50, 2)]
+    got = [*given("a", 5, 0, 1, 2), *given("b", 60, 1, 2, 3)]
+    assert rules(commits(2, took=45), owners, got) == set()
+
+
+def test_what_is_committed_does_not_go_back() -> None:
+    assert rules(commits(3, 5, 5, 9)) == set()
+    assert rules(commits(3, 5, 4, 9)) == {"committed goes back"}
+
+
+def test_of_two_commits_at_once_either_may_be_the_last() -> None:
+    assert rules(commits(5, 4, took=15)) == set()
+
+
+def test_a_partition_has_one_owner_in_a_generation() -> None:
+    assert rules(owners=[assigned("a", 1, 1), assigned("b", 2, 1)]) == {"two owners"}
+    assert rules(owners=[assigned("a", 1, 1), assigned("b", 2, 2)]) == set()
+
+
+def test_a_member_gets_every_offset_of_what_is_its_own() -> None:
+    assert rules(owners=[assigned("a", 1, 1)], got=given("a", 5, 0, 1, 3)) == {"gap"}
+    assert rules(got=given("a", 5, 0)) == {"not its own"}
