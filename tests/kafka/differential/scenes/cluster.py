@@ -100,9 +100,7 @@ async def folders(play: Play) -> None:
     one = await play.topic("one", 2)
     await play.quietly(API.PRODUCE, 9, **produce((one, 0, batch(b"a", time_ms=play.t0_ms))))
     for version in (1, 2, 3, 4):
-        said = await play.quietly(
-            API.DESCRIBE_LOG_DIRS, version, topics=[{"topic": one, "partitions": [0, 1, 7]}]
-        )
+        said = await play.quietly(API.DESCRIBE_LOG_DIRS, version, topics=[{"topic": one, "partitions": [0, 1, 7]}])
         play.answers[f"version {version}"] = [
             [
                 result.error_code,

@@ -164,9 +164,7 @@ async def two_members(play: Play) -> None:
     again = await play.ask("one joins again", API.JOIN_GROUP, 9, **joining(group, one, protocols=(RANGE, ROUND)))
     second = await join_two
     generation = again.generation_id
-    sync_two = asyncio.create_task(
-        play.ask("two syncs", API.SYNC_GROUP, 5, "two", **syncing(group, two, generation))
-    )
+    sync_two = asyncio.create_task(play.ask("two syncs", API.SYNC_GROUP, 5, "two", **syncing(group, two, generation)))
     await asyncio.sleep(0.1)
     await play.ask("two beats while it waits", API.HEARTBEAT, 4, **(beating | _at(two, generation)))
     await play.ask("while they sync", API.DESCRIBE_GROUPS, 5, groups=[group])

@@ -21,9 +21,7 @@ async def create(play: Play) -> None:
     """CreateTopics."""
 
     async def ask(note: str, *topics: Any, version: int = 7, validate: bool = False) -> None:
-        await play.ask(
-            note, API.CREATE_TOPICS, version, topics=list(topics), timeout_ms=20_000, validate_only=validate
-        )
+        await play.ask(note, API.CREATE_TOPICS, version, topics=list(topics), timeout_ms=20_000, validate_only=validate)
 
     name = play.name
     configs = [{"name": "retention.ms", "value": "1000"}, {"name": "cleanup.policy", "value": "compact"}]
@@ -208,9 +206,7 @@ async def partitions(play: Play) -> None:
 
     async def ask(note: str, *topics: Any, validate: bool = False) -> None:
         asked = [{"name": name, "count": count, "assignments": given} for name, count, given in topics]
-        await play.ask(
-            note, API.CREATE_PARTITIONS, 3, topics=asked, timeout_ms=20_000, validate_only=validate
-        )
+        await play.ask(note, API.CREATE_PARTITIONS, 3, topics=asked, timeout_ms=20_000, validate_only=validate)
 
     node = play.names.node_id
     await ask("fewer", (one, 1, None))
