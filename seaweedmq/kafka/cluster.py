@@ -38,6 +38,7 @@ PARTITIONS_A_TURN = 250
 TOPIC_OPERATIONS = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 CLUSTER_OPERATIONS = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Everything that can be done, by Kafka's numbers: there are no permissions."""
+_OPERATIONS_BITS = sum(1 << operation for operation in TOPIC_OPERATIONS)
 BROKERS, CONTROLLERS = 1, 2
 """Kinds of endpoints that DescribeCluster asks for."""
 CREATED_WITHIN_S = 15.0
@@ -211,6 +212,10 @@ class ClusterRoom:
         first_name, first = (body.cursor.topic_name, body.cursor.partition_index) if body.cursor else ("", 0)
         if first < 0:
             raise KafkaRefusal(Code.INVALID_REQUEST, f"a cursor at partition {first}: give one from 0")
+        if body.cursor and body.topics and first_name not in names:
+            raise KafkaRefusal(
+                Code.INVALID_REQUEST, f"a cursor at topic {first_name[:100]}, which is not asked for: name it, too"
+            )
         left = min(max(1, body.response_partition_limit), PARTITIONS_AT_ONCE_MAX)
         topics, cursor = [], None
         for name in (name for name in names if name >= first_name):
@@ -245,6 +250,7 @@ class ClusterRoom:
                 topic_id=NO_TOPIC_ID.hex(),
                 is_internal=name in INTERNAL_TOPICS,
                 partitions=[],
+                topic_authorized_operations=_OPERATIONS_BITS,
             )
         return response(
             error_code=Code.NONE,
@@ -265,7 +271,7 @@ class ClusterRoom:
                 )
                 for partition in map(topic.partition, range(begin, end))
             ],
-            topic_authorized_operations=sum(1 << operation for operation in TOPIC_OPERATIONS),
+            topic_authorized_operations=_OPERATIONS_BITS,
         )
 
 

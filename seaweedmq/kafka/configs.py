@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Any
 
 from seaweedmq.core.kafka.broker_configs import describe_broker
-from seaweedmq.core.kafka.config_values import ConfigSource, Described, InvalidConfig
+from seaweedmq.core.kafka.config_values import ConfigMisnamed, ConfigSource, Described
 from seaweedmq.core.kafka.topic_configs import (
     Alteration,
     altered_configs,
@@ -126,7 +126,9 @@ class ConfigsRoom:
         async def alter(resource: Any) -> None:
             names = [config.name for config in resource.configs]
             if twice := _first_twice(names):
-                raise InvalidConfig(f"config {twice} is named twice in one request: say once what it is to be")
+                raise ConfigMisnamed(f"config {twice} is named twice in one request: say once what it is to be")
+            if nothing := next((config.name for config in resource.configs if config.value is None), None):
+                raise ConfigMisnamed(f"config {nothing} has no value: give one, or leave it out for its default")
             given = {config.name: config.value for config in resource.configs}
             found = self._topic_to_alter(resource)
             configs = parse_configs(given, replicas=found.replicas, limits=self._config)

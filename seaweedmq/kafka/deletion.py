@@ -93,6 +93,8 @@ class DeletionRoom:
 
 
 def _check(topic: PartitionedTopic) -> None:
+    if topic.is_internal:
+        raise KafkaRefusal(Code.INVALID_TOPIC_EXCEPTION, f"topic {topic.name} is Kafka's own: its records stay")
     if not topic.is_writable:
         raise KafkaRefusal(Code.POLICY_VIOLATION, f"topic {topic.name} is a ring: records below an offset stay")
     if not topic.topic.settings.expires:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
@@ -34,6 +33,9 @@ REPLY_BYTES_MAX = 55 * MIB
 """Of one reply, as Kafka's ``fetch.max.bytes`` of brokers."""
 PARTITIONS_AT_ONCE = 250
 """That are looked at before others get a turn."""
+BY_ID_FROM = 13
+"""Version from which topics are named by their ids."""
+READ_COMMITTED = 1
 NO_OFFSET = -1
 
 
@@ -87,7 +89,7 @@ class FetchRoom:
         """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over."""
         body, loop = request.body, asyncio.get_running_loop()
         try:
-            exchange = self._begin(body, loop.time())
+            exchange = self._begin(request, loop.time())
         except SessionRefused as refused:
             return fetch_reply(request.version, (), error_code=_OF_PROBLEM[refused.problem])
         deadline = loop.time() + min(max(body.max_wait_ms, 0) / 1000, WAIT_S_MAX)
@@ -106,7 +108,8 @@ class FetchRoom:
             memory.release()
             raise
 
-    def _begin(self, body: Any, now: float) -> Exchange:
+    def _begin(self, request: Request, now: float) -> Exchange:
+        body = request.body
         wanted = {
             (key_of(topic.topic, topic.topic_id), part.partition): Wanted(
                 part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
@@ -115,7 +118,9 @@ class FetchRoom:
             for part in topic.partitions
         }
         forgotten = [(key_of(t.topic, t.topic_id), p) for t in body.forgotten_topics_data for p in t.partitions]
-        return self._sessions.begin(body.session_id, body.session_epoch, wanted, forgotten, now)
+        return self._sessions.begin(
+            body.session_id, body.session_epoch, wanted, forgotten, now, by_id=request.version >= BY_ID_FROM
+        )
 
     async def _gather(
         self, wanted: Mapping[PartitionKey, Wanted], fetched: dict[PartitionKey, Fetched], bytes_max: int
@@ -148,6 +153,7 @@ class FetchRoom:
                     said.batches = await self._reader.read(partition, want.offset, want.bytes_max, share)
         except SeaweedMQError as error:
             said.error, said.source = error, None
+            said.high_watermark = said.log_start = NO_OFFSET
             said.hint = None if topic is None else self._partitions.hint(topic, index, error)
         except TimeoutError:
             said.error = Unavailable(
@@ -184,6 +190,7 @@ async def _change(fetched: Mapping[PartitionKey, Fetched], deadline: float) -> b
 _OF_PROBLEM = {
     SessionProblem.UNKNOWN: Code.FETCH_SESSION_ID_NOT_FOUND,
     SessionProblem.EPOCH: Code.INVALID_FETCH_SESSION_EPOCH,
+    SessionProblem.NAMING: Code.FETCH_SESSION_TOPIC_ID_ERROR,
 }
 
 
@@ -193,7 +200,7 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
     for key, said in fetched.items():
         told = Told(said.high_watermark, said.log_start)
         if exchange.settle(key, told, has_records=said.has_records, has_error=said.error is not None):
-            topics.setdefault(key[0], []).append(_partition(said))
+            topics.setdefault(key[0], []).append(_partition(said, request.body.isolation_level))
             if said.hint is not None:
                 hints.append(said.hint)
     return fetch_reply(
@@ -210,13 +217,14 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
     )
 
 
-def _partition(said: Fetched) -> FetchedPartition:
+def _partition(said: Fetched, isolation_level: int) -> FetchedPartition:
     return FetchedPartition(
         index=said.partition,
         error_code=Code.NONE if said.error is None else code_of(said.error),
         high_watermark=said.high_watermark,
         last_stable_offset=said.high_watermark,
         log_start_offset=said.log_start,
+        aborted=() if isolation_level == READ_COMMITTED else None,
         records=() if said.batches is None else said.batches.buffers,
         leader_id=-1 if said.hint is None else said.hint.node.id,
         leader_epoch=-1 if said.hint is None else said.hint.epoch,

@@ -1,15 +1,20 @@
 """The gateway, put together: the listener, and who answers which request."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from seaweedmq.kafka.server import KafkaServer, bind
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
 from seaweedmq.kafka.wire.messages import API, ApiVersionsResponse, Handler, Reply, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED, is_advertised
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.rpc.address import Address
 
+NAMED_FROM = 3
+"""Version of ApiVersions in which clients say what they are."""
+_SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", re.ASCII)
 STOP_GRACE_S = 5.0
 """How long what was read may take to be answered when the broker stops."""
 
@@ -60,6 +65,13 @@ def handlers_of(rooms: Iterable[Room]) -> dict[int, Handler]:
 
 
 async def _versions(request: Request) -> Reply:
+    if request.body is not None and request.version >= NAMED_FROM:
+        for what in (request.body.client_software_name, request.body.client_software_version):
+            if not _SOFTWARE.fullmatch(what):
+                raise KafkaRefusal(
+                    Code.INVALID_REQUEST,
+                    f"client software {what[:40]!r}: use A-Z a-z 0-9 . -, the first and the last a letter or digit",
+                )
     return versions_reply(request)
 
 

@@ -43,8 +43,8 @@ NAME_LENGTH_MAX = 249
 """Of what members name."""
 MEMBER_ID_FROM, REBALANCE_TIMEOUT_FROM, NAMED_ERRORS_FROM, SKIPPED_FROM = 4, 1, 6, 9
 NULL_PROTOCOL_FROM, MANY_LEAVE_FROM = 7, 3
-GROUP_OPERATIONS = frozenset({3, 6, 8})
-"""READ, DELETE, DESCRIBE: nobody is refused anything."""
+GROUP_OPERATIONS = frozenset({3, 6, 8, 10, 11})
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: nobody is refused anything."""
 
 
 class GroupRoom:

@@ -22,7 +22,7 @@ class IdentitiesRoom:
         """A new id.
 
         Raises:
-            KafkaRefusal: the producer wants transactions.
+            KafkaRefusal: the producer wants transactions, or says half of who it is.
             Unavailable, ResourceExhausted: as ``ProducerIds.next``.
         """
         transactional = request.body.transactional_id
@@ -31,6 +31,8 @@ class IdentitiesRoom:
                 Code.INVALID_REQUEST,
                 f"transactional.id {transactional[:100]!r}: SeaweedMQ has no transactions yet, leave it out",
             )
+        if (request.body.producer_id < 0) != (request.body.producer_epoch < 0):
+            raise KafkaRefusal(Code.INVALID_REQUEST, "a producer has an id and an epoch, or neither: give both or none")
         producer_id = await self._ids.next()
         return InitProducerIdResponse(
             throttle_time_ms=0, error_code=Code.NONE, producer_id=producer_id, producer_epoch=FIRST_EPOCH

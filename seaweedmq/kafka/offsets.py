@@ -1,6 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: where partitions begin and end, and where times and epochs do."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from seaweedmq.broker.local import LocalPartition
@@ -18,7 +19,9 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 
-LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+KNOWN_FROM = {LATEST: 0, EARLIEST: 0, HIGHEST_TIME: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Mark -> version of ListOffsets that brought it."""
 NO_TIME = -1
 TIMEOUT_S = 30.0
 """Of a search through files, where the client names none."""
@@ -41,8 +44,15 @@ class OffsetsRoom:
         timeout_s = body.timeout_ms / 1000 if body.timeout_ms > 0 else TIMEOUT_S
         deadline = asyncio.get_running_loop().time() + min(timeout_s, TIMEOUT_S)
         make = ListOffsetsResponse.ListOffsetsTopicResponse
+        times = Counter((t.name, part.partition_index) for t in body.topics for part in t.partitions)
         topics = [
-            make(name=t.name, partitions=[await self._listed(t.name, part, deadline) for part in t.partitions])
+            make(
+                name=t.name,
+                partitions=[
+                    await self._listed(t.name, part, deadline, request.version, times[t.name, part.partition_index])
+                    for part in {part.partition_index: part for part in t.partitions}.values()
+                ],
+            )
             for t in body.topics
         ]
         return ListOffsetsResponse(throttle_time_ms=0, topics=topics)
@@ -56,11 +66,18 @@ class OffsetsRoom:
         ]
         return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
-    async def _listed(self, name: str, part: Any, deadline: float) -> Any:
+    async def _listed(self, name: str, part: Any, deadline: float, version: int, times: int) -> Any:
         make = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
         error: Exception | None = None
         offset, time_ms, epoch = NO_OFFSET, NO_TIME, NO_EPOCH
         try:
+            if times > 1:
+                raise KafkaRefusal(Code.INVALID_REQUEST, f"partition {part.partition_index} of {name} is named twice")
+            if part.timestamp < 0 and KNOWN_FROM.get(part.timestamp, version + 1) > version:
+                raise KafkaRefusal(
+                    Code.UNSUPPORTED_VERSION,
+                    f"offset of {part.timestamp} in version {version}: give a time in milliseconds, or -1 to -5",
+                )
             partition = self._partitions.led(
                 self._partitions.topic(name), part.partition_index, part.current_leader_epoch
             )
@@ -92,10 +109,6 @@ class OffsetsRoom:
             return await partition.tables_end() - 1, NO_TIME
         if wanted == HIGHEST_TIME:
             return _in_ms(await partition.latest_time())
-        if wanted < 0:
-            raise KafkaRefusal(
-                Code.UNSUPPORTED_VERSION, f"offset of {wanted}: give a time in milliseconds, or -1 to -5"
-            )
         return _in_ms(await partition.find_time(wanted * US_PER_MS))
 
     def _epoch_end(self, name: str, part: Any) -> Any:

@@ -36,14 +36,14 @@ class Partitions:
         """The partition, if it is led here.
 
         Args:
-            leader_epoch: of the leader whom the client believes to ask; -1: it does not say.
+            leader_epoch: of the leader whom the client believes to ask; below 0: it does not say.
 
         Raises:
             KafkaRefusal: no such partition; or another epoch.
             StaleMetadata, Unavailable: it is led elsewhere, or by nobody.
         """
         slot = topic.slot(partition)
-        if leader_epoch != NO_EPOCH:
+        if leader_epoch >= 0:
             self._check_epoch(topic, slot, leader_epoch)
         return self._local.leads(topic.topic.name, slot)
 

@@ -10,7 +10,7 @@ from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
-from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.errors import DeadlineExceeded, DuplicateSequence, Fenced, OutOfOrderSequence, SeaweedMQError
 from seaweedmq.kafka.directory import PartitionedTopic
@@ -161,6 +161,8 @@ class ProduceRoom:
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
+        else:
+            check_times(checked, settings, self._local.env.wall_us() // 1000)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked))
         return _Appended(index, topic, partition, ack, append_time_ms)
 
@@ -205,6 +207,19 @@ class ProduceRoom:
         except TimeoutError:
             return _Failed(outcome.number, DeadlineExceeded(f"{outcome.partition.topic.name}: not kept in timeout_ms"))
         return outcome
+
+
+def check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
+    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time."""
+    lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
+    if highest_ms - now_ms > settings.ahead_max_ms or (
+        lowest_ms != NO_TIME and now_ms - lowest_ms > settings.behind_max_ms
+    ):
+        raise BatchRefused(
+            Refusal.INVALID_TIMESTAMP,
+            f"times from {lowest_ms} to {highest_ms} ms, and it is {now_ms}: the topic takes those up to "
+            f"{settings.ahead_max_ms} ms ahead (message.timestamp.after.max.ms) and {settings.behind_max_ms} behind",
+        )
 
 
 def _said(outcome: _Appended | _Failed) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seaweedmq.core.kafka.config_values import InvalidConfig
+from seaweedmq.core.kafka.config_values import ConfigMisnamed, InvalidConfig
 from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID, topic_id_of
 from seaweedmq.core.lineage.topology import REPLICAS_MAX
@@ -43,6 +43,8 @@ def admin_code(error: SeaweedMQError) -> int:
     """What an admin request is told of a failure. Numbers, names and configs were checked before the leader was asked:
     what it refuses all the same are the cluster's limits."""
     match error:
+        case ConfigMisnamed():
+            return Code.INVALID_REQUEST
         case InvalidConfig():
             return Code.INVALID_CONFIG
         case InvalidArgument():
@@ -113,7 +115,7 @@ class TopicsRoom:
                     Code.INVALID_REPLICA_ASSIGNMENT,
                     f"assignments of topic {topic.name} are not of partitions 0 to {len(ordered) - 1}: name each once",
                 )
-            replicas = _replicas_of(topic.name, [assignment.broker_ids for assignment in ordered])
+            replicas = self._replicas_of(topic.name, [assignment.broker_ids for assignment in ordered])
             return self._checked(topic.name, len(ordered), replicas)
         partitions, replicas = topic.num_partitions, topic.replication_factor
         return self._checked(
@@ -169,6 +171,23 @@ class TopicsRoom:
                 for config in configs
             ],
         )
+
+    def _replicas_of(self, name: str, assignments: Sequence[Sequence[int]]) -> int:
+        """How many each partition has. Who has which the cluster chooses, by load: they only have to be there."""
+        counts = {len(brokers) for brokers in assignments}
+        if len(counts) != 1 or 0 in counts or any(len(set(brokers)) < len(brokers) for brokers in assignments):
+            raise KafkaRefusal(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                f"assignments of topic {name} differ in their number of replicas, are empty, or name a broker twice",
+            )
+        there = {node.id for node in self._directory.nodes.live()}
+        strange = sorted({broker for brokers in assignments for broker in brokers} - there)
+        if strange:
+            raise KafkaRefusal(
+                Code.INVALID_REPLICA_ASSIGNMENT,
+                f"topic {name} is assigned to broker {strange[0]}, which is not there: there are {sorted(there)}",
+            )
+        return counts.pop()
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +265,7 @@ class TopicsRoom:
             )
         if asked.assignments is not None:
             new = [assignment.broker_ids for assignment in asked.assignments]
-            if len(new) != asked.count - found.count or _replicas_of(asked.name, new) != found.topic.replicas:
+            if len(new) != asked.count - found.count or self._replicas_of(asked.name, new) != found.topic.replicas:
                 raise KafkaRefusal(
                     Code.INVALID_REPLICA_ASSIGNMENT,
                     f"topic {asked.name} gets {asked.count - found.count} new partitions with {found.topic.replicas} "
@@ -256,17 +275,6 @@ class TopicsRoom:
             topic = await self._changes.newest(found.topic, timeout_s)
             change = change_of(topic, configs_of(topic), partitions=asked.count)
             await self._changes.alter(topic, change, timeout_s)
-
-
-def _replicas_of(name: str, assignments: Sequence[Sequence[int]]) -> int:
-    """How many each partition has. Who they are the cluster chooses, by load: only the shape is looked at."""
-    counts = {len(brokers) for brokers in assignments}
-    if len(counts) != 1 or 0 in counts or any(len(set(brokers)) < len(brokers) for brokers in assignments):
-        raise KafkaRefusal(
-            Code.INVALID_REPLICA_ASSIGNMENT,
-            f"assignments of topic {name} differ in their number of replicas, are empty, or name a broker twice",
-        )
-    return counts.pop()
 
 
 def _named_twice(name: str) -> KafkaRefusal:

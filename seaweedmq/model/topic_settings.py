@@ -59,6 +59,10 @@ class TopicSettings:
     """``max.message.bytes``: of one record batch of Kafka."""
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     """``message.timestamp.type``, of Kafka's record batches."""
+    ahead_max_ms: int = 3_600_000
+    """``message.timestamp.after.max.ms``: how far times of Kafka's records may be ahead of the broker's ..."""
+    behind_max_ms: int = (1 << 63) - 1
+    """... ``message.timestamp.before.max.ms``: and how far behind."""
     compacts: bool = False
     """``cleanup.policy`` has compact: every record of Kafka has a key."""
     expires: bool = True
@@ -162,6 +166,8 @@ _ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
     "segment.bytes": _field("roll_bytes", lambda value: max(ROLL_BYTES_MIN, _integer("segment.bytes", 1)(value))),
     "local.retention.ms": _field("log_kept_s", _log_kept_s),
     "max.message.bytes": _field("message_bytes_max", _integer("max.message.bytes", 0)),
+    "message.timestamp.after.max.ms": _field("ahead_max_ms", _integer("message.timestamp.after.max.ms", 0)),
+    "message.timestamp.before.max.ms": _field("behind_max_ms", _integer("message.timestamp.before.max.ms", 0)),
     "message.timestamp.type": _field("timestamp_type", _timestamp_type),
     "cleanup.policy": _cleanup,
     "min.insync.replicas": _field("insync_replicas_min", _integer("min.insync.replicas", 1)),

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from seaweedmq.cli.demo.flights import check
 from seaweedmq.cli.demo.records import ARRIVED
+from seaweedmq.cli.demo.threads import in_thread
 from seaweedmq.cli.output import note
 
 Count = Callable[[int], None]
@@ -100,9 +101,10 @@ class KafkaGroup:
         self.rebalances = 0
         """How often they shared out anew since they were complete."""
 
-    async def read(self, over: threading.Event) -> None:
-        """Read until it is over. Raises DemoFailed: a member can not go on."""
-        await asyncio.gather(*(asyncio.to_thread(self._member, member, over) for member in range(len(self._shares))))
+    async def read(self, over: threading.Event, given_up: threading.Event) -> None:
+        """Read until it is over, or given up. Raises DemoFailed: a member can not go on."""
+        members = range(len(self._shares))
+        await asyncio.gather(*(in_thread(partial(self._member, member, over, given_up)) for member in members))
 
     def coordinator(self) -> str:
         """``host:port`` of the broker that has the group."""
@@ -120,7 +122,7 @@ class KafkaGroup:
         finally:
             asker.close()
 
-    def _member(self, number: int, over: threading.Event) -> None:
+    def _member(self, number: int, over: threading.Event, given_up: threading.Event) -> None:
         consumer = Consumer({**MEMBER, **self._servers, "group.id": self._name})
         share = partial(self._share, number, over)
         consumer.subscribe(
@@ -129,13 +131,12 @@ class KafkaGroup:
             on_revoke=lambda *_: share(()),
             on_lost=lambda *_: share(()),
         )
-        try:
-            while not over.is_set():
-                messages = consumer.consume(CONSUMED_MAX, timeout=POLL_S)
-                if messages:
-                    self._take(messages)
-        finally:
-            consumer.close()  # commits, and leaves the group
+        while not over.is_set() and not given_up.is_set():
+            messages = consumer.consume(CONSUMED_MAX, timeout=POLL_S)
+            if messages:
+                self._take(messages)
+        if not given_up.is_set():
+            consumer.close()  # commits, and leaves the group: for that it waits until there is a coordinator
 
     def _share(self, member: int, over: threading.Event, partitions: Sequence[TopicPartition]) -> None:
         with self._lock:

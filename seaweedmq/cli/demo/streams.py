@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from seaweedmq.cli.demo import kafka, native
 from seaweedmq.cli.demo.cluster import DemoCluster
 from seaweedmq.cli.demo.flights import KEY, DemoFailed, check
 from seaweedmq.cli.demo.records import Arrived, arrived, halves
+from seaweedmq.cli.demo.threads import in_thread
 from seaweedmq.cli.output import Bars, progress, say
 
 TOPIC = "kafka/flights"
@@ -107,19 +109,18 @@ async def stream(cluster: DemoCluster, records: pa.Table, rates: Rates) -> Strea
     Raises:
         DemoFailed: it took too long, or a client said that something failed.
     """
-    over, given_up = threading.Event(), threading.Event()
+    given_up = threading.Event()
     try:
         async with asyncio.timeout(TIMEOUT_S), seaweedmq.aio.connect(cluster.addresses) as client:
             await client.admin.create_topic(TOPIC, partitions=PARTITIONS, replicas=REPLICAS)
             with progress("flights") as bars:
-                return await _stream(cluster, client, bars, records, rates, over, given_up)
+                return await _stream(cluster, client, bars, records, rates, given_up)
     except TimeoutError:
         raise DemoFailed(f"the flights did not arrive within {TIMEOUT_S:.0f} s") from None
     except ExceptionGroup as failed:
         raise _first(failed) from None
     finally:
-        over.set()  # Kafka's clients run in threads
-        given_up.set()
+        given_up.set()  # Kafka's clients run in threads
 
 
 async def _stream(
@@ -128,9 +129,9 @@ async def _stream(
     bars: Bars,
     records: pa.Table,
     rates: Rates,
-    over: threading.Event,
     given_up: threading.Event,
 ) -> Streamed:
+    over = threading.Event()
     servers, total = ",".join(cluster.kafka), records.num_rows
     for_kafka, for_native = halves(records)
     coordinator = ""
@@ -142,7 +143,7 @@ async def _stream(
         servers, KAFKA_TOPIC, GROUP, members=MEMBERS, partitions=PARTITIONS, expected=total, count=read_by_kafka
     )
     async with asyncio.TaskGroup() as tasks:
-        consuming = tasks.create_task(group.read(over))
+        consuming = tasks.create_task(group.read(over, given_up))
         await group.complete.wait()
         coordinator = await asyncio.to_thread(group.coordinator)
         say(
@@ -154,7 +155,7 @@ async def _stream(
         )
         publishing = native.publish(client, TOPIC, for_native, sent_natively, TIMEOUT_S)
         tasks.create_task(rates.of(SENT_NATIVELY, for_native, publishing))
-        producing = asyncio.to_thread(kafka.publish, servers, KAFKA_TOPIC, for_kafka, sent_by_kafka, given_up)
+        producing = in_thread(partial(kafka.publish, servers, KAFKA_TOPIC, for_kafka, sent_by_kafka, given_up))
         tasks.create_task(rates.of(SENT_BY_KAFKA, for_kafka, producing))
         await rates.of(READ_BY_KAFKA, records, group.finished.wait())
         rebalances = group.rebalances

@@ -97,7 +97,7 @@ def read_header(data: Frames) -> BatchHeader:
     header = BatchHeader._make(_HEADER.unpack_from(data))
     if header.magic != MAGIC:
         raise BatchRefused(
-            Refusal.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            Refusal.INVALID_RECORD if 0 <= header.magic < MAGIC else Refusal.CORRUPT_MESSAGE,
             f"a batch of message format {header.magic}: send format {MAGIC}, as clients do since Kafka 0.11",
         )
     return header

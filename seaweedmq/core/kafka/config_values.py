@@ -18,6 +18,10 @@ class InvalidConfig(InvalidArgument):
     """No config has this name, or it can not have this value: Kafka's INVALID_CONFIG."""
 
 
+class ConfigMisnamed(InvalidConfig):
+    """A request does not say one thing of a config, whatever its name and value: Kafka's INVALID_REQUEST."""
+
+
 class ConfigType(IntEnum):
     """As Kafka's DescribeConfigs numbers them."""
 

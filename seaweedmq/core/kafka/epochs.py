@@ -24,10 +24,10 @@ def end_of_epoch(lineage: Sequence[Segment], high_watermark: int, epoch: int) ->
         lineage: the segments of a partition, the oldest first, the open one last.
         high_watermark: of the open one, which is the end as consumers see it.
 
-    ``NO_EPOCH`` and ``NO_OFFSET``: the epoch is above the present one, or below all that are known.
+    ``NO_EPOCH`` and ``NO_OFFSET``: the epoch is above the present one, or none.
     """
     current = lineage[-1]
-    if epoch > current.id:
+    if epoch > current.id or epoch < 0:
         return EpochEnd(NO_EPOCH, NO_OFFSET)
     if epoch == current.id:
         return EpochEnd(epoch, high_watermark)

@@ -43,6 +43,7 @@ class SessionProblem(Enum):
 
     UNKNOWN = "there is no such fetch session (any more)"
     EPOCH = "another request of the fetch session was expected"
+    NAMING = "the fetch session names topics by ids, and the request by names, or the other way round"
 
 
 class SessionRefused(Exception):
@@ -58,6 +59,8 @@ class _Session:
     id: int
     next_epoch: int
     used_at: float
+    by_id: bool
+    """How its requests name topics."""
     partitions: "OrderedDict[PartitionKey, Wanted]"
     """In the order in which they get their share: who got records goes to the end."""
     told: dict[PartitionKey, Told]
@@ -111,21 +114,25 @@ class FetchSessions:
         wanted: Mapping[PartitionKey, Wanted],
         forgotten: Iterable[PartitionKey],
         now: float,
+        *,
+        by_id: bool = False,
     ) -> Exchange:
-        """What a request asks for, all in all.
+        """What a request asks for, all in all. ``by_id``: it names topics by their ids.
 
         Raises:
             SessionRefused: it goes on with a session that is not there, or not where it believes.
         """
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             self._sessions.pop(session_id, None)
-            session = self._open(wanted, now) if epoch == FIRST_EPOCH and wanted else None
+            session = self._open(wanted, now, by_id) if epoch == FIRST_EPOCH else None
             return Exchange(OrderedDict(wanted), session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise SessionRefused(SessionProblem.UNKNOWN)
         if epoch != session.next_epoch:
             raise SessionRefused(SessionProblem.EPOCH)
+        if by_id != session.by_id:
+            raise SessionRefused(SessionProblem.NAMING)
         session.next_epoch = epoch_after(epoch)
         session.used_at = now
         self._sessions.move_to_end(session_id)
@@ -135,7 +142,7 @@ class FetchSessions:
         session.partitions.update(wanted)
         return Exchange(OrderedDict(session.partitions), session, is_full=False)
 
-    def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float) -> _Session | None:
+    def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float, by_id: bool) -> _Session | None:
         if len(self._sessions) >= self._limit:
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < UNUSED_S:
@@ -144,7 +151,7 @@ class FetchSessions:
         number = self._new_id()
         while number == NO_SESSION or number in self._sessions:
             number = self._new_id()
-        session = _Session(number, FIRST_EPOCH + 1, now, OrderedDict(wanted), {})
+        session = _Session(number, FIRST_EPOCH + 1, now, by_id, OrderedDict(wanted), {})
         self._sessions[number] = session
         return session
 

@@ -25,6 +25,7 @@ from seaweedmq.core.kafka.config_table import (
 from seaweedmq.core.kafka.config_values import (
     LONG_MAX,
     Config,
+    ConfigMisnamed,
     ConfigSource,
     ConfigType,
     Described,
@@ -198,13 +199,16 @@ def altered_configs(topic: Topic, steps: Sequence[Alteration], limits: BrokerCon
     configs = configs_of(topic)
     named = [step.name for step in steps]
     if twice := sorted({name for name in named if named.count(name) > 1}):
-        raise InvalidConfig(f"config {twice[0]} is changed twice in one request: say once what it is to be")
+        raise ConfigMisnamed(f"config {twice[0]} is changed twice in one request: say once what it is to be")
     for step in steps:
+        if step.op == AlterOp.DELETE:
+            configs.pop(step.name, None)  # by any name: what another version knew can be taken away
+            continue
         config = config_named(step.name)
+        if step.value is None:
+            raise ConfigMisnamed(f"config {step.name} is changed to nothing: give a value, or delete it")
         if step.op == AlterOp.SET:
             configs[step.name] = config.parsed(step.value)
-        elif step.op == AlterOp.DELETE:
-            configs.pop(step.name, None)
         elif step.op in (AlterOp.APPEND, AlterOp.SUBTRACT):
             configs[step.name] = _with_items(config, configs.get(step.name, config.default), step)
         else:

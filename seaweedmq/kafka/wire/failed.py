@@ -102,6 +102,8 @@ def _fill(part: Any, fields: Mapping[str, Any], version: int, asked: Any, code: 
             setattr(part, field.name, message)
         elif field.tagged_field_q(version):
             continue
+        elif field.name == "protocol_name" and field.nullable_for_version_q(version):
+            setattr(part, field.name, None)
         elif field.is_struct_array():
             setattr(part, field.name, _parts(field, version, asked, code, message))
         elif field.name in _NAMES:

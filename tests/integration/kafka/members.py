@@ -5,11 +5,14 @@ killed, and prints what is its own whenever that changes.
 """
 
 import asyncio
+import os
+import subprocess
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
@@ -21,6 +24,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
 
+ROOT = Path(__file__).parents[3]
 POLL_S = 0.1
 
 
@@ -147,6 +151,15 @@ def shared(members: list[Member], partitions: int) -> bool:
     shares = [member.mine for member in members]
     sizes = sorted(map(len, shares))
     return sum(sizes) == partitions == len(frozenset().union(*shares)) and sizes[-1] - sizes[0] <= 1
+
+
+def process(client: str, bootstrap: str, group: str, topic: str, folder: Path | None = None) -> "subprocess.Popen[str]":
+    """A member that can be killed, with what is in a folder of ``elsewhere`` if one is given."""
+    path = os.pathsep.join(map(str, (folder, ROOT) if folder else (ROOT,)))
+    command = [sys.executable, "-W", "ignore", "-m", __name__, client, bootstrap, group, topic]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 def main() -> None:

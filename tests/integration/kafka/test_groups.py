@@ -1,22 +1,18 @@
 """Groups of consumers as their clients make them: they share the partitions, come, go and die, and go on."""
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.integration.kafka.conftest import Kafka
-from tests.integration.kafka.members import CLIENTS, Member, shared, until
+from tests.integration.kafka.members import CLIENTS, Member, process, shared, until
 from tests.integration.kafka.records import TIMEOUT_S
 from tests.integration.kafka.streams import Stream, leaving, numbers
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[3]
 PARTITIONS = 10
 SESSION_S = 6.0
 
@@ -39,18 +35,12 @@ def test_a_group_grows_from_one_to_five_and_shrinks(kafka: Kafka, create: Callab
     assert numbers(members) == list(range(stream.sent)), "a member that gives a partition away commits before"
 
 
-def process(client: str, kafka: Kafka, group: str, topic: str) -> "subprocess.Popen[str]":
-    """A member that can be killed."""
-    command = [sys.executable, "-m", "tests.integration.kafka.members", client, kafka.bootstrap, group, topic]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-
-
 @pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
 def test_what_a_killed_member_had_goes_to_the_others(kafka: Kafka, create: Callable[..., str], client: str) -> None:
     topic = create(4)
     group = f"killed-{client}"
     members: list[Member] = []
-    victim = process(client, kafka, group, topic)
+    victim = process(client, kafka.bootstrap, group, topic)
     try:
         assert victim.stdout is not None
         while len(victim.stdout.readline().split()) != 4:

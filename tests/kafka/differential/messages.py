@@ -106,13 +106,13 @@ def _value(field: Any, version: int, value: Any, names: Names) -> Any:
     return _plain(field.name, value, names)
 
 
-def _plain(name: str, value: Any, names: Names) -> Any:  # noqa: PLR0911 - one rule a line
+def _plain(name: str, value: Any, names: Names) -> Any:
     match value:
         case UUID():
             return names.of("id", value)
         case bytes() | bytearray() | memoryview():
             return batches(bytes(value), names) if name == "records" else bytes(value).decode("latin-1")
-        case str() if name == "member_id" and value and not value.startswith("nobody"):
+        case str() if name in {"member_id", "leader"} and value and not value.startswith("nobody"):
             return names.of("member", value)
         case str() if name in _WORDS:
             return "<words>" if value else value

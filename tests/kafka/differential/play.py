@@ -46,10 +46,10 @@ class Play:
 
     async def until(self, note: str, is_it: Callable[[Any], bool], api: API, version: int, **fields: Any) -> Any:
         """Ask again and again, until the answer is the one that is waited for, or for ``ANSWER_S``; keep the last."""
-        deadline = time.monotonic() + ANSWER_S  # noqa: TID251
+        deadline = time.monotonic() + ANSWER_S
         while True:
             reply = await self.quietly(api, version, "", **fields)
-            if is_it(reply) or time.monotonic() > deadline:  # noqa: TID251
+            if is_it(reply) or time.monotonic() > deadline:
                 self.answers[note] = said(api, version, reply, self.names)
                 return reply
             await asyncio.sleep(AGAIN_S)
@@ -80,6 +80,11 @@ class Play:
         one.say(data)
         self.answers[note] = CLOSED if await one.is_closed() else "<answered>"
         del self._connections[on]
+
+    async def closed(self, note: str) -> None:
+        """Keep whether the broker hangs up."""
+        self.answers[note] = CLOSED if await (await self._connection("")).is_closed() else "<answered>"
+        del self._connections[""]
 
     async def first_code(self, note: str, api: API, version: int, **fields: Any) -> None:
         """Ask, and keep only the error code that the answer begins with."""
@@ -158,7 +163,10 @@ async def awaited(port: int) -> int:
                     found = await play.quietly(
                         API.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[f"g{i}" for i in range(64)]
                     )
-                    if found is not None and not any(one.error_code for one in found.coordinators):
+                    given = await play.quietly(
+                        API.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1_000
+                    )
+                    if not given.error_code and not any(one.error_code for one in found.coordinators):
                         listed = await play.quietly(API.METADATA, 9, topics=[], allow_auto_topic_creation=False)
                         return _only([node.node_id for node in listed.brokers])
                 await asyncio.sleep(AGAIN_S)

@@ -26,7 +26,7 @@ class OneKafka(KafkaServer):
 
 def record() -> None:
     """Write the answers to every scene."""
-    print(OneKafka.equip())  # noqa: T201
+    print(OneKafka.equip())
     with tempfile.TemporaryDirectory() as folder:
         kafka = OneKafka(Path(folder), fsync=False)
         kafka.prepare()
@@ -41,7 +41,7 @@ async def _record(port: int) -> None:
     node_id = await awaited(port)
     ANSWERS.mkdir(exist_ok=True)
     for title in SCENES:
-        said = await answers(port, node_id, title, time.time_ns() // 1_000_000)  # noqa: TID251
+        said = await answers(port, node_id, title, time.time_ns() // 1_000_000)
         path = ANSWERS / f"{title}.json"
         path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
-        print(f"{path.name}: {len(said)} answers")  # noqa: T201
+        print(f"{path.name}: {len(said)} answers")

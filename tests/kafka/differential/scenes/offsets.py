@@ -1,5 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from seaweedmq.kafka.wire.messages import API
@@ -14,14 +15,19 @@ LATEST, EARLIEST, HIGHEST_TIME, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING 
 
 def listed(*parts: tuple[str, int, int], epoch: int = -1, **more: Any) -> dict[str, Any]:
     """A ListOffsets: topic, partition, time of each."""
-    topics = [
-        {
-            "name": name,
-            "partitions": [{"partition_index": partition, "current_leader_epoch": epoch, "timestamp": when}],
-        }
+    asked = [
+        (name, {"partition_index": partition, "current_leader_epoch": epoch, "timestamp": when})
         for name, partition, when in parts
     ]
-    return {"replica_id": -1, "isolation_level": 0, "topics": topics} | more
+    return {"replica_id": -1, "isolation_level": 0, "topics": by_topic(asked)} | more
+
+
+def by_topic(parts: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Partitions, each topic once."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for name, part in parts:
+        topics.setdefault(name, []).append(part)
+    return [{"name": name, "partitions": asked} for name, asked in topics.items()]
 
 
 async def list_offsets(play: Play) -> None:
@@ -97,7 +103,7 @@ async def deletions(play: Play) -> None:
     await fill(play, one)
 
     async def ask(note: str, *parts: tuple[str, int, int], version: int = 2) -> None:
-        topics = [{"name": n, "partitions": [{"partition_index": p, "offset": o}]} for n, p, o in parts]
+        topics = by_topic([(name, {"partition_index": index, "offset": at}) for name, index, at in parts])
         await play.ask(note, API.DELETE_RECORDS, version, topics=topics, timeout_ms=20_000)
 
     await ask("below 2", (one, 0, 2), version=0)

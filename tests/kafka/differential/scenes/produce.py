@@ -1,5 +1,6 @@
 """Produce: what is taken and what is refused, and sequences of idempotent producers."""
 
+import itertools
 from typing import Any
 
 from seaweedmq.kafka.wire.messages import API, UUID
@@ -10,6 +11,8 @@ from tests.kafka.differential.scenes.reading import wanted
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 ALL, LEADER, NOBODY = -1, 1, 0
+REFUSALS = 48
+"""Partitions: one for each batch that may be refused."""
 
 
 def sent(*parts: tuple[str, int, bytes | None]) -> list[dict[str, Any]]:
@@ -63,21 +66,24 @@ async def taken(play: Play) -> None:
 
 
 async def refused(play: Play) -> None:
-    """Requests and batches that break rules. Nothing of them is kept."""
-    one = await play.topic("one")
+    """Requests and batches that break rules, each for a partition of its own."""
+    one = await play.topic("one", REFUSALS)
+    free = itertools.count()
     small = await play.topic("small", max_message_bytes="200")
     compact = await play.topic("compact", cleanup_policy="compact")
     time_ms = play.t0_ms
     good = batch(b"a", b"b", b"c", time_ms=time_ms)
 
-    async def ask(note: str, records: bytes | None, topic: str = one, index: int = 0, **more: Any) -> None:
+    async def ask(note: str, records: bytes | None, topic: str = one, index: int | None = None, **more: Any) -> None:
+        if index is None:
+            index = next(free) if topic == one else 0
         await play.ask(note, API.PRODUCE, 9, **produce((topic, index, records), **more))
 
     await ask("acks=2", good, acks=2)
     await ask("acks=-2", good, acks=-2)
     await ask("an unknown topic", good, play.name("no"))
     await ask("a bad topic", good, "a/b")
-    await ask("an unknown partition", good, index=5)
+    await ask("an unknown partition", good, index=REFUSALS)
     await ask("partition -1", good, index=-1)
     await ask("a wrong CRC", batches.with_wrong_crc(good))
     for magic in (0, 1, 3, -1):
@@ -119,11 +125,14 @@ async def refused(play: Play) -> None:
     await ask("a producer with no sequence", batch(b"a", time_ms=time_ms, producer=(5, 0, -1)))
     await ask("producer -2", batch(b"a", time_ms=time_ms, producer=(-2, 0, 0)))
     await play.ask("no topics", API.PRODUCE, 9, **produce())
-    await play.ask("one partition twice", API.PRODUCE, 9, **produce((one, 0, good), (one, 0, good)))
+    last = REFUSALS - 1
+    await play.ask("one partition twice", API.PRODUCE, 9, **produce((one, last, good), (one, last, good)))
     for version in (0, 2):
         fields = {"acks": ALL, "timeout_ms": 1000, "topic_data": sent((one, 0, good))}
         await play.ask(f"in version {version}", API.PRODUCE, version, **fields)
-    for topic, note in ((one, "one"), (small, "small"), (compact, "compact")):
+    for number in range(REFUSALS):
+        await play.ask(f"what is in {number}", API.FETCH, 12, **wanted((one, number, 0)))
+    for topic, note in ((small, "small"), (compact, "compact")):
         await play.ask(f"what is in {note}", API.FETCH, 12, **wanted((topic, 0, 0)))
 
 
@@ -131,7 +140,7 @@ async def silent_failure(play: Play) -> None:
     """acks=0 to what is not there: the connection ends."""
     records = batch(b"a", time_ms=play.t0_ms)
     await play.tell(API.PRODUCE, 9, **produce((play.name("no"), 0, records), acks=NOBODY))
-    await play.ask("behind it", API.METADATA, 9, topics=[])
+    await play.closed("behind it")
 
 
 async def sequences(play: Play) -> None:

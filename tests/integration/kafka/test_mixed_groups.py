@@ -1,0 +1,60 @@
+"""Groups of different clients, and topics that grow and appear while a group reads."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from tests.integration.kafka import confluent_client
+from tests.integration.kafka.conftest import Kafka
+from tests.integration.kafka.members import CLIENTS, Member, process, shared, until
+from tests.integration.kafka.records import TIMEOUT_S, Sent
+from tests.integration.kafka.streams import Stream, leaving, numbers
+
+pytestmark = pytest.mark.integration
+
+
+def test_clients_of_all_kinds_and_ages_share_one_group(kafka: Kafka, create: Callable[..., str], others: Path) -> None:
+    topic = create(8)
+    members: list[Member] = []
+    old = process("librdkafka", kafka.bootstrap, "mixed", topic, others)
+    try:
+        with leaving(members):
+            members += [Member(client, kafka.bootstrap, "mixed", topic) for client in CLIENTS]
+            until(lambda: [len(member.mine) for member in members] == [2, 2, 2], "each has two of eight partitions")
+            left = set(range(8)).difference(*(member.mine for member in members))
+            assert old.stdout is not None
+            while set(map(int, old.stdout.readline().split())) != left:
+                assert old.poll() is None
+    finally:
+        old.kill()
+        old.wait()
+
+
+def test_partitions_that_are_added_are_read(kafka: Kafka, create: Callable[..., str]) -> None:
+    topic = create(2)
+    members: list[Member] = []
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    with leaving(members):
+        members += [Member("librdkafka", kafka.bootstrap, "growing", topic) for _ in range(2)]
+        until(lambda: shared(members, 2), "two members share two partitions")
+        with Stream(kafka.bootstrap, topic, 2) as before:
+            until(lambda: before.kept > 20, "something is kept")
+            admin.create_partitions([NewPartitions(topic, 6)])[topic].result(TIMEOUT_S)
+            until(lambda: shared(members, 6), "two members share six partitions")
+        with Stream(kafka.bootstrap, topic, 6) as after:
+            until(lambda: after.kept > 60, "something is kept")
+        sent = sorted([*range(before.sent), *range(after.sent)])
+        until(lambda: len(numbers(members)) >= len(sent), "everything is read")
+    assert numbers(members) == sent
+
+
+def test_topics_that_appear_are_read_by_who_subscribed_to_their_names(kafka: Kafka) -> None:
+    members: list[Member] = []
+    with leaving(members):
+        members.append(Member("librdkafka", kafka.bootstrap, "pattern", "^pattern-.*"))
+        for number in range(2):
+            confluent_client.publish(kafka.bootstrap, f"pattern-{number}", [Sent(None, b"%d" % number)])
+            until(lambda: len(members[0].got) == number + 1, "the new topic is read")  # noqa: B023 - at once
+    assert numbers(members) == [0, 1]
