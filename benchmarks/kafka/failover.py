@@ -46,6 +46,8 @@ TIER = Tier(
 )
 LEASE = "lease TTL of brokers"
 ACKED = "records acknowledged by Kafka's Produce under kills"
+FETCHING, PAUSED = "kafka_commits_resume", "kafka_commits_resume_paused"
+"""Of a member that fetches an idle topic, as consumers do, and of one that does not: see ``committer``."""
 COMMITTED = "commits while coordinators were killed"
 
 
@@ -69,15 +71,17 @@ def run(scale: Scale) -> list[Measure]:
     """
     rounds = 1 if scale.quick else ROUNDS
     kills = [_in_cluster(scale, _kill_primary) for _ in range(rounds)]
-    commits = [_in_cluster(scale, _kill_coordinator) for _ in range(rounds)]
+    commits = {
+        name: [_in_cluster(scale, partial(_kill_coordinator, is_paused=name == PAUSED)) for _ in range(rounds)]
+        for name in (FETCHING, PAUSED)
+    }
     ttl = [BrokerConfig().lease_ttl_s]
     acked = [float(sum(kill.acknowledged for kill in kills))]
     verdict = sum((kill.verdict for kill in kills), Verdict())
-    gaps_s, waits_s = [kill.gap_s for kill in kills], [one.gap_s for one in commits]
+    gaps_s = [kill.gap_s for kill in kills]
     counts = {"lost": verdict.lost, "twice": verdict.stored_twice, "reordered": verdict.reordered}
     counts["refused"] = sum(kill.refused for kill in kills)
-    rebalances = float(sum(one.rebalances for one in commits))
-    done = [float(sum(one.commits for one in commits))]
+    done = [float(sum(one.commits for found in commits.values() for one in found))]
     return [
         yardstick(LEASE, ttl, "s"),
         compared(
@@ -90,15 +94,18 @@ def run(scale: Scale) -> list[Measure]:
             rounds=[round(gap_s, 3) for gap_s in gaps_s],
             slowest_ack_ms=round(max(kill.slowest_ms for kill in kills)),
         ),
-        compared(
-            "kafka_commits_resume",
-            [max(waits_s)],
-            "s",
-            LEASE,
-            ttl,
-            value_max=COMMITS_S_MAX,
-            rounds=[round(wait_s, 3) for wait_s in waits_s],
-            failed=dict(sum((Counter(one.failed) for one in commits), Counter())),
+        *(
+            compared(
+                name,
+                [max(one.gap_s for one in found)],
+                "s",
+                LEASE,
+                ttl,
+                value_max=COMMITS_S_MAX,
+                rounds=[round(one.gap_s, 3) for one in found],
+                failed=dict(sum((Counter(one.failed) for one in found), Counter())),
+            )
+            for name, found in commits.items()
         ),
         yardstick(ACKED, acked, "records"),
         *(
@@ -106,7 +113,17 @@ def run(scale: Scale) -> list[Measure]:
             for name, count in counts.items()
         ),
         yardstick(COMMITTED, done, "commits"),
-        compared("kafka_coordinator_killed_rebalances", [rebalances], "rebalances", COMMITTED, done, value_max=0),
+        *(
+            compared(
+                f"{name}_rebalances",
+                [float(sum(one.rebalances for one in found))],
+                "rebalances",
+                COMMITTED,
+                done,
+                value_max=0,
+            )
+            for name, found in commits.items()
+        ),
     ]
 
 
@@ -147,13 +164,13 @@ def _kill_primary(cluster: BenchCluster, folder: Path) -> _Kill:
     return _Kill(produced.ack_gap_s, produced.ack_ms_max, acknowledged, len(produced.refused), verdict)
 
 
-def _kill_coordinator(cluster: BenchCluster, _: Path) -> Commits:
+def _kill_coordinator(cluster: BenchCluster, _: Path, *, is_paused: bool) -> Commits:
     servers = Servers(cluster.kafka)
     create_topic(servers, "committed", TIER, TIER.seconds)
     group, victim = _spared(cluster, "survivors", partial(_coordinator_of_new, cluster.kafka))
     ready, stop = SPAWN.Event(), SPAWN.Event()
     arguments = {"servers": cluster.kafka, "topic": "committed", "group": group, "ready": ready, "stop": stop}
-    with ClientProcess(commit_on_and_on, **arguments) as process:
+    with ClientProcess(commit_on_and_on, is_paused=is_paused, **arguments) as process:
         process.expect(ready)
         time.sleep(BEFORE_S)
         if coordinator_of(cluster.kafka, group) != victim:

@@ -20,7 +20,7 @@ class OneKafka(KafkaServer):
 
     def prepare(self) -> None:
         super().prepare()
-        with self._config.open("a") as config:
+        with self.config.open("a") as config:
             config.writelines(f"{name}={value}\n" for name, value in AS_OURS.items())
 
 
