@@ -53,7 +53,7 @@ class RefusedSequences:
             return
         if refused.epoch == producer_epoch and refused.sequence != first_sequence:
             raise Unavailable(
-                f"sequence {refused.sequence} was refused before this one, {first_sequence}, came: send that again first"
+                f"sequence {refused.sequence} was refused before {first_sequence} came behind it: send that again first"
             )
         del self._refused[who]
 
