@@ -25,6 +25,7 @@ from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage import SimDisk, SimStore
 from tests.sim.rules.checkers import ClusterHistory, content_fits_lineage, skipped
 from tests.sim.rules.files import Record, TopicFiles, unconverted
+from tests.sim.rules.kafka import Watermarks
 from tests.sim.rules.leftovers import let_go
 from tests.sim.rules.retention import Retained, without
 from tests.sim.rules.served import SERVED_S_MAX, unserved
@@ -35,6 +36,8 @@ from tests.sim.trouble.nemesis import Nemesis
 from tests.sim.users.adoption import Adoption
 from tests.sim.users.group import Group
 from tests.sim.users.kafka import KafkaProducer
+from tests.sim.users.kafka_group import KafkaGroup
+from tests.sim.users.kafka_reading import KafkaReader
 from tests.sim.users.lives import Lives
 from tests.sim.users.sleepers import Sleeper
 from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
@@ -75,6 +78,7 @@ class World:
         self.seed = seed
         self.scenario = scenario
         self.broker_class = broker_class
+        self.violations: list[Violation] = []
         self.loop = SimLoop(time_s_max=RUN_S_MAX, steps_max=2_000_000)
         self.context = contextvars.Context()
         self.is_over = False
@@ -101,12 +105,17 @@ class World:
         self.kafka = [
             KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
         ]
-        self.subscribers = [
+        self.watermarks = Watermarks(self.violations)
+        self.subscribers: list[Subscriber | KafkaReader] = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])
             for topic in scenario.topics
             for number in range(scenario.subscribers)
         ]
         first = scenario.topics[0].name
+        self.subscribers += [
+            KafkaReader(self, f"kafka-reader-{number}", first, self.histories[first])
+            for number in range(scenario.kafka_readers)
+        ]
         self.dawdlers = [
             Dawdler(self, f"dawdler-{number}", first, self.histories[first]) for number in range(scenario.dawdlers)
         ]
@@ -114,9 +123,9 @@ class World:
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
-        self.violations: list[Violation] = []
-        self.readers: list[Subscriber] = []
-        self._sealed_before: dict[Subscriber, frozenset[int]] = {}
+        self.kafka_group = KafkaGroup(self, first, scenario.kafka_members, self.histories[first])
+        self.readers: list[Subscriber | KafkaReader] = []
+        self._sealed_before: dict[Subscriber | KafkaReader, frozenset[int]] = {}
         """By a reader of everything: what was sealed when it began."""
         self._following: list[asyncio.Task[None]] = []
 
@@ -151,7 +160,8 @@ class World:
         self._following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
-        grouped = [self.loop.create_task(m.run(), name="a member") for m in self.group.members]
+        members = (*self.group.members, *self.kafka_group.members)
+        grouped = [self.loop.create_task(m.run(), name="a member") for m in members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
         await self._be_served()
         await self._settle("publishers finish after everything is healed", asyncio.gather(*publishing))
@@ -162,11 +172,13 @@ class World:
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
         await self._read_everything("reader")
         await self._settle("followers reach the end", self._followers_reach_the_end())
-        if grouped:
+        if self.group.members:
             await self._settle("the group reads everything", self.group.finish())
+        if self.kafka_group.members:
+            await self._settle("the group of Kafka's reads everything", self.kafka_group.finish())
         for task in grouped:
             task.cancel()
-        for member in self.group.members:
+        for member in members:
             member.kill()
         for task in self._following:
             task.cancel()
@@ -177,6 +189,8 @@ class World:
             await self._rest()
         await self._restart_everything()
         await self._read_everything("reader after restart")
+        if self.kafka_group.members:
+            await self._settle("what is committed is told after a restart", self.kafka_group.look())
         await asyncio.sleep(MAINTENANCE_ROUNDS * self.scenario.broker.maintenance_interval_s)
         self.violations += await let_go(self)
         watching.cancel()
@@ -241,12 +255,16 @@ class World:
     async def _read_everything(self, name: str) -> None:
         for topic in self.scenario.topics:
             history = self.histories[topic.name]
-            reader = Subscriber(self, f"{name} of {topic.name}", topic.name, history)
-            self.readers.append(reader)
-            segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
-            self._sealed_before[reader] = frozenset(s.id for s in segments if not s.is_open)
-            reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
-            await self._settle(f"{name} reads {topic.name} to its end", reading)
+            whole = f"{name} of {topic.name}"
+            readers: list[Subscriber | KafkaReader] = [Subscriber(self, whole, topic.name, history)]
+            if self.scenario.kafka_readers or self.scenario.kafka_members:
+                readers.append(KafkaReader(self, f"kafka-{whole}", topic.name, history))
+            for reader in readers:
+                self.readers.append(reader)
+                segments = self.cluster.state.segments.get(TopicName.parse(topic.name), {}).values()
+                self._sealed_before[reader] = frozenset(s.id for s in segments if not s.is_open)
+                reading = self.network.spawn(reader.owner, reader.run(stop_at="latest"), reader.name)
+                await self._settle(f"{reader.name} reads to the end", reading)
         if self.lives is not None:
             await self._settle(f"{name} reads {self.lives.name} to its end", self.lives.read(f"{name} of lives"))
         for adoption in self.adoptions:
@@ -329,6 +347,7 @@ class World:
             self.violations += self.lives.violations(["reader of lives", "reader after restart of lives"])
         if self.group.members:
             self.violations += self.group.violations()
+        self.violations += self.kafka_group.rules.violations
         for publisher in (*self.publishers, *self.kafka):
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 

@@ -282,5 +282,10 @@ DATA_RULES = {
     "deleted",
     "deleted unasked",
     "own address",
+    "order of replies",
+    "watermark",
+    "generations",
+    "two owners",
+    "commits",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
@@ -83,6 +84,8 @@ class Retained:
         """A file was deleted just now."""
         if file.kind is not FileKind.TABLE or file.end_offset is None:
             return  # whether the records of a log file are elsewhere, its readers will see
+        if file.topic.name in INTERNAL_TOPICS:
+            return  # snapshots take their place, and whoever asks for what they say will see
         key = file.topic, file.segment
         if not self._is_due(store, file, content):
             self._tell(f"{file.path} was deleted before its time")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tests.sim.scenario import Scenario
 from tests.sim.themes import files as themes_files
+from tests.sim.themes import kafka as themes_kafka
 from tests.sim.themes import memory as themes_memory
 from tests.sim.themes import metadata as themes_metadata
 from tests.sim.themes import replicas as themes_replicas
@@ -44,6 +45,8 @@ _IN_TURN: tuple[Theme, ...] = (
     themes_metadata.partitions_are_added,
     themes_metadata.kafka_producers,
     themes_metadata.records_are_deleted,
+    themes_kafka.kafka_consumers,
+    themes_kafka.kafka_groups,
 )
 
 

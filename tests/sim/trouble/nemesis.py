@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
+from seaweedmq.codec.kafka.group_records import partition_of_group
+from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.machines.loop import Owner
@@ -18,7 +20,8 @@ from tests.sim.trouble.aimed_memory import AimedAtAdoptions
 from tests.sim.trouble.aimed_metadata import AimedAtMetadata
 from tests.sim.trouble.aimed_replicas import AimedAtReplicas
 from tests.sim.trouble.losses import Losses
-from tests.sim.users.group import GroupNemesis
+from tests.sim.users.group import GroupNemesis, MemberNemesis
+from tests.sim.users.kafka_group import GROUP
 from tests.sim.users.operator import Operator
 from tests.support.history import Violation
 
@@ -43,6 +46,7 @@ class Nemesis:
         self.world = world
         self.rng: random.Random = world.rng("nemesis")
         self.groups = GroupNemesis(world.group, world.network, world.rng("group nemesis"))
+        self.kafka_groups = MemberNemesis(world.kafka_group.members, world.network, world.rng("Kafka group nemesis"))
         self.losses = Losses(world)
         self.aimed = Aimed(world, self.losses)
         self.files = AimedAtFiles(world, self.aimed, self.losses)
@@ -122,6 +126,8 @@ class Nemesis:
             (self.groups.come_back_unheard, 0),
             (self.metadata.stumble_out_of_leading, 0),
             (self.operator.delete_records, 0),
+            (self.kafka_groups.trouble_member, 6 if self.world.kafka_group.members else 0),
+            (self.trouble_coordinator, 8 if self.world.kafka_group.members else 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -165,6 +171,7 @@ class Nemesis:
         world.network.faults.calm()
         world.network.join()
         self.groups.heal()
+        self.kafka_groups.heal()
         world.disk.faults.calm()
         world.etcd.lost_share = 0.0
         self._end_etcd_outage()
@@ -286,6 +293,39 @@ class Nemesis:
         await asyncio.sleep(self.rng.choice((0.0, 0.3, 1.0, 3.0)))
         if not process.is_running:
             process.start()
+
+    async def trouble_coordinator(self) -> None:
+        """The broker that has the group of Kafka's dies, stands still, sleeps, or reaches nobody but clients."""
+        topic = groups_topic(self.world.scenario.broker.kafka_namespace)
+        partition = partition_of_group(GROUP, self.world.scenario.broker.kafka_internal_partitions)
+        segment = next((s for s in self._open_segments() if s.topic == topic and partition in s.slots), None)
+        process = None if segment is None else self._process_of(segment.primary)
+        if process is None or process.name in self.losses.spared or process.is_frozen:
+            return
+        self._note(f"troubles {process.name}, which has the group of Kafka's")
+        kind = self.rng.choice(("kill", "freeze", "suspend", "part", "move"))
+        if kind == "kill":
+            await self._kill([process])
+        elif kind == "freeze":
+            await self._hold(process, process.freeze())
+        elif kind == "suspend":
+            await self._hold(process, process.suspend())
+        elif kind == "part":
+            await self._part_from_all(process)
+        elif segment is not None:
+            await self.operator.move(segment)
+
+    async def _part_from_all(self, process: BrokerProcess) -> None:
+        """From the other brokers and from etcd."""
+        for_s = self.rng.choice(PARTED_S)
+        meta = process.meta
+        meta.is_cut_off = True
+        others = [p.name for p in self.world.processes if p is not process]
+        try:
+            parting = [self._part(process.name, other, both=True, for_s=for_s) for other in others]
+            await asyncio.gather(asyncio.sleep(for_s), *parting)
+        finally:
+            meta.is_cut_off = False
 
     def _open_segments(self) -> list[Segment]:
         segments = self.world.cluster.state.segments.values()

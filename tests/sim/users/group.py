@@ -5,9 +5,9 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import SeaweedMQError
@@ -310,17 +310,39 @@ class Group:
         return check_group(replace(self.history, sent=self._promised()), complete=True, members_refuse=refuse)
 
 
-class GroupNemesis:
-    """What befalls members."""
+class Living(Protocol):
+    """A member, to whoever means it ill."""
 
-    def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
-        self._group = group
+    owner: Owner
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anything can befall it."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def leave(self) -> None:
+        """Soon."""
+
+    def freeze(self) -> Owner:
+        """SIGSTOP. Returns who was frozen."""
+
+    def thaw(self, owner: Owner) -> None:
+        """SIGCONT, unless that life is over or thawed already."""
+
+
+class MemberNemesis:
+    """What befalls members of any group."""
+
+    def __init__(self, members: Sequence[Living], network: Network, rng: random.Random) -> None:
+        self._members = members
         self._network = network
         self._rng = rng
 
     async def trouble_member(self) -> None:
         """Kill one, freeze it for a short or a long time, or have it leave."""
-        running = [m for m in self._group.members if m.is_running]
+        running = [m for m in self._members if m.is_running]
         if not running:
             return
         member = self._rng.choice(running)
@@ -337,6 +359,19 @@ class GroupNemesis:
                 self._network.break_streams_of(owner)
                 await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
             member.thaw(owner)
+
+    def heal(self) -> None:
+        """Nobody stays frozen."""
+        for member in self._members:
+            member.thaw(member.owner)
+
+
+class GroupNemesis(MemberNemesis):
+    """What befalls members of a group of ours."""
+
+    def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
+        super().__init__(group.members, network, rng)
+        self._group = group
 
     async def freeze_until_out(self) -> None:
         """A member stands still among its records until the group goes on without it, and wakes up soon after."""
@@ -390,8 +425,3 @@ class GroupNemesis:
             await group.until(lambda: bool(group.present - {owner.name, leaving}), SHARED_S_MAX)
             await asyncio.sleep(self._rng.uniform(0, 0.03))
         away.thaw(owner)
-
-    def heal(self) -> None:
-        """Nobody stays frozen."""
-        for member in self._group.members:
-            member.thaw(member.owner)

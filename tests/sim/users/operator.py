@@ -15,6 +15,7 @@ from seaweedmq.model.calls import (
     SealSegment,
     SplitSegment,
 )
+from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicChange
 from tests.sim.machines.loop import Owner
@@ -55,11 +56,20 @@ class Operator:
         else:
             world.note("operator", f"{what} is done")
 
+    async def move(self, segment: Segment) -> None:
+        """Ask a random broker to have others, or the same, take it over."""
+        what, call = self._move(self._dialer.dial(self._rng.choice(self._world.processes).address), segment)
+        try:
+            await call
+        except SeaweedMQError as error:
+            self._world.note("operator", f"{what} failed: {error}")
+
     async def delete_records(self) -> None:
         """Ask a random broker to delete the first records of a partition; up to where, only its primary knows for
         sure."""
         world, rng = self._world, self._rng
-        parted = [topic for topic in world.cluster.state.topics.values() if topic.partitions]
+        topics = world.cluster.state.topics.values()
+        parted = [topic for topic in topics if topic.partitions and topic.name.name not in INTERNAL_TOPICS]
         if not parted:
             return
         topic = rng.choice(parted)
@@ -118,7 +128,7 @@ class Operator:
         rng = self._rng
         segment = rng.choice(segments)
         kinds = ["move", "seal"]
-        if len(segments) < OPEN_SEGMENTS_MAX:
+        if len(segments) < OPEN_SEGMENTS_MAX and segment.topic.name not in INTERNAL_TOPICS:
             kinds += ["add"] * 2
         kind = rng.choice(kinds)
         if kind == "add":

@@ -1,0 +1,82 @@
+"""Themes about Kafka's consumers, alone and in groups."""
+
+import random
+from dataclasses import replace
+
+from seaweedmq.model.config import KIB
+from tests.sim.scenario import KafkaPlan, Scenario
+
+
+def kafka_consumers(rng: random.Random, scenario: Scenario) -> Scenario:
+    """Kafka's consumers read partitions by offsets, from memory, logs and tables, whoever leads, and begin anew."""
+    scenario = _with_kafka(rng, scenario)
+    return replace(
+        scenario,
+        kafka_readers=rng.choice((1, 2, 3)),
+        favoured={
+            "reshape": 60,
+            "kill_broker": 20,
+            "freeze_broker": 20,
+            "suspend_machine": 12,
+            "part_brokers": 20,
+            "break_streams": 12,
+            "lossy_network": 12,
+            "slow_network": 12,
+        },
+    )
+
+
+def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
+    """A group of Kafka's reads and commits, while its members and its coordinator die, stand still and move."""
+    scenario = _with_kafka(rng, scenario)
+    return replace(
+        scenario,
+        kafka_members=rng.choice((1, 2, 2, 3)),
+        chaos_s=rng.uniform(8, 16),
+        favoured={
+            "reshape": 20,
+            "kill_broker": 12,
+            "part_brokers": 12,
+            "lossy_network": 12,
+            "trouble_member": 30,
+            "trouble_coordinator": 60,
+        },
+    )
+
+
+def _with_kafka(rng: random.Random, scenario: Scenario) -> Scenario:
+    """A topic with partitions and those who send to it, natives among them."""
+    partitions = rng.choice((1, 2, 3))
+    topic = replace(scenario.topics[0], partitions=partitions, retention_s=None, retention_bytes=None)
+    records = rng.choice((20, 50))
+    plan = KafkaPlan(
+        name="",
+        topic=topic.name,
+        partitions=partitions,
+        records=records,
+        pause_s_max=2 * scenario.chaos_s / records,
+        first_sequence=0,
+    )
+    broker = replace(
+        scenario.broker,
+        producer_idle_s=900.0,
+        kafka_namespace=topic.name.partition("/")[0],
+        kafka_internal_partitions=1,
+        log_roll_bytes=rng.choice((2, 8)) * KIB,
+        partition_roll_age_s=rng.choice((0.5, 2.0)),
+        log_grace_s=rng.choice((0.2, 1.0, 600.0)),
+        segment_buffer_bytes_max=scenario.broker.frame_bytes_max,
+    )
+    return replace(
+        scenario,
+        brokers=max(2, scenario.brokers),
+        broker=broker,
+        topics=(topic,),
+        publishers=(replace(scenario.publishers[0], topic=topic.name, records=20, keys=2),),
+        subscribers=1,
+        dawdlers=0,
+        kafka=tuple(replace(plan, name=f"kafka-{number}") for number in range(rng.choice((1, 2)))),
+        group_members=0,
+        lives=None,
+        adoptions=(),
+    )
