@@ -5,13 +5,13 @@ the same share what was read ahead, and a repeated request opens a fresh one.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import Tail
+from seaweedmq.codec.frame import Frame
 
-CURSORS_MAX = 64
 IDLE_S = 30.0
 
 
@@ -23,12 +23,44 @@ class CursorKey(NamedTuple):
     next_offset: int
 
 
-class Cursors:
-    """Those that nobody uses at the moment. Their memory may be taken away while they are here."""
+class Cursor:
+    """A tail, and what was taken of it and is not given yet."""
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]) -> None:
+    __slots__ = ("next_offset", "rest", "tail")
+
+    def __init__(self, tail: Tail) -> None:
+        self.tail = tail
+        self.next_offset = tail.position
+        """Of the next record to be given, which may lie inside of the first frame of ``rest``."""
+        self.rest: deque[Frame] = deque()
+
+    @property
+    def rest_bytes(self) -> int:
+        """Of ``rest``."""
+        return sum(frame.header.frame_bytes for frame in self.rest)
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether who goes on here is faster than with a new one."""
+        return bool(self.rest) or self.tail.reads_files
+
+
+class Cursors:
+    """Those that nobody uses at the moment. The memory of their tails may be taken away while they are here."""
+
+    def __init__(
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
+        *,
+        cursors_max: int,
+        rest_bytes_max: int,
+    ) -> None:
+        """``rest_bytes_max``: of what was taken and not given, of all of them together."""
         self._spawn = spawn
-        self._idle: OrderedDict[CursorKey, tuple[Tail, float]] = OrderedDict()
+        self._cursors_max = cursors_max
+        self._rest_bytes_max = rest_bytes_max
+        self._rest_bytes = 0
+        self._idle: OrderedDict[CursorKey, tuple[Cursor, float]] = OrderedDict()
         """The longest idle first."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -36,28 +68,28 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._idle)
 
-    def take(self, key: CursorKey) -> Tail | None:
+    def take(self, key: CursorKey) -> Cursor | None:
         """The cursor that stands there, to be put back or closed by who took it."""
-        found = self._idle.pop(key, None)
-        if found is None:
-            return None
-        found[0].keep()
-        return found[0]
+        cursor = self._remove(key)
+        if cursor is not None:
+            cursor.tail.keep()
+        return cursor
 
-    def put(self, tail: Tail) -> None:
-        """Keep a tail for whoever reads on from where it stands."""
-        if not tail.reads_files or self._is_closed:
-            self._close(tail)
+    def put(self, cursor: Cursor) -> None:
+        """Keep a cursor for whoever reads on from where it stands."""
+        if not cursor.is_of_use or self._is_closed:
+            self._close(cursor)
             return
-        found = tail.found
-        key = CursorKey(found.topic.uid, found.segment.id, tail.position)
-        replaced = self._idle.pop(key, None)
+        found = cursor.tail.found
+        key = CursorKey(found.topic.uid, found.segment.id, cursor.next_offset)
+        replaced = self._remove(key)
         if replaced is not None:
-            self._close(replaced[0])
-        tail.offer()
-        self._idle[key] = tail, asyncio.get_running_loop().time()
-        while len(self._idle) > CURSORS_MAX:
-            self._close(self._idle.popitem(last=False)[1][0])
+            self._close(replaced)
+        cursor.tail.offer()
+        self._idle[key] = cursor, asyncio.get_running_loop().time()
+        self._rest_bytes += cursor.rest_bytes
+        while len(self._idle) > self._cursors_max or self._rest_bytes > self._rest_bytes_max:
+            self._close_oldest()
         self._watch()
 
     async def close(self) -> None:
@@ -65,10 +97,17 @@ class Cursors:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        tails = [tail for tail, _ in self._idle.values()]
+        tails = [cursor.tail for cursor, _ in self._idle.values()]
         self._idle.clear()
         for tail in tails:
             await tail.close()
+
+    def _remove(self, key: CursorKey) -> Cursor | None:
+        found = self._idle.pop(key, None)
+        if found is None:
+            return None
+        self._rest_bytes -= found[0].rest_bytes
+        return found[0]
 
     def _watch(self) -> None:
         if self._timer is None and self._idle:
@@ -78,14 +117,15 @@ class Cursors:
     def _sweep(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        while self._idle:
-            key, (tail, since) = next(iter(self._idle.items()))
-            if now - since < IDLE_S:
-                break
-            del self._idle[key]
-            self._close(tail)
+        while self._idle and now - next(iter(self._idle.values()))[1] >= IDLE_S:
+            self._close_oldest()
         self._watch()
 
-    def _close(self, tail: Tail) -> None:
-        if tail.reads_files:
-            self._spawn(tail.close(), "end of a cursor")
+    def _close_oldest(self) -> None:
+        cursor = self._remove(next(iter(self._idle)))
+        assert cursor is not None
+        self._close(cursor)
+
+    def _close(self, cursor: Cursor) -> None:
+        if cursor.tail.reads_files:
+            self._spawn(cursor.tail.close(), "end of a cursor")

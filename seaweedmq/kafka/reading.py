@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from seaweedmq.broker.local import LocalPartition, Standing, Tail
+from seaweedmq.broker.local import LocalPartition, Standing
 from seaweedmq.codec.frame import ENCODING_KAFKA, Frame, decode_header, split_frames
 from seaweedmq.codec.kafka.header import batch_bytes, patched_head, read_header
 from seaweedmq.core.kafka.fetch_plan import ReplyShare
-from seaweedmq.kafka.cursors import CursorKey, Cursors
+from seaweedmq.kafka.cursors import Cursor, CursorKey, Cursors
 from seaweedmq.kafka.reencode import Reencoder
 
 
@@ -55,34 +55,37 @@ class PartitionReader:
 
     async def _from_files(self, partition: LocalPartition, found: "_Filling") -> None:
         """Until the reply is full, or what follows is in memory or in another segment."""
-        position = found.batches.next_offset
-        tail = self._cursor(partition, position)
         found.batches.from_files = True
+        cursor = self._cursor(partition, found.batches.next_offset)
         try:
-            while not found.is_full and await tail.look() is Standing.READABLE:
-                if not await tail.ready():
-                    continue
-                if not tail.reads_files or not found.share.fits(tail.next_bytes(found.left), found.left):
-                    found.is_full = found.is_full or tail.reads_files
-                    break
-                taken = tail.take(max(1, found.left))
-                if taken is None:
-                    continue
-                for part in taken.parts:
-                    for frame in split_frames(part, verify=False):  # the reader did
-                        await self._add(partition, tail.found.segment.id, frame, found)
+            await self._read_on(partition, cursor, found)
         except BaseException:
-            await tail.close()
+            await cursor.tail.close()
             raise
-        if tail.position == found.batches.next_offset:
-            self._cursors.put(tail)
-        else:
-            await tail.close()
+        cursor.next_offset = found.batches.next_offset
+        self._cursors.put(cursor)
 
-    def _cursor(self, partition: LocalPartition, offset: int) -> Tail:
+    async def _read_on(self, partition: LocalPartition, cursor: Cursor, found: "_Filling") -> None:
+        tail = cursor.tail
+        while True:
+            while cursor.rest and not found.is_full:
+                await self._add(partition, tail.found.segment.id, cursor.rest[0], found)
+                if found.batches.next_offset >= cursor.rest[0].header.end_offset:
+                    cursor.rest.popleft()
+            if found.is_full or await tail.look() is not Standing.READABLE:
+                return
+            if not await tail.ready():
+                continue
+            if not tail.reads_files:
+                return
+            taken = tail.take(max(1, found.left))
+            for part in () if taken is None else taken.parts:
+                cursor.rest.extend(split_frames(part, verify=False))  # the reader did
+
+    def _cursor(self, partition: LocalPartition, offset: int) -> Cursor:
         tail = partition.tail(offset)
         key = CursorKey(partition.topic.uid, tail.found.segment.id, offset)
-        return self._cursors.take(key) or tail
+        return self._cursors.take(key) or Cursor(tail)
 
     async def _add(self, partition: LocalPartition, segment: int, frame: Frame, found: "_Filling") -> None:
         if frame.header.encoding == ENCODING_KAFKA:

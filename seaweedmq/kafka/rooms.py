@@ -44,8 +44,12 @@ class Rooms:
         coordinators = Coordinators(local, snapshot_after_bytes=snapshot_after_bytes)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         local.kafka_groups.answer = GroupAdmin(local, coordinators)
-        self._cursors = Cursors(local.spawn)
-        reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes))
+        self._cursors = Cursors(
+            local.spawn,
+            cursors_max=config.kafka_cursors_max,
+            rest_bytes_max=local.memory.reencode_bytes // 2,
+        )
+        reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes // 2))
         self.all: Sequence[Room] = (
             ClusterRoom(self.directory, changes, config),
             TopicsRoom(self.directory, changes, config),

@@ -11,6 +11,7 @@ from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Scaling, TopicName
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import Door, batch, doors, records_of
 
@@ -421,3 +422,25 @@ async def test_a_gap_behind_a_refused_batch_is_not_called_one(bed: Bed) -> None:
     assert (await other.produce("orders", 0, numbered[2])).error_code == Code.NOT_LEADER_OR_FOLLOWER
     assert (await other.produce("orders", 0, numbered[1])).base_offset == 1
     assert (await other.produce("orders", 0, numbered[2])).base_offset == 2
+
+
+@pytest.mark.parametrize("kind", FileKind)
+@story
+async def test_files_are_read_once_by_who_catches_up_in_small_steps(bed: Bed, kind: FileKind) -> None:
+    """What a reply had no room for is kept for the next one, so that no file is opened for each."""
+    [door] = await doors(bed)
+    await topic(bed, door)
+    for first in range(0, 400, 20):
+        await door.produce("orders", 0, batch(*[b"%06d" % i + b"." * 500 for i in range(first, first + 20)]))
+    if kind is FileKind.TABLE:
+        await bed.until(lambda: bed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
+        for log in bed.files(FileKind.LOG, ORDERS):
+            del bed.store.files[log.path]
+    door.host.broker.local.leads(ORDERS, 0).open_segment.evict(1 << 30)
+    opened, offset, fetches = bed.faults.counts[StorageOp.OPEN], 0, 0
+    while offset < 400:
+        found = records_of((await door.fetch("orders", 0, offset, partition_bytes_max=15_000)).records)
+        assert found[0][0] <= offset
+        offset, fetches = found[-1][0] + 1, fetches + 1
+    assert fetches > 10
+    assert bed.faults.counts[StorageOp.OPEN] - opened <= 2
