@@ -157,12 +157,17 @@ class ProduceRoom:
             )
         data = records
         checked = await self._checked(data, settings)
+        if checked.header.base_offset != 0:
+            raise BatchRefused(
+                Refusal.INVALID_RECORD,
+                f"a batch begins at offset {checked.header.base_offset}: send 0, it is the broker that gives offsets",
+            )
         append_time_ms = NO_TIME
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
         else:
-            check_times(checked, settings, self._local.env.wall_us() // 1000)
+            _check_times(checked, settings, self._local.env.wall_us() // 1000)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked))
         return _Appended(index, topic, partition, ack, append_time_ms)
 
@@ -209,7 +214,7 @@ class ProduceRoom:
         return outcome
 
 
-def check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
+def _check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
     """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time."""
     lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
     if highest_ms - now_ms > settings.ahead_max_ms or (
