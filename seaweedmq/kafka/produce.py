@@ -168,10 +168,17 @@ class ProduceRoom:
             )
         data = records
         checked = await self._checked(data, settings)
+        if checked.header.base_offset != 0:
+            raise BatchRefused(
+                Refusal.INVALID_RECORD,
+                f"a batch begins at offset {checked.header.base_offset}: send 0, it is the broker that gives offsets",
+            )
         append_time_ms = NO_TIME
         if settings.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = self._local.env.wall_us() // 1000
             data, checked = with_append_time(data, checked, append_time_ms)
+        else:
+            _check_times(checked, settings, self._local.env.wall_us() // 1000)
         ack = await partition.append(frame_of_batch(data, partition.partition, checked), may_begin=may_begin)
         return _Appended(index, topic, partition, ack, append_time_ms)
 
@@ -223,6 +230,19 @@ def _behind(error: SeaweedMQError) -> SeaweedMQError:
     if isinstance(error, OutOfOrderSequence):
         return Unavailable(f"a batch before this one was refused, send that again first: {error}")
     return error
+
+
+def _check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) -> None:
+    """Raise BatchRefused if a record's time is too far from the broker's. -1 is no time."""
+    lowest_ms, highest_ms = checked.timestamp_min_us // 1000, checked.timestamp_max_us // 1000
+    if highest_ms - now_ms > settings.ahead_max_ms or (
+        lowest_ms != NO_TIME and now_ms - lowest_ms > settings.behind_max_ms
+    ):
+        raise BatchRefused(
+            Refusal.INVALID_TIMESTAMP,
+            f"times from {lowest_ms} to {highest_ms} ms, and it is {now_ms}: the topic takes those up to "
+            f"{settings.ahead_max_ms} ms ahead (message.timestamp.after.max.ms) and {settings.behind_max_ms} behind",
+        )
 
 
 def _said(outcome: _Appended | _Failed) -> Any:

@@ -74,6 +74,7 @@ class TopicsRoom:
     async def create_topics(self, request: Request) -> Reply:
         """Create topics, or check that they could be."""
         body = request.body
+        await self._directory.nodes.ready()
         named = Counter(topic.name for topic in body.topics)
         outcomes: dict[str, TopicSpec | Topic | SeaweedMQError] = {}
         for topic in body.topics:
@@ -233,6 +234,7 @@ class TopicsRoom:
     async def create_partitions(self, request: Request) -> Reply:
         """Give topics more partitions, or check that they could have them."""
         body = request.body
+        await self._directory.nodes.ready()
         named = Counter(topic.name for topic in body.topics)
 
         async def grown(topic: Any) -> Any:

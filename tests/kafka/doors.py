@@ -107,13 +107,13 @@ class Door:
         assert reply.error_code == Code.NONE
         return reply.responses[0].partitions[0]
 
-    async def list_offset(self, topic: str, partition: int, timestamp: int) -> Any:
+    async def list_offset(self, topic: str, partition: int, timestamp: int, *, version: int = 10) -> Any:
         """What is said of the partition."""
         make = messages.ListOffsetsRequest.ListOffsetsTopic
         part = make.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
         reply = await self.ask(
             API.LIST_OFFSETS,
-            9,
+            version,
             replica_id=-1,
             isolation_level=0,
             topics=[make(name=topic, partitions=[part])],

@@ -434,7 +434,7 @@ async def test_describing_groups(bed: Bed, version: int) -> None:
     assert (none.group_id, none.group_state) == ("none", "Dead")
     assert none.error_code == (Code.GROUP_ID_NOT_FOUND if version >= 6 else Code.NONE)
     if version >= 3:
-        assert found.authorized_operations == {3, 6, 8}
+        assert found.authorized_operations == {3, 6, 8, 10, 11}
 
 
 @pytest.mark.parametrize("version", versions(API.LIST_GROUPS))

@@ -235,7 +235,41 @@ async def test_marks_and_times_of_a_partition(bed: Bed) -> None:
     ):
         said = await door.list_offset("orders", 0, timestamp)
         assert (said.error_code, said.offset, said.timestamp) == (Code.NONE, offset, time_ms), timestamp
-    assert (await door.list_offset("orders", 0, -9)).error_code == Code.UNSUPPORTED_VERSION
+    for timestamp, version in ((-9, 10), (-5, 8), (-4, 7), (-3, 6)):
+        said = await door.list_offset("orders", 0, timestamp, version=version)
+        assert (said.error_code, said.offset) == (Code.UNSUPPORTED_VERSION, -1), timestamp
+
+
+@story
+async def test_times_too_far_from_the_brokers_are_refused(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door, configs=(("message.timestamp.before.max.ms", "5000"),))
+    now_ms = door.host.broker.local.env.wall_us() // 1000
+    for time_ms, code in (
+        (now_ms + 3_600_000, Code.NONE),
+        (now_ms + 3_700_000, Code.INVALID_TIMESTAMP),
+        (now_ms - 4_000, Code.NONE),
+        (now_ms - 9_000, Code.INVALID_TIMESTAMP),
+        (-1, Code.NONE),
+    ):
+        assert (await door.produce("orders", 0, batch(b"a", time_ms=time_ms))).error_code == code, time_ms
+
+
+@story
+async def test_a_batch_that_says_where_it_lies_is_refused(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    placed = (77).to_bytes(8, "big") + batch(b"a")[8:]
+    assert (await door.produce("orders", 0, placed)).error_code == Code.INVALID_RECORD
+
+
+@story
+async def test_out_of_range_nothing_is_told_of_the_partition(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    await door.produce("orders", 0, batch(b"a"))
+    said = await door.fetch("orders", 0, 5)
+    assert (said.error_code, said.high_watermark, said.log_start_offset) == (Code.OFFSET_OUT_OF_RANGE, -1, -1)
 
 
 @story

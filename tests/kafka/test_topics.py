@@ -205,8 +205,8 @@ async def test_a_name_twice_in_one_request_is_refused(bed: Bed) -> None:
         ),
         (
             wanted(partitions=-1, replicas=-1, assignments={0: [1, 2, 3]}),
-            Code.INVALID_REPLICATION_FACTOR,
-            "there are 2 brokers",
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            "broker 3, which is not there",
         ),
     ],
 )
@@ -355,6 +355,7 @@ async def test_partitions_that_can_not_be_are_refused(bed: Bed) -> None:
         ("orders", 4, [[1]], Code.INVALID_REPLICA_ASSIGNMENT),
         ("orders", 4, [[1], []], Code.INVALID_REPLICA_ASSIGNMENT),
         ("orders", 4, [[1, 2], [2, 1]], Code.INVALID_REPLICA_ASSIGNMENT),
+        ("orders", 4, [[1], [3]], Code.INVALID_REPLICA_ASSIGNMENT),
     ):
         given, message = await grow(office, name, count, assignments=assignments)
         assert (name, count, given) == (name, count, code)

@@ -145,10 +145,6 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
         raise BatchRefused(
             Refusal.INVALID_TIMESTAMP, "a batch says that its time is the broker's: send the time of its creation"
         )
-    if header.base_offset != 0:
-        raise _invalid(
-            f"a batch that begins at offset {header.base_offset}: send 0, it is the broker that gives offsets"
-        )
     if not 1 <= header.record_count <= RECORDS_MAX or header.last_offset_delta != header.record_count - 1:
         raise _invalid(
             f"a batch of {header.record_count} records, the last with number {header.last_offset_delta}: it has from 1 "

@@ -206,7 +206,7 @@ def altered_configs(topic: Topic, steps: Sequence[Alteration], limits: BrokerCon
             continue
         config = config_named(step.name)
         if step.value is None:
-            raise ConfigMisnamed(f"config {step.name} is changed to nothing: give a value, or delete it")
+            raise ConfigMisnamed(f"config {step.name} has no value: give one, or delete the config for its default")
         if step.op == AlterOp.SET:
             configs[step.name] = config.parsed(step.value)
         elif step.op in (AlterOp.APPEND, AlterOp.SUBTRACT):

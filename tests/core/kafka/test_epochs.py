@@ -37,6 +37,7 @@ HIGH_WATERMARK = 300
         (39, 21, 250),
         (40, 40, HIGH_WATERMARK),
         (41, NO_EPOCH, NO_OFFSET),
+        (NO_EPOCH, NO_EPOCH, NO_OFFSET),
         (2, 2, 0),  # before all that are known: it ended where they begin
     ],
 )

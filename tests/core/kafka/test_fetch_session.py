@@ -97,6 +97,21 @@ def test_a_request_that_is_not_the_next_one_is_refused() -> None:
     assert refused.value.problem is SessionProblem.UNKNOWN
 
 
+def test_a_session_goes_on_as_it_began_by_names_or_by_ids() -> None:
+    mine = sessions()
+    mine.begin(0, 0, wants(A), (), 0.0, by_id=True)
+    with pytest.raises(SessionRefused) as refused:
+        mine.begin(100, 1, wants(A), (), 1.0)
+    assert refused.value.problem is SessionProblem.NAMING
+    assert list(mine.begin(100, 1, {}, (), 2.0, by_id=True).partitions) == [A], "the session goes on"
+
+
+def test_a_session_may_begin_with_nothing() -> None:
+    mine = sessions()
+    assert mine.begin(0, 0, {}, (), 0.0).session_id == 100
+    assert list(mine.begin(100, 1, wants(A), (), 1.0).partitions) == [A]
+
+
 def test_a_session_ends_and_begins_anew_by_its_epoch() -> None:
     mine = sessions()
     mine.begin(0, 0, wants(A), (), 0.0)

@@ -235,13 +235,18 @@ def test_items_are_appended_to_the_default_and_taken_away() -> None:
     assert configs_of(compact) == {"cleanup.policy": "compact"}
 
 
+def test_what_no_name_is_can_be_deleted() -> None:
+    """Another version may have known it."""
+    assert changed(topic(), Alteration("retention.hours", AlterOp.DELETE, None)) == topic()
+
+
 @pytest.mark.parametrize(
     ("step", "rule"),
     [
         (Alteration("retention.ms", AlterOp.APPEND, "1"), "is no list"),
         (Alteration("retention.ms", AlterOp.SET, None), "has no value"),
         (Alteration("retention.ms", 4, "1"), "operation 4"),
-        (Alteration("retention.hours", AlterOp.DELETE, None), "there is no topic config"),
+        (Alteration("retention.hours", AlterOp.SET, "1"), "there is no topic config"),
         (Alteration("cleanup.policy", AlterOp.SUBTRACT, "delete"), "is empty"),
         (Alteration("min.insync.replicas", AlterOp.SET, "2"), "has 1 replicas"),
     ],

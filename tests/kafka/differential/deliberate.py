@@ -34,8 +34,8 @@ DELIBERATE = (
     Rule("alter-configs", "an unknown operation: *.error_code", "Kafka fails on it (-1)"),
     Rule("alter-configs", "more replicas in sync than there are: *.error_code", "see create: min.insync.replicas=2"),
     # Produce
-    Rule("*", "*: responses.*.partition_responses.*.log_start_offset", "-1, not known: where the log begins is a matter "
-         "of files, of which Produce does not ask, and no client reads it"),
+    Rule("*", "*: responses.*.partition_responses.*.log_start_offset", "-1, not known: where the log begins is a "
+         "matter of files, of which Produce does not ask, and no client reads it"),
     Rule("*", "*: responses.*.partition_responses.*.record_errors", "a batch is refused whole, and error_message names "
          "the first record that is at fault"),
     Rule("refused", "a length *: *.error_code", "INVALID_RECORD, as for a length that is too large: the client did not "
@@ -47,14 +47,14 @@ DELIBERATE = (
          "control batch"),
     Rule("refused", "of no transaction: *.error_code", "Kafka first asks whether the client may have the transactional "
          "id that it did not name: INVALID_TXN_STATE, as for one that it may have"),
-    Rule("refused", "with the time of arrival: *", "Kafka takes the time of its creation for one that is said to be the "
-         "broker's: such a batch is refused with INVALID_TIMESTAMP"),
+    Rule("refused", "with the time of arrival: *", "Kafka takes the time of its creation for one that is said to be "
+         "the broker's: such a batch is refused with INVALID_TIMESTAMP"),
     Rule("refused", "a producer with no epoch: *", "Kafka keeps half of an identity, which it can not use: refused"),
     Rule("refused", "producer -2: *", "Kafka keeps an id that is none: refused"),
     Rule("refused", "one partition twice: *", "Kafka drops one of the two batches and says nothing of it: both are "
          "taken, in order, and both are answered"),
-    Rule("refused", "in version ?: *", "Kafka 4 advertises these versions for librdkafka's sake and hangs up: the client "
-         "is told UNSUPPORTED_VERSION"),
+    Rule("refused", "in version ?: *", "Kafka 4 advertises these versions for librdkafka's sake and hangs up: the "
+         "client is told UNSUPPORTED_VERSION"),
     Rule("refused", "what is in 20: *", "see: bytes behind it"),
     Rule("refused", "what is in 27: *", "see: with the time of arrival"),
     Rule("refused", "what is in 30: *.max_timestamp", "batches are kept as they were sent, of times before 1970, too"),
@@ -76,6 +76,6 @@ DELIBERATE = (
     Rule("deletions", "the highest time of nothing: *", "Kafka tells of a record that is deleted: there is none"),
     # Groups
     Rule("commits", "delete of no group: topics*", "the error is the whole reply's, and of each partition, too"),
-    Rule("commits", "the group without offsets: *.group_state", "Kafka forgets a group without members and offsets some "
-         "minutes later: it is forgotten at once"),
+    Rule("commits", "the group without offsets: *.group_state", "Kafka forgets a group without members and offsets "
+         "some minutes later: it is forgotten at once"),
 )  # fmt: skip

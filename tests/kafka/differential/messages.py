@@ -1,9 +1,9 @@
 """Requests out of plain values, and what replies say as plain values that can be compared.
 
-What two brokers can not have in common has a name in the place of its value: ``<node>`` for the broker's id, ``<epoch>``
-for a leader's epoch, ``<t0+5>`` for a time that the script gave, ``<now>`` for one that it did not. Ids that brokers
-give are named in the order of their appearance: ``<member 1>``, ``<producer 2>``. Arrays of structures are sets in
-Kafka's protocol: they are sorted.
+What two brokers can not have in common has a name in the place of its value: ``<node>`` for the broker's id,
+``<epoch>`` for a leader's epoch, ``<t0+5>`` for a time that the script gave, ``<now>`` for one that it did not. Ids
+that brokers give are named in the order of their appearance: ``<member 1>``, ``<producer 2>``. Arrays of structures
+are sets in Kafka's protocol: they are sorted.
 """
 
 import json
