@@ -20,7 +20,7 @@ from seaweedmq.cli.output import Output, show_rows
 
 COLUMNS = "carrier string, dep_delay int"
 """Of the JSON objects that the records are."""
-TIMEOUT_S = 100.0
+TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 10.0
 
 
