@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from tests.faults.episode import Outcome, play, stage
 from tests.faults.machines.cluster import Cluster
-from tests.faults.users.kafka_workload import PLANS
+from tests.faults.users.kafka_workload import REPLICATED, SINGLE
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -15,6 +15,7 @@ TTL_S = 1.5
 ATTEMPTS = 3
 """This machine has other things to do as well."""
 MEMBERS = 3
+RECORDS_PER_S = 150.0
 RESUMED_S = 1.5
 """Until members commit again, after another broker leads."""
 
@@ -33,7 +34,8 @@ async def hurt(cluster: Cluster, *faults: str, attempt: int = 0) -> Outcome:
         faults,
         seed=f"kafka-{'-'.join(faults)}-{attempt}",
         plans=(),
-        kafka_plans=PLANS,
+        kafka_plans=(REPLICATED, SINGLE),
+        kafka_records_per_s=RECORDS_PER_S,
         kafka_members=MEMBERS,
     )
     print(outcome.line())

@@ -30,11 +30,11 @@ WATCH_S = 0.25
 ASK_TIMEOUT_S = 2.0
 WATCHER = "the watcher"
 FORGIVEN = {
-    *("_WAIT_COORD", "_TRANSPORT", "_TIMED_OUT", "_STATE", "_ASSIGNMENT_LOST", "_DESTROY", "_NO_OFFSET"),
+    *("_WAIT_COORD", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_STATE", "_ASSIGNMENT_LOST", "_DESTROY", "_NO_OFFSET"),
     *("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "REQUEST_TIMED_OUT"),
     *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
 }
-"""Why a commit may be refused: nobody is there, or the group went on without the member."""
+"""Why a commit may be refused: nobody is there, the member was frozen, or the group went on without it."""
 
 
 @dataclass(slots=True, kw_only=True)

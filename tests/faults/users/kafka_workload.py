@@ -33,11 +33,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STRATEGIES = ("range", "cooperative-sticky")
 READER_LIFE_S = (2.0, 15.0)
 POLL_S = 0.1
-PLANS = (
-    TopicPlan(label="kafka2", replicas=2, durability="replicated"),
-    TopicPlan(label="kafka-stored2", replicas=2, durability="stored"),
-    TopicPlan(label="kafka1", replicas=1, durability="stored"),
-)
+REPLICATED = TopicPlan(label="kafka2", replicas=2, durability="replicated")
+STORED = TopicPlan(label="kafka-stored2", replicas=2, durability="stored")
+SINGLE = TopicPlan(label="kafka1", replicas=1, durability="stored")
+PLANS = (REPLICATED, STORED, SINGLE)
 
 
 class KafkaTopicUsers:
@@ -325,9 +324,9 @@ class KafkaWorkload:
             topic.stopped.set()
         await asyncio.gather(*self._publishing, *self._following)
         violations = []
-        for topic in self.topics:
-            reader = await loop.run_in_executor(self._threads, topic.read_all)
-            native = await topic.read_natively(self._client)
+        readers = await asyncio.gather(*(loop.run_in_executor(self._threads, topic.read_all) for topic in self.topics))
+        natives = await asyncio.gather(*(topic.read_natively(self._client) for topic in self.topics))
+        for topic, reader, native in zip(self.topics, readers, natives, strict=True):
             violations += await asyncio.to_thread(check, topic.history, complete=[reader, native])
             violations += [Violation("error", error) for error in topic.errors]
         if self._members:
