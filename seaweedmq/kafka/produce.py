@@ -10,7 +10,7 @@ from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.batch import CheckedBatch, check_batch, frame_of_batch, with_append_time
 from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import read_header
-from seaweedmq.codec.kafka.refusals import BatchRefused
+from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.errors import (
     DeadlineExceeded,
