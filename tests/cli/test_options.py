@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from seaweedmq.broker import broker as server
-from seaweedmq.cli.demo import __main__ as demo
+from seaweedmq.cli.demo import cluster as demo
 from seaweedmq.cli.options import changed_configs, duration_s, parse_start, records_per_s, size_bytes
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster
