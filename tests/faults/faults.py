@@ -106,6 +106,7 @@ async def torn_write(arena: Arena) -> None:
 
 def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
     """Nothing that was fsynced is touched: a write that was under way left a part behind its last one."""
+    torn = 0
     newest: dict[Path, Path] = {}
     for path in sorted(storage.glob("topics/*/*/log/*/*.log")):
         if path.stem.split("-", 1)[1].split(".")[0] in writers:
@@ -117,13 +118,14 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
             _, used = decode_preamble(data)
             frames = list(split_frames(data[used:]))
         except SeaweedMQError:
-            frames = []  # killed in a write for real: what is appended makes it worse
+            continue  # killed in a write for real; rubbish in place of a preamble is no torn write, it is a ruined file
         if frames and rng.random() < 0.7:
             last = bytes(frames[-1].header_bytes) + bytes(frames[-1].payload)
             tail = last[: rng.randint(1, len(last) - 1)]
         with path.open("ab") as log:
             log.write(tail)
-    return len(newest)
+        torn += 1
+    return torn
 
 
 # --- frozen processes -------------------------------------------------------------------------------------------------
