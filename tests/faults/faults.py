@@ -116,9 +116,12 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
         tail = rng.randbytes(rng.randint(1, 400))
         try:
             _, used = decode_preamble(data)
+        except SeaweedMQError:
+            continue  # killed before the preamble was whole; rubbish in its place is no torn write, but a ruined file
+        try:
             frames = list(split_frames(data[used:]))
         except SeaweedMQError:
-            continue  # killed in a write for real; rubbish in place of a preamble is no torn write, it is a ruined file
+            frames = []  # killed in a write for real: what is appended makes it worse
         if frames and rng.random() < 0.7:
             last = bytes(frames[-1].header_bytes) + bytes(frames[-1].payload)
             tail = last[: rng.randint(1, len(last) - 1)]
