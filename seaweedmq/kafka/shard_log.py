@@ -36,6 +36,8 @@ class Kept:
     """The last value of every key that has one."""
     read_bytes: int = 0
     """So much had to be read for it."""
+    read_frames: int = 0
+    """In so many frames."""
 
 
 def size_of(pair: Pair) -> int:
@@ -103,6 +105,7 @@ async def _take_in(tail: Tail, kept: Kept) -> None:
     data = b"".join(taken.parts)
     kept.read_bytes += len(data)
     for frame in split_frames(data):
+        kept.read_frames += 1
         skipped = max(0, begins_at - frame.header.base_offset)
         columns = decode_frame(frame, None)
         if not {"_key", "_value"} <= set(columns.schema.names):

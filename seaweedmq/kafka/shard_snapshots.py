@@ -14,6 +14,9 @@ from seaweedmq.model.kafka_groups import ShardRecord
 
 AFTER_BYTES: Final = 16 * MIB
 """There is one when so much was written since the last one, or twice what it took, if that is more."""
+ROUND_BYTES: Final = 4 * KIB
+"""What an append counts beside its records: reading a frame takes as long as that of so many bytes in large frames. So
+there are about 4,000 frames to read at most while nobody coordinates, not the 100,000 that would fit."""
 PIECE_BYTES: Final = 256 * KIB
 
 Source: TypeAlias = Callable[[], Iterable[ShardRecord]]
@@ -22,10 +25,11 @@ Source: TypeAlias = Callable[[], Iterable[ShardRecord]]
 class Snapshots:
     """When there is one, and what goes into the log next of it."""
 
-    def __init__(self, after_bytes: int = AFTER_BYTES) -> None:
+    def __init__(self, after_bytes: int = AFTER_BYTES, round_bytes: int = ROUND_BYTES) -> None:
         self._after_bytes = after_bytes
+        self._round_bytes = round_bytes
         self._written_bytes = 0
-        """Of other records, since the last one began."""
+        """Of other records, since the last one began, and what their appends count."""
         self._last_bytes = 0
         """What the last one took, or would have taken."""
         self._mark: int | None = None
@@ -42,7 +46,7 @@ class Snapshots:
 
     def loaded(self, kept: Kept) -> None:
         """The state was read from what the log holds."""
-        self._written_bytes = kept.read_bytes
+        self._written_bytes = kept.read_bytes + kept.read_frames * self._round_bytes
         self._last_bytes = sum(map(size_of, kept.latest.items()))
 
     def begin_if_due(self, mark: int, source: Source) -> None:
@@ -54,8 +58,9 @@ class Snapshots:
             self._written_bytes = self._last_bytes = 0
 
     def note(self, pairs: Sequence[Pair]) -> None:
-        """These are appended now."""
-        self._written_bytes += sum(map(size_of, pairs))
+        """These are appended now, if there are any."""
+        if pairs:
+            self._written_bytes += self._round_bytes + sum(map(size_of, pairs))
         if self._mark is not None:
             self._newer.update(key for key, _ in pairs)
 

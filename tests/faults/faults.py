@@ -106,6 +106,7 @@ async def torn_write(arena: Arena) -> None:
 
 def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
     """Nothing that was fsynced is touched: a write that was under way left a part behind its last one."""
+    torn = 0
     newest: dict[Path, Path] = {}
     for path in sorted(storage.glob("topics/*/*/log/*/*.log")):
         if path.stem.split("-", 1)[1].split(".")[0] in writers:
@@ -115,6 +116,9 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
         tail = rng.randbytes(rng.randint(1, 400))
         try:
             _, used = decode_preamble(data)
+        except SeaweedMQError:
+            continue  # killed before the preamble was whole; rubbish in its place is no torn write, but a ruined file
+        try:
             frames = list(split_frames(data[used:]))
         except SeaweedMQError:
             frames = []  # killed in a write for real: what is appended makes it worse
@@ -123,7 +127,8 @@ def _tear(storage: Path, writers: set[str], rng: random.Random) -> int:
             tail = last[: rng.randint(1, len(last) - 1)]
         with path.open("ab") as log:
             log.write(tail)
-    return len(newest)
+        torn += 1
+    return torn
 
 
 # --- frozen processes -------------------------------------------------------------------------------------------------

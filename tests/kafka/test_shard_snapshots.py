@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.kafka.shard_log import Kept, Pair
-from seaweedmq.kafka.shard_snapshots import PIECE_BYTES, Snapshots
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, PIECE_BYTES, ROUND_BYTES, Snapshots
 from seaweedmq.model.kafka_groups import OffsetRecord, OffsetValue, ShardRecord
 
 
@@ -19,8 +19,8 @@ def state(count: int) -> Iterator[ShardRecord]:
 class Written:
     """A log, and the snapshots that go into it."""
 
-    def __init__(self, after_bytes: int) -> None:
-        self.snapshots = Snapshots(after_bytes)
+    def __init__(self, after_bytes: int, round_bytes: int = 0) -> None:
+        self.snapshots = Snapshots(after_bytes, round_bytes)
         self.log: list[Pair] = []
         self.marks: list[int] = []
 
@@ -94,3 +94,17 @@ def test_what_had_to_be_read_counts_as_written() -> None:
     assert written.write() == 0
     written.write(offset(0, 1))
     assert written.write() > 0
+
+
+def test_many_small_appends_bring_one_sooner_than_their_bytes_do() -> None:
+    """For whoever takes over reads them one by one, and nobody coordinates meanwhile."""
+    written = Written(AFTER_BYTES, ROUND_BYTES)
+    rounds = 0
+    while not written.snapshots.under_way:
+        written.write(OffsetRecord("group", "topic", 0, None))
+        rounds += 1
+    assert 3_000 < rounds < 5_000
+    again = Snapshots()
+    again.loaded(Kept({}, read_bytes=50 * rounds, read_frames=rounds))
+    again.begin_if_due(7, lambda: state(1))
+    assert again.under_way
