@@ -88,7 +88,7 @@ _BY_KEY: Mapping[int, Versions] = {int(api): versions for api, versions in ADVER
 _NAMES: Mapping[int, str] = {int(api): "".join(word.capitalize() for word in api.name.split("_")) for api in API}
 _REMARKS: Mapping[API, str] = {
     API.PRODUCE: f"below {PRODUCE_LOWEST} answered UNSUPPORTED_VERSION: formats of before Kafka 0.11 are not taken",
-    API.FIND_COORDINATOR: "of groups; of transactions INVALID_REQUEST",
+    API.FIND_COORDINATOR: "of groups; of transactions TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     API.CREATE_TOPICS: "assignments say how many replicas, the cluster says where",
     API.INIT_PRODUCER_ID: "of idempotent producers; with a transactional id INVALID_REQUEST",
     API.DESCRIBE_ACLS: "SECURITY_DISABLED",
