@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from seaweedmq.broker import api, forward
 from seaweedmq.broker.forward import Forwarding
-from seaweedmq.broker.groups import registry
 from seaweedmq.broker.groups.coordinator import Coordinator
 from seaweedmq.broker.groups.seat import Seat
 from seaweedmq.broker.membership import Membership
@@ -119,12 +116,6 @@ def give_members_up_before_they_know(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Limits, "revoking_s", property(lambda limits: limits.revoke_timeout_s))
 
 
-def leave_passed_on_calls_to_the_collector(patch: pytest.MonkeyPatch) -> None:
-    """A call that was passed on ends when the garbage is collected, if its caller goes away as a reply comes."""
-    for module in (api, forward, registry):
-        patch.setattr(module, "closing", nullcontext)
-
-
 BROKEN: tuple[Break, ...] = (
     register_without_a_lease,
     count_leases_by_a_clock_that_stops,
@@ -134,5 +125,4 @@ BROKEN: tuple[Break, ...] = (
     end_a_group_after_its_writer,
     wait_for_what_was_never_told,
     give_members_up_before_they_know,
-    leave_passed_on_calls_to_the_collector,
 )
