@@ -153,9 +153,8 @@ async def play(
             outcome.violations += [Violation("ghost", f"{key} has no lease") for key in await cluster.ghosts()]
         except (SeaweedMQError, TimeoutError) as error:  # a broker ended by itself, or the cluster does not recover
             outcome.violations.append(Violation("stuck", f"the cluster did not go on: {error!r}"))
-            outcome.violations += [
-                Violation("error", e) for topic in (*workload.topics, *kafka.topics) for e in topic.errors
-            ]
+            outcome.violations += [Violation("error", e) for topic in workload.topics for e in topic.errors]
+            outcome.violations += [Violation("error", e) for topic in kafka.topics for e in topic.errors]
         outcome.violations += [Violation("exit", sentence) for sentence in arena.exits]
         tracebacks = await asyncio.to_thread(cluster.tracebacks)
         outcome.violations += [Violation("traceback", line) for line in tracebacks]

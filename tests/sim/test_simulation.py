@@ -112,7 +112,7 @@ CAUGHT_BY = {
     "choose_again_among_more_partitions": 1390,
     "give_added_partitions_ids_twice": 4,
     "forget_kafka_producers_at_the_seal": 1,
-    "ask_the_last_segment_alone": 1,
+    "ask_the_last_segment_alone": 1255,
     "go_on_behind_what_was_refused": 3203,
     "give_what_was_deleted_while_it_is_there": 632,
     "let_low_watermarks_fall": 650,
