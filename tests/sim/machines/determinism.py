@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,15 +39,20 @@ def deterministic() -> Iterator[None]:
 def void() -> Iterator[None]:
     """What coroutines do when they are closed because the run is over has no effect.
 
-    Errors that nobody can catch are not reported, and tasks are refused: asyncio would put them into the loop of the
-    interpreter, which never runs, and keeps them and their whole world for ever.
+    Errors that nobody can catch are not reported, nor what is logged, and tasks are refused: asyncio would put them
+    into the loop of the interpreter, which never runs, and keeps them and their whole world for ever.
     """
     hook, running = sys.unraisablehook, asyncio._get_running_loop()
+    disabled = logging.root.manager.disable
     sys.unraisablehook = lambda unraisable: None
     asyncio._set_running_loop(_NOWHERE)
+    logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what a ``finally`` would have awaited
+            yield
     finally:
+        logging.disable(disabled)
         asyncio._set_running_loop(running)
         sys.unraisablehook = hook
 

@@ -49,7 +49,7 @@ class Commit:
     offsets: Mapping[int, int]
     began: int
     newest: int
-    """Generation that anybody had heard of when it began."""
+    """Generation that anybody had a share in when it began."""
     ended: float = math.inf
     """When its acknowledgement was heard; as long as nobody knows, it may take effect at any time."""
     is_acked: bool = False
@@ -77,20 +77,21 @@ class GroupRules:
 
     @property
     def newest(self) -> int:
-        """The generation that was told last."""
+        """The last generation that somebody got a share in. One that nobody did may end with its coordinator, and its
+        number is given again, as in Kafka: nothing of it was written."""
         return self._newest
 
-    def joined(self, member: str, generation: int, leader: str, newest: int) -> None:
+    def joined(self, member: str, generation: int, newest: int) -> None:
         """A JoinGroup was answered, that was asked when the newest generation was this."""
         if generation < newest:
             self._tell("generations", f"{member} joined generation {generation} after there was {newest}")
+
+    def owns(self, member: str, generation: int, leader: str, partitions: Iterable[int]) -> None:
+        """A SyncGroup was answered."""
+        self._newest = max(self._newest, generation)
         known = self._leaders.setdefault(generation, leader)
         if known != leader:
             self._tell("generations", f"generation {generation} is led by {known}, and by {leader} as {member} heard")
-        self._newest = max(self._newest, generation)
-
-    def owns(self, member: str, generation: int, partitions: Iterable[int]) -> None:
-        """A SyncGroup was answered."""
         for partition in partitions:
             owner = self._owners.setdefault((generation, partition), member)
             if owner != member:

@@ -32,14 +32,17 @@ def kafka_groups(rng: random.Random, scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         kafka_members=rng.choice((1, 2, 2, 3)),
+        machines_fail=False,  # what groups commit is replicated, whatever the topic promises
         chaos_s=rng.uniform(8, 16),
         favoured={
             "reshape": 20,
             "kill_broker": 12,
             "part_brokers": 12,
             "lossy_network": 12,
-            "trouble_member": 30,
-            "trouble_coordinator": 60,
+            "trouble_member": 20,
+            "trouble_coordinator": 50,
+            "wake_a_coordinator": 20,
+            "wake_a_committer": 20,
         },
     )
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seaweedmq.codec import keys
-from seaweedmq.codec.kafka.group_records import partition_of_group
-from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Durability
 from tests.sim.machines.loop import Owner
@@ -16,12 +14,12 @@ from tests.sim.machines.process import BrokerProcess
 from tests.sim.machines.storage_faults import StorageNemesis
 from tests.sim.trouble.aimed import Aimed
 from tests.sim.trouble.aimed_files import AimedAtFiles
+from tests.sim.trouble.aimed_kafka import AimedAtKafka
 from tests.sim.trouble.aimed_memory import AimedAtAdoptions
 from tests.sim.trouble.aimed_metadata import AimedAtMetadata
 from tests.sim.trouble.aimed_replicas import AimedAtReplicas
 from tests.sim.trouble.losses import Losses
 from tests.sim.users.group import GroupNemesis, MemberNemesis
-from tests.sim.users.kafka_group import GROUP
 from tests.sim.users.operator import Operator
 from tests.support.history import Violation
 
@@ -55,6 +53,7 @@ class Nemesis:
         self.storage = StorageNemesis(world, self.aimed, self.losses)
         self.operator = Operator(world, world.rng("operator"))
         self.metadata = AimedAtMetadata(world, self.losses, self.operator)
+        self.kafka = AimedAtKafka(world, self)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -127,7 +126,9 @@ class Nemesis:
             (self.metadata.stumble_out_of_leading, 0),
             (self.operator.delete_records, 0),
             (self.kafka_groups.trouble_member, 6 if self.world.kafka_group.members else 0),
-            (self.trouble_coordinator, 8 if self.world.kafka_group.members else 0),
+            (self.kafka.trouble_coordinator, 8 if self.world.kafka_group.members else 0),
+            (self.kafka.wake_a_coordinator, 0),
+            (self.kafka.wake_a_committer, 0),
         ]
         assert scenario.favoured.keys() <= {blow.__name__ for blow, _ in blows}
         weights = [scenario.favoured.get(blow.__name__, weight) for blow, weight in blows]
@@ -148,6 +149,8 @@ class Nemesis:
             self.replicas.sleep_through_the_seal,
             self.replicas.deliver_late,
             self.replicas.hold_up_replacements,
+            self.kafka.wake_a_coordinator,
+            self.kafka.wake_a_committer,
         )
         while loop.time() < end_s:
             await asyncio.sleep(self.rng.uniform(*pause_s))
@@ -214,18 +217,18 @@ class Nemesis:
     async def kill_broker(self) -> None:
         process = self._some_broker()
         if process is not None:
-            await self._kill([process])
+            await self.kill([process])
 
     async def kill_leader(self) -> None:
         leader = self._leader()
         if leader is not None and leader.name not in self.losses.spared:
-            await self._kill([leader])
+            await self.kill([leader])
 
     async def kill_all(self) -> None:
         if not self.losses.spared:
-            await self._kill([p for p in self.world.processes if p.is_running])
+            await self.kill([p for p in self.world.processes if p.is_running])
 
-    async def _kill(self, processes: list[BrokerProcess]) -> None:
+    async def kill(self, processes: list[BrokerProcess]) -> None:
         machine = self.world.scenario.machines_fail and self.rng.random() < 0.5
         for process in processes:
             process.kill(machine=machine)
@@ -258,15 +261,15 @@ class Nemesis:
     async def freeze_broker(self) -> None:
         process = self._some_broker()
         if process is not None and not process.is_frozen:
-            await self._hold(process, process.freeze())
+            await self.hold(process, process.freeze())
 
     async def suspend_machine(self) -> None:
         """It sleeps for a while, beyond its lease perhaps, and its monotonic clock does not tell."""
         process = self._some_broker()
         if process is not None and not process.is_frozen:
-            await self._hold(process, process.suspend())
+            await self.hold(process, process.suspend())
 
-    async def _hold(self, process: BrokerProcess, owner: Owner) -> None:
+    async def hold(self, process: BrokerProcess, owner: Owner) -> None:
         """Nothing is heard of it for a short or a long time."""
         pause_s = self.rng.choice((0.2, 1.0, 4.0))
         await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
@@ -294,39 +297,6 @@ class Nemesis:
         if not process.is_running:
             process.start()
 
-    async def trouble_coordinator(self) -> None:
-        """The broker that has the group of Kafka's dies, stands still, sleeps, or reaches nobody but clients."""
-        topic = groups_topic(self.world.scenario.broker.kafka_namespace)
-        partition = partition_of_group(GROUP, self.world.scenario.broker.kafka_internal_partitions)
-        segment = next((s for s in self._open_segments() if s.topic == topic and partition in s.slots), None)
-        process = None if segment is None else self._process_of(segment.primary)
-        if process is None or process.name in self.losses.spared or process.is_frozen:
-            return
-        self._note(f"troubles {process.name}, which has the group of Kafka's")
-        kind = self.rng.choice(("kill", "freeze", "suspend", "part", "move"))
-        if kind == "kill":
-            await self._kill([process])
-        elif kind == "freeze":
-            await self._hold(process, process.freeze())
-        elif kind == "suspend":
-            await self._hold(process, process.suspend())
-        elif kind == "part":
-            await self._part_from_all(process)
-        elif segment is not None:
-            await self.operator.move(segment)
-
-    async def _part_from_all(self, process: BrokerProcess) -> None:
-        """From the other brokers and from etcd."""
-        for_s = self.rng.choice(PARTED_S)
-        meta = process.meta
-        meta.is_cut_off = True
-        others = [p.name for p in self.world.processes if p is not process]
-        try:
-            parting = [self._part(process.name, other, both=True, for_s=for_s) for other in others]
-            await asyncio.gather(asyncio.sleep(for_s), *parting)
-        finally:
-            meta.is_cut_off = False
-
     def _open_segments(self) -> list[Segment]:
         segments = self.world.cluster.state.segments.values()
         return [s for numbered in segments for s in numbered.values() if s.is_open]
@@ -339,7 +309,7 @@ class Nemesis:
         if len(machines) < 2:
             return
         one, other = self.rng.sample(machines, 2)
-        await self._part(one, other, both=self.rng.random() < 0.5, for_s=self.rng.choice(PARTED_S))
+        await self.part(one, other, both=self.rng.random() < 0.5, for_s=self.rng.choice(PARTED_S))
 
     async def drain_behind_the_leaders_back(self) -> None:
         """The leader has to move segments whose primaries it can not talk to, though their followers can."""
@@ -350,7 +320,7 @@ class Nemesis:
             return
         primary, leaving = self.rng.sample(others, 2)
         leaving.request_stop()
-        await self._part(leader.name, primary.name, both=True, for_s=self.rng.choice(PARTED_S))
+        await self.part(leader.name, primary.name, both=True, for_s=self.rng.choice(PARTED_S))
 
     async def seal_behind_the_primarys_back(self) -> None:
         """The leader has to seal a segment whose primary it can not talk to, and the primary is the last to learn of
@@ -364,7 +334,7 @@ class Nemesis:
         primary = self._process_of(segment.primary)
         assert primary is not None
         primary.request_stop()
-        network = self._part(
+        network = self.part(
             leader.name, primary.name, both=self.rng.random() < 0.5, for_s=self.rng.choice((1.0, 3.0, 5.0))
         )
         etcd = self._delay_news(primary) if self.rng.random() < 0.5 else self._cut_off(primary, self.rng.uniform(1, 3))
@@ -380,7 +350,7 @@ class Nemesis:
         owned = replicas[0] and replicas[0].broker and replicas[0].broker.inspect.segments.get(segment.key)
         return bool(owned) and owned.log.end > segment.start_offset
 
-    async def _part(self, one: str, other: str, *, both: bool, for_s: float) -> None:
+    async def part(self, one: str, other: str, *, both: bool, for_s: float) -> None:
         self._note(f"cuts {one} {'and' if both else '->'} {other}")
         network = self.world.network
         network.cut(one, other)

@@ -175,7 +175,7 @@ class KafkaClient:
         return await self._bootstrap.ask(api, version, **fields)
 
     async def refresh(self, topic: str) -> None:
-        """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused: there is no such topic yet."""
+        """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused."""
         asked = MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic)
         reply = await self.ask_any(
             API.METADATA,
@@ -187,6 +187,8 @@ class KafkaClient:
         for node in reply.brokers:
             self._addresses[node.node_id] = f"{node.host}:{node.port}"
         found = reply.topics[0]
+        if found.error_code in (Code.LEADER_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_OR_PARTITION):
+            raise Unavailable(f"nothing is known of {topic}: {Code(found.error_code).name}")
         if found.error_code:
             raise Refused(found.error_code, f"metadata of {topic}")
         self.topic_id = found.topic_id

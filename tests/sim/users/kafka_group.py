@@ -57,6 +57,8 @@ class KafkaMember:
         self._life = 0
         self._ended = asyncio.Event()
         self._leaving = False
+        self.is_behind = False
+        """Whether it has dealt with more than it committed."""
         self.owner = Owner(f"{name}-0")
         self.owner.state = OwnerState.DEAD
 
@@ -78,7 +80,7 @@ class KafkaMember:
         self._client = KafkaClient(self._world, self.owner, self._rng)
         self._coordinator: int | None = None
         self._version = self._rng.choice(JOIN_VERSIONS)
-        self._id, self._generation = "", -1
+        self._id, self._generation, self._leader = "", -1, ""
         try:
             while not self._leaving:
                 try:
@@ -102,7 +104,7 @@ class KafkaMember:
         members = await self._join()
         assignment = await self._sync(members)
         mine = [number for _, number in assigned_partitions(assignment)]
-        self._rules.owns(self._id, self._generation, mine)
+        self._rules.owns(self._id, self._generation, self._leader, mine)
         self._world.note(self.owner.name, f"owns {mine} in generation {self._generation}")
         fetcher = Fetcher(self._client, self._group.topic, self._world.watermarks, follows_all=False)
         fetcher.positions = await self.committed(mine)
@@ -112,6 +114,7 @@ class KafkaMember:
         while not self._leaving:
             for got in await fetcher.poll() if mine else await _nothing():
                 await self._process(got)
+            self.is_behind = fetcher.positions != done
             if fetcher.positions != done and self._rng.random() < COMMIT_SHARE:
                 await self._commit({p: o for p, o in fetcher.positions.items() if o != done[p]})
                 done = dict(fetcher.positions)
@@ -173,7 +176,8 @@ class KafkaMember:
             self._check(reply.error_code, "JoinGroup")
             break
         self._id, self._generation = reply.member_id, reply.generation_id
-        self._rules.joined(self._id, self._generation, reply.leader, newest)
+        self._rules.joined(self._id, self._generation, newest)
+        self._leader = reply.leader
         self._world.note(self.owner.name, f"is {self._id} in generation {self._generation} of {reply.leader}")
         return [m.member_id for m in reply.members] if reply.leader == self._id else []
 
@@ -288,6 +292,16 @@ class KafkaMember:
                 self._client.close()
                 return
 
+    async def look_at(self, address: str) -> None:
+        """Ask this broker alone, once."""
+        self._client, self._coordinator = KafkaClient(self._world, self.owner, self._rng), 0
+        self._client.note_node(0, address)
+        try:
+            await self.committed(range(self._group.partitions))
+        except SeaweedMQError as error:
+            self._world.note(self.owner.name, f"was not told: {error}")
+        self._client.close()
+
     async def _leave(self) -> None:
         member = LeaveGroupRequest.MemberIdentity(member_id=self._id, group_instance_id=None, reason="")
         try:
@@ -353,6 +367,8 @@ class KafkaGroup:
         self._world = world
         self._sent = sent
         self._values: set[bytes] = set()
+        self.partitions = world.scenario.topics[0].partitions or 1
+        """To begin with."""
         self.members = [KafkaMember(world, self, f"kafka-member-{number}") for number in range(members)]
 
     def on_delivered(self, got: Got) -> None:
@@ -371,7 +387,15 @@ class KafkaGroup:
 
     async def look(self) -> None:
         """What is committed is what was, whoever tells it."""
+        looker = self._looker()
+        await self._world.network.spawn(looker.owner, looker.look())
+
+    async def look_at(self, address: str) -> None:
+        """Ask this broker what is committed, whether or not it is the one to be asked."""
+        looker = self._looker()
+        await self._world.network.spawn(looker.owner, looker.look_at(address))
+
+    def _looker(self) -> KafkaMember:
         looker = KafkaMember(self._world, self, "kafka-looker")
         looker.owner = Owner("kafka-looker")
-        work = self._world.network.spawn(looker.owner, looker.look())
-        await work
+        return looker
