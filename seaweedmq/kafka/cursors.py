@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from seaweedmq.broker.local import Tail
 
-CURSORS_MAX = 64
 IDLE_S = 30.0
 
 
@@ -26,8 +25,11 @@ class CursorKey(NamedTuple):
 class Cursors:
     """Those that nobody uses at the moment. Their memory may be taken away while they are here."""
 
-    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]) -> None:
+    def __init__(
+        self, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]], *, cursors_max: int
+    ) -> None:
         self._spawn = spawn
+        self._cursors_max = cursors_max
         self._idle: OrderedDict[CursorKey, tuple[Tail, float]] = OrderedDict()
         """The longest idle first."""
         self._timer: asyncio.TimerHandle | None = None
@@ -56,7 +58,7 @@ class Cursors:
             self._close(replaced[0])
         tail.offer()
         self._idle[key] = tail, asyncio.get_running_loop().time()
-        while len(self._idle) > CURSORS_MAX:
+        while len(self._idle) > self._cursors_max:
             self._close(self._idle.popitem(last=False)[1][0])
         self._watch()
 

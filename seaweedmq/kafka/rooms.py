@@ -44,7 +44,7 @@ class Rooms:
         coordinators = Coordinators(local, snapshot_after_bytes=snapshot_after_bytes)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster
         local.kafka_groups.answer = GroupAdmin(local, coordinators)
-        self._cursors = Cursors(local.spawn)
+        self._cursors = Cursors(local.spawn, cursors_max=config.kafka_cursors_max)
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes))
         self.all: Sequence[Room] = (
             ClusterRoom(self.directory, changes, config),

@@ -380,6 +380,18 @@ async def test_what_comes_behind_a_refused_batch_of_a_new_producer_waits_for_it(
 
 
 @story
+async def test_what_was_refused_long_ago_is_in_nobodys_way(bed: Bed) -> None:
+    """Another broker may have taken it meanwhile; the client goes on behind it, on the connection that it still has."""
+    [door] = await doors(bed)
+    first, later = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 7))
+    assert (await door.produce("orders", 0, first)).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    await topic(bed, door)
+    for n in range(4):
+        await door.produce("orders", 0, batch(b"of another", producer=(1_001, 0, n)))
+    assert (await door.produce("orders", 0, later)).error_code == Code.NONE
+
+
+@story
 async def test_internal_topics_are_not_for_producers(bed: Bed) -> None:
     [door] = await doors(bed)
     await bed.topic(door.host, TopicName("kafka", "__consumer_offsets"), partitions=1)
