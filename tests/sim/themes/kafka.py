@@ -65,6 +65,7 @@ def _with_kafka(rng: random.Random, scenario: Scenario) -> Scenario:
         producer_idle_s=900.0,
         kafka_namespace=topic.name.partition("/")[0],
         kafka_internal_partitions=1,
+        kafka_cursors_max=rng.choice((1, 64)),
         log_roll_bytes=rng.choice((2, 8)) * KIB,
         partition_roll_age_s=rng.choice((0.5, 2.0)),
         log_grace_s=rng.choice((0.2, 1.0, 600.0)),
