@@ -113,7 +113,6 @@ CAUGHT_BY = {
     "give_added_partitions_ids_twice": 4,
     "forget_kafka_producers_at_the_seal": 1,
     "ask_the_last_segment_alone": 1255,
-    "go_on_behind_what_was_refused": 3203,
     "acknowledge_before_the_commit": 1198,
     "answer_whoever_is_ready_first": 1,
     "go_on_with_any_cursor": 610,

@@ -10,7 +10,6 @@ from seaweedmq.broker.local import LocalPartition
 from seaweedmq.broker.serve.heritage import Heritage
 from seaweedmq.core.kafka.classic_events import GroupError
 from seaweedmq.core.kafka.classic_group import ClassicGroup
-from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.core.lineage import elders
 from seaweedmq.kafka import reading
@@ -37,11 +36,6 @@ def forget_kafka_producers_at_the_seal(patch: pytest.MonkeyPatch) -> None:
 def ask_the_last_segment_alone(patch: pytest.MonkeyPatch) -> None:
     """Who sent nothing to it has sent nothing ever."""
     patch.setattr(elders, "GENERATIONS_MAX", 1)
-
-
-def go_on_behind_what_was_refused(patch: pytest.MonkeyPatch) -> None:
-    """The second frame of an unknown producer is taken, though the first was refused."""
-    patch.setattr(RefusedSequences, "is_behind", lambda refused, who, epoch, sequence: False)
 
 
 def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +132,6 @@ def let_any_generation_commit(patch: pytest.MonkeyPatch) -> None:
 BROKEN: tuple[Break, ...] = (
     forget_kafka_producers_at_the_seal,
     ask_the_last_segment_alone,
-    go_on_behind_what_was_refused,
     acknowledge_before_the_commit,
     answer_whoever_is_ready_first,
     go_on_with_any_cursor,
