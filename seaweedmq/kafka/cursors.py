@@ -117,7 +117,8 @@ class Cursors:
     def _sweep(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        while self._idle and now - next(iter(self._idle.values()))[1] >= IDLE_S:
+        # The very sum that the timer waits for: a difference may be rounded otherwise.
+        while self._idle and now >= next(iter(self._idle.values()))[1] + IDLE_S:
             self._close_oldest()
         self._watch()
 
