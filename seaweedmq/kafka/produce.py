@@ -19,6 +19,7 @@ from seaweedmq.errors import (
     OutOfOrderSequence,
     SeaweedMQError,
     Unavailable,
+    fresh,
 )
 from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
@@ -84,6 +85,7 @@ class ProduceRoom:
         self._partitions = partitions
         self._refused: OrderedDict[int, RefusedSequences] = OrderedDict()
         """By connection, the longest unused first."""
+        self._checking = asyncio.Semaphore()
 
     def handlers(self) -> dict[int, Handler]:
         """By the keys of the APIs."""
@@ -128,7 +130,9 @@ class ProduceRoom:
                 refused.forget(sequence.who)
             return appended
         except SeaweedMQError as raised:
-            error = _behind(raised) if is_behind else raised
+            # Without the frames it went through, which hold what was unpacked: up to 64 MiB until garbage is collected.
+            error = fresh(_behind(raised) if is_behind else raised)
+            error.__cause__ = None
             hint = None if topic is None else self._partitions.hint(topic, part.index, error)
             failed = _Failed(part.index, error, hint)
         except TimeoutError:
@@ -191,8 +195,10 @@ class ProduceRoom:
             compacted=settings.compacts,
             bytes_max=MESSAGE_BYTES_MAX if bytes_max is None else bytes_max,
         )
-        is_work = len(data) >= THREAD_FROM_BYTES or read_header(data).compression != NONE
-        return await asyncio.to_thread(check) if is_work else check()
+        if len(data) < THREAD_FROM_BYTES and read_header(data).compression == NONE:
+            return check()
+        async with self._checking:  # what is unpacked is not counted: there is one of it at a time
+            return await asyncio.to_thread(check)
 
     async def _reply(
         self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float

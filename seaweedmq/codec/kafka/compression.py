@@ -5,7 +5,7 @@ frame format.
 """
 
 import struct
-from typing import Final
+from typing import Any, Final
 
 import cramjam
 import numpy as np
@@ -38,16 +38,24 @@ def unpack(compression: int, data: Frames, bytes_max: int) -> memoryview:
             return _within(memoryview(data), bytes_max)
         if compression == SNAPPY:
             return _unpack_snappy(memoryview(data), bytes_max)
-        # Not a bytearray: that is filled with zeros, and of 64 MiB only what is written becomes memory.
-        unpacked = np.empty(bytes_max, np.uint8)
-        size: int = _MODULES[compression].decompress_into(memoryview(data), unpacked)
-        return unpacked.data[:size]
+        return _unpack_whole(_MODULES[compression], memoryview(data), bytes_max)
     except (cramjam.DecompressionError, ValueError, struct.error) as error:
         raise BatchRefused(
             Refusal.INVALID_RECORD,
             f"{len(data)} bytes of a batch are not sound {NAMES[compression]} of at most {bytes_max} bytes of records: "
             f"{error}",
         ) from error
+
+
+def _unpack_whole(module: Any, data: memoryview, bytes_max: int) -> memoryview:
+    # Not a bytearray: that is filled with zeros, and of 64 MiB only what is written becomes memory.
+    unpacked = np.empty(bytes_max, np.uint8)
+    try:
+        size: int = module.decompress_into(data, unpacked)
+    except (cramjam.DecompressionError, ValueError):
+        del unpacked  # this frame lives as long as the error
+        raise
+    return unpacked.data[:size]
 
 
 def _within(data: memoryview, bytes_max: int) -> memoryview:
