@@ -55,6 +55,8 @@ def place(
     Each segment goes to the brokers of the ``wish``, as far as they are candidates, and to the cheapest others; what it
     is expected to ``cost`` is added before the next is placed. ``tie`` returns a random number; equal costs are ordered
     by it. Brokers without room come last, wished for or not, and get a segment only if the others do not suffice.
+    Without a wish, of the brokers that get a segment the one becomes its primary that leads the fewest of these: with
+    as many replicas as brokers, each gets every segment, and the cheapest would lead them all.
 
     Raises:
         InvalidArgument: more replicas than brokers.
@@ -66,6 +68,7 @@ def place(
             f"ask for 1 to {max(1, len(costs))}, or add brokers"
         )
     room = {c.broker: c.room for c in candidates}
+    led = dict.fromkeys(costs, 0)
     placed: list[tuple[str, ...]] = []
     for left in range(segments, 0, -1):
         # Only if roomy brokers could be missed at the end do they come before cheap ones.
@@ -75,6 +78,11 @@ def place(
         others = [broker for broker in costs if broker not in wished]  # no set: ties are drawn in this order
         others.sort(key=lambda broker: (room[broker] <= 0, need[broker], costs[broker], tie()))
         chosen = (*wished, *others[: replicas - len(wished)])
+        if not wished:
+            chosen = tuple(
+                sorted(chosen, key=lambda broker: (room[broker] <= 0, led[broker]))
+            )  # stable: then the cheapest
+        led[chosen[0]] += 1
         for broker in chosen:
             costs[broker] += cost
             room[broker] -= 1

@@ -101,6 +101,21 @@ def test_a_fresh_broker_gets_what_it_can_carry_and_not_all_that_is_new() -> None
     assert next_one != "fresh", "what it was given counts though no report shows it"
 
 
+@given(brokers=st.integers(2, 6), segments=st.integers(2, 40), loads=st.lists(loads, min_size=6, max_size=6))
+def test_brokers_that_all_get_every_segment_lead_as_many_each(brokers: int, segments: int, loads: list[float]) -> None:
+    candidates = [Candidate(broker=f"b-{n}", cpu_share=loads[n]) for n in range(brokers)]
+    placed = place(candidates, segments=segments, replicas=brokers, tie=ties())
+    counts = Counter(primary for primary, *_ in placed)
+    each = [counts[c.broker] for c in candidates]
+    assert max(each) - min(each) <= 1
+
+
+def test_who_leads_for_lack_of_others_does_so_last() -> None:
+    candidates = [Candidate(broker="full", room=0), Candidate(broker="busy", cpu_share=1)]
+    placed = place(candidates, segments=3, replicas=2, tie=ties())
+    assert placed == [("busy", "full")] * 3
+
+
 def test_a_wish_is_kept_as_far_as_it_can_be_and_filled_up_with_the_cheapest() -> None:
     candidates = [Candidate(broker="a", segments=9), Candidate(broker="b", segments=1), Candidate(broker="c")]
     assert place(candidates, segments=1, replicas=2, tie=ties(), wish=["a"]) == [("a", "c")]
