@@ -25,8 +25,9 @@ class Lane(Enum):
     IN_ORDER = "in order"
     """Produce: a request's appends are done before the next one's begin, its wait for the commit is not waited for. The
     handler returns, once the appends are done, an awaitable of the reply:
-    ``async def produce(request) -> Awaitable[Reply]``. What is appended of a request that began is appended, even if
-    the client is gone meanwhile; the wait is cancelled then."""
+    ``async def produce(request) -> Awaitable[Reply]``. These are awaited one after another, as replies are sent. What
+    is appended of a request that began is appended, even if the client is gone meanwhile; the wait is cancelled then.
+    """
     CONTROL = "control"
     """One after another."""
     ASIDE = "aside"
@@ -86,6 +87,9 @@ class Lanes:
         self._tasks = tasks
         self._queues: dict[Lane, deque[tuple[Request, Slot]]] = {Lane.IN_ORDER: deque(), Lane.CONTROL: deque()}
         self._runners: dict[Lane, asyncio.Task[None]] = {}
+        self._appended: deque[tuple[Request, Slot, Awaitable[Reply]]] = deque()
+        """Whose replies wait for commits."""
+        self._settler: asyncio.Task[None] | None = None
         self._waits: set[asyncio.Task[None]] = set()
         self._is_lost = False
 
@@ -105,8 +109,14 @@ class Lanes:
         for queue in self._queues.values():
             while queue:
                 queue.popleft()[1].fill()
+        while self._appended:
+            _, slot, rest = self._appended.popleft()
+            slot.fill()
+            _drop(rest)
         for task in self._waits:
             task.cancel()
+        if self._settler is not None:
+            self._settler.cancel()
         if Lane.CONTROL in self._runners:
             self._runners[Lane.CONTROL].cancel()
 
@@ -123,7 +133,7 @@ class Lanes:
             del self._runners[lane]
 
     async def _append(self, request: Request, slot: Slot) -> None:
-        """The first half of a request whose order counts; its second half goes on aside."""
+        """The first half of a request whose order counts."""
         try:
             rest = await self._handle(request)
         except asyncio.CancelledError:
@@ -135,8 +145,18 @@ class Lanes:
             if self._is_lost:
                 slot.fill()
                 _drop(rest)
-            else:
-                self._aside(request, slot, rest)
+                return
+            self._appended.append((request, slot, rest))
+            if self._settler is None:
+                self._settler = self._spawn(self._settle(), "replies in order")
+
+    async def _settle(self) -> None:
+        """The second halves, in order: a task for each would wake at every commit, and its reply wait for others."""
+        try:
+            while self._appended:
+                await self._answer(*self._appended.popleft())
+        finally:
+            self._settler = None
 
     def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
         task = self._spawn(self._answer(request, slot, reply), name_of(request.api))

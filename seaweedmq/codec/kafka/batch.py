@@ -14,7 +14,7 @@ from seaweedmq.codec.kafka.columns import (
     US_PER_MS,
     check_names,
     not_sound,
-    timestamps_of,
+    timestamps_between,
     unpacked_records,
 )
 from seaweedmq.codec.kafka.header import BatchHeader, batch_bytes, check_crc, patched_head, read_header
@@ -160,7 +160,7 @@ def _check_header(header: BatchHeader, has_append_time: bool) -> None:
 def _check_records(header: BatchHeader, unpacked: memoryview, compacted: bool) -> tuple[int, int]:
     """Lowest and highest timestamp, milliseconds."""
     buffer = pa.py_buffer(unpacked)
-    bounds: list[int] = []
+    deltas: list[int] = []
     try:
         for block in find_records(unpacked, header.record_count):
             if compacted and block.key_length.min() < 0:
@@ -168,11 +168,10 @@ def _check_records(header: BatchHeader, unpacked: memoryview, compacted: bool) -
                     "a record of a batch has no key: the topic keeps the last record of each key, give it one"
                 )
             check_names(buffer, block)
-            timestamps = timestamps_of(header, block)
-            bounds += (int(timestamps.min()), int(timestamps.max()))
+            deltas += (int(block.timestamp_delta.min()), int(block.timestamp_delta.max()))
     except UNSOUND as error:
         raise not_sound(error) from error
-    return min(bounds), max(bounds)
+    return timestamps_between(header, min(deltas), max(deltas))
 
 
 def _invalid(text: str) -> BatchRefused:

@@ -36,14 +36,26 @@ def unpacked_records(header: BatchHeader, data: Frames, bytes_max: int) -> memor
 
 
 def timestamps_of(header: BatchHeader, records: Records) -> Longs:
-    """Milliseconds, of every record. Raises BatchRefused: beyond any calendar."""
+    """Milliseconds, of every record. Raises as ``timestamps_between``."""
     delta = records.timestamp_delta
+    timestamps_between(header, int(delta.min()), int(delta.max()))
     if header.has_append_time:
         return np.full(len(delta), header.max_timestamp_ms, np.int64)
-    reach = max(abs(int(delta.min())), abs(int(delta.max())), abs(header.first_timestamp_ms))
+    return delta + header.first_timestamp_ms
+
+
+def timestamps_between(header: BatchHeader, delta_min: int, delta_max: int) -> tuple[int, int]:
+    """Lowest and highest timestamp of records with these lowest and highest deltas, milliseconds.
+
+    Raises:
+        BatchRefused: beyond any calendar.
+    """
+    if header.has_append_time:
+        return header.max_timestamp_ms, header.max_timestamp_ms
+    reach = max(abs(delta_min), abs(delta_max), abs(header.first_timestamp_ms))
     if reach > _DELTA_MAX_MS:
         raise BatchRefused(Refusal.INVALID_TIMESTAMP, f"timestamps of a batch are up to {reach} ms apart")
-    return delta + header.first_timestamp_ms
+    return header.first_timestamp_ms + delta_min, header.first_timestamp_ms + delta_max
 
 
 def columns_of(data: Frames, *, unpacked_bytes_max: int) -> Columns:

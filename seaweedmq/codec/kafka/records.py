@@ -82,13 +82,21 @@ def find_one_by_one(data: Frames, count: int) -> Records:
         if data[at] > _ATTRIBUTES_MAX:
             raise _strange_attributes(number)
         timestamp, at = read_varint(data, at + 1, LONG_BYTES_MAX)
-        offset, at = read_varint(data, at, INT_BYTES_MAX)
-        if offset != number:
-            raise _wrong_number(number, offset)
+        if data[at] == 2 * number:  # as it is in few records
+            at += 1
+        else:
+            offset, at = read_varint(data, at, INT_BYTES_MAX)
+            if offset != number:
+                raise _wrong_number(number, offset)
         key_length, key_at = read_varint(data, at, INT_BYTES_MAX)
         value_length, value_at = read_varint(data, _end(key_at, key_length, -1), INT_BYTES_MAX)
-        header_count, at = read_varint(data, _end(value_at, value_length, -1), INT_BYTES_MAX)
-        at = _find_headers(data, at, header_count, headers)
+        at = _end(value_at, value_length, -1)
+        header_count = 0
+        if data[at]:
+            header_count, at = read_varint(data, at, INT_BYTES_MAX)
+            at = _find_headers(data, at, header_count, headers)
+        else:
+            at += 1
         if at != end:
             raise _wrong_length(number)
         rows.append((timestamp, key_at, key_length, value_at, value_length, header_count))

@@ -26,8 +26,12 @@ def read_varint(data: Frames, at: int, bytes_max: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
-    value = byte & 0x7F
-    for number in range(1, bytes_max):
+    high = data[at + 1]
+    if high < 0x80:
+        value = byte & 0x7F | high << 7
+        return (value >> 1) ^ -(value & 1), at + 2
+    value = byte & 0x7F | (high & 0x7F) << 7
+    for number in range(2, bytes_max):
         byte = data[at + number]
         value |= (byte & 0x7F) << 7 * number
         if byte < 0x80:
