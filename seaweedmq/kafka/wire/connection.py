@@ -13,6 +13,7 @@ from collections.abc import Callable
 from seaweedmq.kafka.wire.assembly import Assembly
 from seaweedmq.kafka.wire.decoding import Malformed
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
+from seaweedmq.kafka.wire.messages import Buffer
 from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
 
 log = logging.getLogger(__name__)
@@ -186,21 +187,25 @@ class Connection(asyncio.BufferedProtocol):
         self._listening.in_flight.give(size_bytes)
         if self._is_closing:
             self._drop_filled()
-        else:
-            self._flush()
+        elif self._slots[0].is_filled:
+            self._flush_soon()  # those that are filled in the same turn of the loop go out in one system call
 
     def _flush(self) -> None:
         assert self._transport is not None
         self._active_at = self._loop.time()
+        buffers: list[Buffer] = []
+        waiting = self._waiting_bytes()
         while self._slots and self._slots[0].is_filled and self._is_writing:
-            if self._waiting_bytes() > WRITE_HIGH_BYTES:  # the transport says pause_writing only when it tried to write
+            if waiting > WRITE_HIGH_BYTES:  # the transport says pause_writing only when it tried to write
                 self._flush_soon()
                 break
             slot = self._slots.popleft()
-            if slot.buffers:
-                self._transport.writelines(slot.buffers)
+            buffers += slot.buffers
+            waiting += sum(map(len, slot.buffers))
             if slot.sent is not None:
                 self._unsent.append(slot.sent)
+        if buffers:
+            self._transport.writelines(buffers)
         if self._unsent and self._is_writing:
             self._tell_sent()
         if self._is_draining and not self._slots:
