@@ -17,11 +17,11 @@ from seaweedmq.core.kafka.fetch_session import (
 )
 from seaweedmq.errors import OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.kafka.fetch_memory import FetchMemory, ReplyMemory
-from seaweedmq.kafka.partitions import LeaderHint, Partitions, key_of
+from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.reading import Batches, PartitionReader
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import code_of
-from seaweedmq.kafka.wire.fetch_reply import Endpoint, FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
 from seaweedmq.model.config import MIB
 
@@ -212,7 +212,7 @@ def _reply(request: Request, exchange: Exchange, fetched: Mapping[PartitionKey, 
             for key, parts in topics.items()
         ],
         session_id=exchange.session_id,
-        endpoints=[Endpoint(n.id, n.host, n.port) for n in {h.node.id: h.node for h in hints}.values()],
+        endpoints=endpoints(hints),
         sent=memory.release,
     )
 

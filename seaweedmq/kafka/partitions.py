@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
+from seaweedmq.kafka.wire.by_hand import Endpoint
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
 from seaweedmq.model.kafka_nodes import Node
@@ -73,7 +74,7 @@ def key_of(name: str | None, topic_id: Any) -> str | bytes:
     return NO_TOPIC_ID if topic_id is None else bytes(topic_id.bytes)
 
 
-def endpoints(hints: Iterable[LeaderHint], make: Any) -> list[Any]:
+def endpoints(hints: Iterable[LeaderHint]) -> list[Endpoint]:
     """The nodes that are named in hints, once each, as a reply has them."""
     nodes = {hint.node.id: hint.node for hint in hints}
-    return [make(node_id=n.id, host=n.host, port=n.port, rack=None) for n in nodes.values()]
+    return [Endpoint(n.id, n.host, n.port) for n in nodes.values()]

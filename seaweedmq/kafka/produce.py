@@ -25,7 +25,8 @@ from seaweedmq.kafka.directory import PartitionedTopic
 from seaweedmq.kafka.partitions import LeaderHint, Partitions, endpoints, key_of
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, code_of
-from seaweedmq.kafka.wire.messages import API, Handler, ProduceResponse, Reply, Request
+from seaweedmq.kafka.wire.messages import API, Handler, Reply, Request
+from seaweedmq.kafka.wire.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
@@ -42,7 +43,6 @@ all that the broker does for it)."""
 MESSAGE_BYTES_MAX = 1_048_588
 """``max.message.bytes`` where a topic has none: Kafka's."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-NO_OFFSET = -1
 NO_TIME = -1
 
 
@@ -108,7 +108,7 @@ class ProduceRoom:
             (wanted, [await self._append(request, wanted, part, deadline) for part in wanted.partition_data])
             for wanted in body.topic_data
         ]
-        return self._silence(topics) if body.acks == ACKS_NONE else self._reply(topics, deadline)
+        return self._silence(topics) if body.acks == ACKS_NONE else self._reply(request.version, topics, deadline)
 
     async def _silence(self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]]) -> None:
         """For who wants to hear of nothing, and sees from the end of its connection that something failed."""
@@ -205,21 +205,20 @@ class ProduceRoom:
             return await asyncio.to_thread(check)
 
     async def _reply(
-        self, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float
-    ) -> ProduceResponse:
+        self, version: int, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float
+    ) -> Reply:
         hints: list[LeaderHint] = []
-        responses = []
+        said = []
         for wanted, outcomes in topics:
             settled = [await self._settle(outcome, deadline) for outcome in outcomes]
             hints += [s.hint for s in settled if isinstance(s, _Failed) and s.hint is not None]
-            responses.append(
-                ProduceResponse.TopicProduceResponse(
-                    name=wanted.name, topic_id=wanted.topic_id, partition_responses=[_said(s) for s in settled]
-                )
+            key, parts = key_of(wanted.name, wanted.topic_id), [_said(s) for s in settled]
+            said.append(
+                ProducedTopic(name=key, partitions=parts)
+                if isinstance(key, str)
+                else ProducedTopic(topic_id=key, partitions=parts)
             )
-        return ProduceResponse(
-            responses=responses, throttle_time_ms=0, node_endpoints=endpoints(hints, ProduceResponse.NodeEndpoint)
-        )
+        return produce_reply(version, said, endpoints=endpoints(hints))
 
     async def _settle(self, outcome: _Appended | _Failed, deadline: float) -> _Appended | _Failed:
         """What became of an appended batch: committed, or why not in time."""
@@ -255,33 +254,19 @@ def _check_times(checked: CheckedBatch, settings: TopicSettings, now_ms: int) ->
         )
 
 
-def _said(outcome: _Appended | _Failed) -> Any:
-    make = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+def _said(outcome: _Appended | _Failed) -> ProducedPartition:
     if isinstance(outcome, _Appended):
-        return make(
-            index=outcome.number,
-            error_code=Code.NONE,
-            base_offset=outcome.ack.base_offset,
-            log_append_time_ms=outcome.append_time_ms,
-            log_start_offset=NO_OFFSET,
-            record_errors=[],
-            error_message=None,
+        return ProducedPartition(
+            index=outcome.number, base_offset=outcome.ack.base_offset, log_append_time_ms=outcome.append_time_ms
         )
-    leader = {} if outcome.hint is None else {"current_leader": _leader(make, outcome.hint)}
-    return make(
+    hint = outcome.hint
+    return ProducedPartition(
         index=outcome.number,
         error_code=_code(outcome.error),
-        base_offset=NO_OFFSET,
-        log_append_time_ms=NO_TIME,
-        log_start_offset=NO_OFFSET,
-        record_errors=[],
         error_message=str(outcome.error),
-        **leader,
+        leader_id=-1 if hint is None else hint.node.id,
+        leader_epoch=-1 if hint is None else hint.epoch,
     )
-
-
-def _leader(make: Any, hint: LeaderHint) -> Any:
-    return make.LeaderIdAndEpoch(leader_id=hint.node.id, leader_epoch=hint.epoch)
 
 
 def _code(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""The one layout that is written by hand: byte for byte what two other implementations write."""
+"""A layout that is written by hand: byte for byte what two other implementations write."""
 
 import uuid
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire.fetch_reply import Endpoint, FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.by_hand import Endpoint
+from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
 from seaweedmq.kafka.wire.messages import API, FetchResponse
 from tests.kafka.wire import oracle
 

@@ -1,0 +1,67 @@
+"""Pieces of the replies that are written by hand, those of the data path: Fetch and Produce."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_TAG_NODE_ENDPOINTS = 0
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_LEADER = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a leader that was named is."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
+    """The tagged fields of a partition: who leads it (KIP-951); none if both are below 0."""
+    if leader_id < 0 and leader_epoch < 0:
+        return b"\0"
+    value = _LEADER.pack(leader_id, leader_epoch) + b"\0"
+    return bytes((1, tag, len(value))) + value
+
+
+def node_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
+    """The tagged fields of a reply: where the leaders are that it names."""
+    if not endpoints:
+        return b"\0"
+    value = varint(len(endpoints) + 1) + b"".join(
+        _INT32.pack(one.node_id) + text_of(one.host, True) + _INT32.pack(one.port) + b"\0\0" for one in endpoints
+    )
+    return bytes((1, _TAG_NODE_ENDPOINTS)) + varint(len(value)) + value
+
+
+def count_of(count: int, flexible: bool) -> bytes:
+    """The length of an array."""
+    return varint(count + 1) if flexible else _INT32.pack(count)
+
+
+def text_of(text: str, flexible: bool) -> bytes:
+    """A string."""
+    data = text.encode()
+    return (varint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
+
+
+def nullable_text_of(text: str | None, flexible: bool) -> bytes:
+    """A string, or null."""
+    if text is None:
+        return b"\0" if flexible else _INT16.pack(-1)
+    return text_of(text, flexible)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number, seven bits a byte, the lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,70 @@
+"""Replies to Produce as bytes: of small requests, objects for each would cost more than what they say.
+
+Versions 3 to 13, from version 9 on a flexible one.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seaweedmq.kafka.wire.by_hand import Endpoint, count_of, leader_tag, node_endpoints, nullable_text_of, text_of
+from seaweedmq.kafka.wire.messages import EncodedReply
+
+_START_FROM = 5
+_ERRORS_FROM = 8
+_FLEXIBLE_FROM = 9
+_LEADERS_FROM = 10
+_TOPIC_IDS_FROM = 13
+_TAG_CURRENT_LEADER = 0
+_WITHOUT_START = struct.Struct(">ihqq")
+_WITH_START = struct.Struct(">ihqqq")
+_INT32 = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducedPartition:
+    """What became of one partition's batch."""
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    error_message: str | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+    """With an error, who leads the partition; -1: not said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducedTopic:
+    """A topic that was produced to: by name, or from version 13 on by id."""
+
+    name: str = ""
+    topic_id: bytes = bytes(16)
+    partitions: Sequence[ProducedPartition]
+
+
+def produce_reply(
+    version: int, topics: Sequence[ProducedTopic], *, throttle_ms: int = 0, endpoints: Sequence[Endpoint] = ()
+) -> EncodedReply:
+    """The body of a reply in ``version``; what that has no place for is left out."""
+    flexible = version >= _FLEXIBLE_FROM
+    body = bytearray(count_of(len(topics), flexible))
+    for topic in topics:
+        body += topic.topic_id if version >= _TOPIC_IDS_FROM else text_of(topic.name, flexible)
+        body += count_of(len(topic.partitions), flexible)
+        for one in topic.partitions:
+            numbers = (one.index, one.error_code, one.base_offset, one.log_append_time_ms)
+            body += _WITH_START.pack(*numbers, -1) if version >= _START_FROM else _WITHOUT_START.pack(*numbers)
+            if version >= _ERRORS_FROM:
+                body += count_of(0, flexible)  # no errors of single records: a batch is taken whole or not at all
+                body += nullable_text_of(one.error_message, flexible)
+            if flexible:
+                says_leader = version >= _LEADERS_FROM
+                body += leader_tag(_TAG_CURRENT_LEADER, one.leader_id, one.leader_epoch) if says_leader else b"\0"
+        if flexible:
+            body += b"\0"
+    body += _INT32.pack(throttle_ms)
+    if flexible:
+        body += node_endpoints(endpoints if version >= _LEADERS_FROM else ())
+    return EncodedReply((body,))
