@@ -42,7 +42,6 @@ class Produced:
     """Of delivery and of the client, by name: how often."""
     wall_s: float
     """From the first record due to the last handed over: longer than planned if the producer was held up."""
-    ack_ms_p50: float
     ack_ms_p99: float
     ack_ms_max: float
     ack_gap_s: float
@@ -108,7 +107,6 @@ def produce(
         refused=refused,
         errors=dict(errors),
         wall_s=wall_s,
-        ack_ms_p50=percentile(ascending, 0.5) / NS_PER_MS,
         ack_ms_p99=percentile(ascending, 0.99) / NS_PER_MS,
         ack_ms_max=ascending[-1] / NS_PER_MS,
         ack_gap_s=gap_ns / 1e9,

@@ -62,11 +62,6 @@ class LocalPartition:
         return self._open.is_sure
 
     @property
-    def start_offset(self) -> int:
-        """Where the open segment begins: what lies below is in sealed ones."""
-        return self.segment.start_offset
-
-    @property
     def high_watermark(self) -> int:
         """First offset that is not committed."""
         return self._open.log.committed

@@ -13,6 +13,7 @@ from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
+from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
@@ -23,7 +24,6 @@ from seaweedmq.runtime.retrying import after_s, backoff, retrying
 
 log = logging.getLogger(__name__)
 
-REPLICAS_MAX: Final = 3
 COMPACTED: Final = (("cleanup.policy", "compact"),)
 """Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
 CREATE_TIMEOUT_S: Final = 10.0
@@ -127,7 +127,7 @@ class Coordinators:
             raise Unavailable(f"topic {self.topic_name} was not there after {CREATE_TIMEOUT_S:g} s: retry") from None
 
     async def _create(self) -> None:
-        replicas = min(REPLICAS_MAX, max(1, len(self._broker.view.brokers)))
+        replicas = default_replicas(self._broker.view)
         spec = TopicSpec(name=self.topic_name, partitions=self._partitions, replicas=replicas, configs=COMPACTED)
         try:
             await self._broker.api.call(CreateTopic(spec))

@@ -71,11 +71,6 @@ class KafkaServer:
         self._is_full = False
 
     @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._connections)
-
-    @property
     def requests(self) -> int:
         """How many tasks answer requests."""
         return len(self._tasks)

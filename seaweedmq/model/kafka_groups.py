@@ -23,7 +23,6 @@ class GroupError(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
-    INVALID_COMMIT_OFFSET_SIZE = 28
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     """A limit of ours that Kafka does not have."""

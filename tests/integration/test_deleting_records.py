@@ -14,25 +14,12 @@ from seaweedmq.errors import InvalidArgument, OutOfRange
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 KEYS = [b"key-%d" % number for number in range(60)]
 PARTITIONS = 3
 PATIENCE_S = 60.0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(tmp_path_factory.mktemp("cluster"), network, brokers=3, lease_ttl_s=2.0) as cluster:
-            await cluster.until_ready()
-            yield cluster
-    finally:
-        await network.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

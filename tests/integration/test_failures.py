@@ -39,12 +39,6 @@ async def running(directory: Path, brokers: int, storage: Path | None = None) ->
         await network.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    async with running(tmp_path_factory.mktemp("cluster"), 3) as cluster:
-        yield cluster
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def client(cluster: Cluster) -> AsyncIterator[aio.Client]:
     """A client of a whole cluster."""

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,6 @@ from seaweedmq import aio
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.model.groups import GroupTopic
 from tests.faults.machines.cluster import ROOT, Cluster
-from tests.faults.machines.network import Loopback
 from tests.integration.group_member import GROUP
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -25,21 +24,9 @@ SESSION_S = 6.0
 WAIT_S = 60.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(
-            tmp_path_factory.mktemp("cluster"),
-            network,
-            brokers=3,
-            lease_ttl_s=2.0,
-            settings={"group_session_timeout_s": SESSION_S},
-        ) as cluster:
-            yield cluster
-    finally:
-        await network.close()
+@pytest.fixture(scope="module")
+def broker_settings() -> Mapping[str, float]:
+    return {"group_session_timeout_s": SESSION_S}
 
 
 @pytest_asyncio.fixture(loop_scope="module")

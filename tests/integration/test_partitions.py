@@ -17,25 +17,12 @@ from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import Scaling
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 KEYS = [b"key-%d" % number for number in range(60)]
 CONFIG = replace(ClientConfig(), metadata_max_age_s=0.2)
 PATIENCE_S = 60.0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(tmp_path_factory.mktemp("cluster"), network, brokers=3, lease_ttl_s=2.0) as cluster:
-            await cluster.until_ready()
-            yield cluster
-    finally:
-        await network.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

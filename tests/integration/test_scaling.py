@@ -5,16 +5,13 @@ Topics that do so by themselves: ``tests/faults/users/flood.py``.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.model.ring import WHOLE_RING, is_partition
 from seaweedmq.model.segment import Segment
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -23,17 +20,6 @@ PAUSE_S = 0.002
 DELIVERY_S = 60.0
 READ_S = 60.0
 TOPIC = "it/reshaped"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(tmp_path_factory.mktemp("cluster"), network, brokers=3, lease_ttl_s=2.0) as cluster:
-            yield cluster
-    finally:
-        await network.close()
 
 
 class Load:

@@ -4,15 +4,14 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from seaweedmq import aio
 from seaweedmq.codec import keys
+from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -26,16 +25,10 @@ milliseconds."""
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    directory: Path = tmp_path_factory.mktemp("cluster")
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(directory, network, brokers=3, lease_ttl_s=TTL_S) as cluster:
-            async with aio.connect(cluster.bootstrap) as client:
-                await client.admin.create_topic(TOPIC, segments=6)
-            yield cluster
-    finally:
-        await network.close()
+    async with stage(tmp_path_factory.mktemp("cluster"), lease_ttl_s=TTL_S, loopback=True) as cluster:
+        async with aio.connect(cluster.bootstrap) as client:
+            await client.admin.create_topic(TOPIC, segments=6)
+        yield cluster
 
 
 async def problems(cluster: Cluster) -> list[str]:

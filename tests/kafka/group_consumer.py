@@ -10,10 +10,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import confluent_kafka
 
 POLL_S = 0.1
+PYTHON_SETTINGS: Mapping[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 500,
+}
+"""Of the clients that are written in Python."""
 
 
 class Stop:
@@ -87,27 +95,26 @@ def commit(consumer: confluent_kafka.Consumer) -> None:
             return
 
 
-def kafka_python(bootstrap: str, group: str, topic: str, _: Mapping[str, str]) -> None:
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import ConsumerRebalanceListener, KafkaConsumer
+def telling(listener: Any, consumer: Any) -> Any:
+    """A listener of this class that says what the consumer owns."""
 
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=6_000,
-        heartbeat_interval_ms=500,
-    )
-
-    class Told(ConsumerRebalanceListener):
+    class Told(listener):
         def on_partitions_revoked(self, revoked: object) -> None:
             owns(())
 
         def on_partitions_assigned(self, assigned: object) -> None:
             owns(p.partition for p in consumer.assignment())
 
-    consumer.subscribe([topic], listener=Told())
+    return Told()
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, _: Mapping[str, str]) -> None:
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **PYTHON_SETTINGS)
+
+    consumer.subscribe([topic], listener=telling(ConsumerRebalanceListener, consumer))
     stop = Stop()
     while not stop.is_set:
         found = consumer.poll(timeout_ms=int(POLL_S * 1_000))
@@ -123,23 +130,9 @@ def aiokafka(bootstrap: str, group: str, topic: str, _: Mapping[str, str]) -> No
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
     async def run() -> None:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=500,
-        )
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **PYTHON_SETTINGS)
 
-        class Told(ConsumerRebalanceListener):
-            def on_partitions_revoked(self, revoked: object) -> None:
-                owns(())
-
-            def on_partitions_assigned(self, assigned: object) -> None:
-                owns(p.partition for p in consumer.assignment())
-
-        consumer.subscribe([topic], listener=Told())
+        consumer.subscribe([topic], listener=telling(ConsumerRebalanceListener, consumer))
         await consumer.start()
         stop = Stop()
         while not stop.is_set:

@@ -1,86 +1,32 @@
-"""The rooms of admin requests on a real broker of the test bed, asked and answered in bytes."""
+"""The rooms on a real broker of the test bed, asked and answered in bytes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from seaweedmq.broker.broker import Broker
 from seaweedmq.codec import keys
 from seaweedmq.codec.metadata import broker_from_json, broker_to_json
-from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import SeaweedMQError, StaleMetadata
-from seaweedmq.kafka.changes import TopicChanges
-from seaweedmq.kafka.cluster import ClusterRoom
-from seaweedmq.kafka.configs import ConfigsRoom
-from seaweedmq.kafka.deletion import DeletionRoom
-from seaweedmq.kafka.directory import Directory
-from seaweedmq.kafka.gateway import Room
-from seaweedmq.kafka.identities import IdentitiesRoom
-from seaweedmq.kafka.inventory import InventoryRoom
-from seaweedmq.kafka.nodes import Nodes
-from seaweedmq.kafka.producer_ids import ProducerIds
-from seaweedmq.kafka.refused import RefusedRoom
-from seaweedmq.kafka.topics import TopicsRoom
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.kafka.gateway import handlers_of
+from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.kafka.wire.decoding import decode
 from seaweedmq.kafka.wire.failed import failed_reply, place_of
 from seaweedmq.kafka.wire.failure import code_of
 from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Handler, Request
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.segment import ProducerState
-from seaweedmq.model.topic import TopicName
-from seaweedmq.ports import Environment, MetaStore, Put, SegmentStore
+from seaweedmq.ports import Put
 from tests.broker.bed import CONFIG, Bed, Host
-
-NAMESPACE = "kafka"
-
-
-def rooms(
-    *,
-    view: ClusterView,
-    meta: MetaStore,
-    store: SegmentStore,
-    env: Environment,
-    config: BrokerConfig,
-    broker: Broker,
-    producers: Callable[[TopicName, int], Sequence[ProducerState]],
-) -> tuple[Directory, list[Room]]:
-    """What answers admin requests on one broker, and what they know of it."""
-    directory = Directory(view, Nodes(view, meta, env), NAMESPACE)
-    changes = TopicChanges(broker.api, view)
-    return directory, [
-        ClusterRoom(directory, changes, config),
-        TopicsRoom(directory, changes, config),
-        ConfigsRoom(directory, changes, config, broker_id=lambda: broker.id),
-        DeletionRoom(directory, changes),
-        InventoryRoom(directory, store, broker_id=lambda: broker.id, producers=producers),
-        IdentitiesRoom(ProducerIds(meta, env.rng)),
-        RefusedRoom(directory),
-    ]
 
 
 class Office:
     """The rooms on one broker of the test bed."""
 
-    def __init__(self, host: Host, config: BrokerConfig) -> None:
+    def __init__(self, host: Host) -> None:
         self.host = host
-        self.directory, found = rooms(
-            view=host.inspect.view,
-            meta=host.meta,
-            store=host.bed.store,
-            env=Environment(host.wall_us, host.bed.etcd.rng),
-            config=config,
-            broker=host.broker,
-            producers=self._producers,
-        )
-        self.nodes = self.directory.nodes
-        self.handlers: Mapping[int, Handler] = {api: h for room in found for api, h in room.handlers().items()}
-
-    def _producers(self, name: TopicName, slot: int) -> Sequence[ProducerState]:
-        found = [s for s in self.host.inspect.segments.values() if s.topic.name == name and slot in s.segment.slots]
-        if not found:
-            raise StaleMetadata(f"slot {slot} of {name} is served elsewhere")
-        return found[0].log.producers.snapshot()
+        rooms = Rooms(host.broker.local)
+        self.directory, self.nodes = rooms.directory, rooms.nodes
+        self.handlers: Mapping[int, Handler] = handlers_of(rooms.all)
 
     async def ask(self, api: API, version: int | None = None, **fields: Any) -> Any:
         """The reply to a request in this version, by default the newest, as a client reads it."""
@@ -105,7 +51,7 @@ class Office:
         return REPLIES[api].decode(bytes(reply.encode(version=version)), version=version)
 
 
-async def office(host: Host, config: BrokerConfig = CONFIG, kafka_address: str | None = None) -> Office:
+async def office(host: Host, kafka_address: str | None = None) -> Office:
     """Have a broker serve Kafka's clients, and register so."""
     address = kafka_address or host.address.replace(":7777", ":9092")
     key = keys.broker_key(host.broker.id)
@@ -116,9 +62,9 @@ async def office(host: Host, config: BrokerConfig = CONFIG, kafka_address: str |
     await host.bed.until(
         lambda: all(h.inspect.view.brokers[host.broker.id].kafka_address for h in host.bed.hosts if h.lives)
     )
-    return Office(host, config)
+    return Office(host)
 
 
 async def offices(bed: Bed, count: int, config: BrokerConfig = CONFIG) -> list[Office]:
     """A cluster of so many brokers that all serve Kafka's clients."""
-    return [await office(host, config) for host in await bed.cluster(count, config)]
+    return [await office(host) for host in await bed.cluster(count, config)]

@@ -173,6 +173,11 @@ async def test_the_command_line_shows_and_serves_both_kinds_of_groups(group: Gro
     found = await described("--kind", "kafka")
     assert (found["state"], found["lag_records"], len(found["members"])) == ("Stable", 0, 2)
     assert [(o["partition"], o["committed"]) for o in found["offsets"]] == [(p, 10) for p in range(PARTITIONS)]
+    elsewhere = await asyncio.to_thread(
+        cluster.run, "group", "reset", group.name, "kafka/elsewhere", "--to", "earliest"
+    )
+    assert elsewhere.status == 1
+    assert f"group {group.name} does not read kafka/elsewhere" in elsewhere.error
     refused = cluster.run("group", "delete", group.name, "--kind", "kafka", "--force")
     assert refused.status == 1
     assert "has 2 members, which know where they are: stop them, then delete it" in refused.error

@@ -17,6 +17,7 @@ from seaweedmq.kafka.wire.messages import (
     SyncGroupRequest,
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
+from seaweedmq.model.calls import DrainBroker
 from tests.broker.bed import Bed, story
 from tests.kafka.group_bed import OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
@@ -86,6 +87,19 @@ async def test_any_broker_says_where_a_group_is(bed: Bed, version: int) -> None:
     view = cluster.gateways[0].host.inspect.view
     (segment,) = (s for s in view.open_segments[OFFSETS_TOPIC].values() if number in s.slots)
     assert view.brokers[segment.primary].kafka_address == f"{host}:{port}"
+
+
+@story
+async def test_the_first_group_comes_while_a_broker_is_being_drained(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 2)
+    gateway, other = cluster.gateways
+    drained = other.host.broker.id
+    await gateway.host.api.call(DrainBroker(drained))
+    await bed.until(lambda: gateway.host.inspect.view.brokers[drained].draining)
+    reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=GROUP, key_type=0)
+    assert reply.error_code == Code.NONE, reply.error_message
+    segments = gateway.host.inspect.view.open_segments[OFFSETS_TOPIC].values()
+    assert {s.replicas for s in segments} == {(gateway.host.broker.id,)}
 
 
 @story

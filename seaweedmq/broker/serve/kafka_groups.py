@@ -3,7 +3,7 @@ partition of the internal topic. What is answered there is the business of the g
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.coordination.view import ClusterView
@@ -13,7 +13,6 @@ from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.ports import BrokerApi
 
 R = TypeVar("R")
-OfGroup: TypeAlias = DescribeKafkaGroup | ResetKafkaGroup | DeleteKafkaGroup
 KAFKA_GROUP_CALLS: Final = (ListKafkaGroups, DescribeKafkaGroup, ResetKafkaGroup, DeleteKafkaGroup)
 
 

@@ -146,14 +146,20 @@ def _of_kind(
 ) -> R:
     """What is done with the group of that name: of the kind that is named, else the native one, else Kafka's."""
     with common.connect() as client:
-        if kind is GroupKind.KAFKA or (kind is None and not _may_be_native(group)):
-            return kafka(client)
-        try:
-            return native(client)
-        except NotFound as error:
-            if kind is GroupKind.NATIVE or all(known.group != group for known in client.admin.list_kafka_groups()):
-                raise error from None
-            return kafka(client)
+        kind = kind or _kind_of(client, group)
+        return kafka(client) if kind is GroupKind.KAFKA else native(client)
+
+
+def _kind_of(client: Client, group: str) -> GroupKind:
+    """Of a group of which nobody says: not what can be done with it decides, but which groups there are."""
+    if not _may_be_native(group):
+        return GroupKind.KAFKA
+    try:
+        client.admin.describe_group(group)
+    except NotFound:
+        is_kafkas = any(known.group == group for known in client.admin.list_kafka_groups())
+        return GroupKind.KAFKA if is_kafkas else GroupKind.NATIVE
+    return GroupKind.NATIVE
 
 
 def _may_be_native(group: str) -> bool:

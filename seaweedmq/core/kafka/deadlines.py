@@ -28,11 +28,6 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._due)
 
-    @property
-    def queued_count(self) -> int:
-        """Entries of the heap, void ones included."""
-        return len(self._heap)
-
     def set(self, key: Key, at: float | None) -> None:
         """Set, move or (None) cancel one."""
         if at is None:

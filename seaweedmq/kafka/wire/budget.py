@@ -17,6 +17,7 @@ class InFlightBytes:
 
     @property
     def taken_bytes(self) -> int:
+        """What was taken and not given back: as much as all requests that are read or answered, and 0 without any."""
         return self._taken
 
     @property

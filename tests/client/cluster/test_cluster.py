@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -133,6 +134,21 @@ async def test_a_broker_that_begins_to_listen_meanwhile_is_found() -> None:
 
     dialer.dial = lambda address: SimpleNamespace(call=answer)
     assert await connecting is status
+
+
+async def test_a_broker_that_begins_to_listen_late_is_found_within_a_fifth_of_a_second() -> None:
+    asked_at: list[float] = []
+
+    def refuse(_: str) -> Any:
+        asked_at.append(asyncio.get_running_loop().time())
+        raise Refused("nobody listens yet")
+
+    config = ClientConfig(connect_timeout_s=60, connect_refused_s=60, backoff_s_max=30)
+    cluster = Cluster(("a:1",), cast(Any, SimpleNamespace(dial=refuse)), environment(), config)
+    with pytest.raises(Unavailable):
+        await cluster.connect()
+    assert asked_at[-1] - asked_at[0] > 59
+    assert max(then - now for now, then in pairwise(asked_at)) <= 0.2
 
 
 # --- descriptions in pages

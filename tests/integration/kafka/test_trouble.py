@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from seaweedmq import aio
+from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
-from tests.faults.machines.network import Loopback
 from tests.integration.kafka import confluent_client
 from tests.integration.kafka.members import Member, shared
 from tests.integration.kafka.streams import Stream, leaving, numbers
@@ -29,16 +29,11 @@ PATIENCE_S = 40.0
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    network = Loopback()
-    await network.start(3)
-    try:
-        async with Cluster(tmp_path, network, brokers=3, lease_ttl_s=TTL_S) as cluster:
-            async with aio.connect(cluster.bootstrap) as client:
-                await client.admin.create_topic(f"kafka/{TOPIC}", partitions=PARTITIONS, replicas=2)
-            yield cluster
-            assert cluster.tracebacks() == []
-    finally:
-        await network.close()
+    async with stage(tmp_path, lease_ttl_s=TTL_S, loopback=True) as cluster:
+        async with aio.connect(cluster.bootstrap) as client:
+            await client.admin.create_topic(f"kafka/{TOPIC}", partitions=PARTITIONS, replicas=2)
+        yield cluster
+        assert cluster.tracebacks() == []
 
 
 @asynccontextmanager

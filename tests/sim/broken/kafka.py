@@ -109,7 +109,7 @@ def load_the_open_segment_alone(patch: pytest.MonkeyPatch) -> None:
     """A coordinator knows nothing of what was written before its segment."""
 
     async def start(shard_log: Any) -> int:
-        return int(shard_log.partition.start_offset)
+        return int(shard_log.partition.segment.start_offset)
 
     patch.setattr(ShardLog, "_start", start)
 

@@ -10,13 +10,14 @@ from seaweedmq.model.segment import Segment
 from tests.sim.machines.kafka import kafka_address
 from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S
 from tests.sim.machines.process import BrokerProcess
-from tests.sim.users.kafka_group import GROUP
+from tests.sim.trouble.brokers import PARTED_S, BrokerTrouble
+from tests.sim.trouble.losses import Losses
+from tests.sim.users.kafka_membership import GROUP
+from tests.sim.users.operator import Operator
 
 if TYPE_CHECKING:
-    from tests.sim.trouble.nemesis import Nemesis
     from tests.sim.world import World
 
-PARTED_S = (0.2, 1.0, 4.0)
 GONE_ON_S_MAX = 9.0
 LOOK_AGAIN_S = 0.02
 LOOKS = 3
@@ -25,9 +26,11 @@ LOOKS = 3
 class AimedAtKafka:
     """The group is that of ``World.kafka_group``."""
 
-    def __init__(self, world: "World", nemesis: "Nemesis") -> None:
+    def __init__(self, world: "World", losses: Losses, brokers: BrokerTrouble, operator: Operator) -> None:
         self._world = world
-        self._nemesis = nemesis
+        self._losses = losses
+        self._brokers = brokers
+        self._operator = operator
         self._rng = world.rng("aimed at Kafka")
 
     async def trouble_coordinator(self) -> None:
@@ -39,15 +42,15 @@ class AimedAtKafka:
         self._note(f"troubles {process.name}, which has the group of Kafka's")
         kind = self._rng.choice(("kill", "freeze", "suspend", "part", "move"))
         if kind == "kill":
-            await self._nemesis.kill([process])
+            await self._brokers.kill([process])
         elif kind == "freeze":
-            await self._nemesis.hold(process, process.freeze())
+            await self._brokers.hold(process, process.freeze())
         elif kind == "suspend":
-            await self._nemesis.hold(process, process.suspend())
+            await self._brokers.hold(process, process.suspend())
         elif kind == "part":
             await self._part_from_all(process)
         else:
-            await self._nemesis.operator.move(segment)
+            await self._operator.move(segment)
 
     async def wake_a_coordinator(self) -> None:
         """It stands still, or sleeps, until another one has taken its place and heard commits; and is asked as it
@@ -94,7 +97,7 @@ class AimedAtKafka:
         meta = process.meta
         meta.is_cut_off = True
         others = [p.name for p in self._world.processes if p is not process]
-        parting = [self._nemesis.part(process.name, other, both=True, for_s=for_s) for other in others]
+        parting = [self._brokers.part(process.name, other, both=True, for_s=for_s) for other in others]
         await asyncio.gather(*parting)
         meta.is_cut_off = False
 
@@ -104,7 +107,7 @@ class AimedAtKafka:
         if segment is None:
             return None
         process = next((p for p in self._world.processes if p.runs_as(segment.primary)), None)
-        if process is None or process.is_frozen or process.name in self._nemesis.losses.spared:
+        if process is None or process.is_frozen or process.name in self._losses.spared:
             return None
         return process, segment
 

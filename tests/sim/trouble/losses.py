@@ -7,6 +7,7 @@ before anything is acknowledged, and its machine may be lost at any time (where 
 Nothing else is: the network, the storage, the leader and other brokers may fail meanwhile.
 """
 
+import random
 from typing import TYPE_CHECKING
 
 from seaweedmq.broker.segment.primary import SAFE_REPLICAS
@@ -33,6 +34,12 @@ class Losses:
         """Names of machines to which nothing may happen now."""
         self._holders = {key: holder for key, holder in self._holders.items() if self._is_open(*key)}
         return {holder.name for holder in self._holders.values()}
+
+    def some_broker(self, rng: random.Random) -> BrokerProcess | None:
+        """One that runs, and to which something may happen."""
+        spared = self.spared
+        running = [p for p in self._world.processes if p.is_running and p.name not in spared]
+        return rng.choice(running) if running else None
 
     def is_covered(self, process: BrokerProcess) -> bool:
         """Whether everything that was acknowledged survives the loss of this machine now."""

@@ -5,18 +5,18 @@ Each life of a member has a name of its own, so that the group's record in etcd 
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from seaweedmq.client.subscribe.messages import Message
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.group_record import GroupRecord
 from seaweedmq.model.groups import GroupCommit, GroupCommitted, GroupLeave, GroupOpen
 from seaweedmq.model.topic import TopicName
-from tests.sim.machines.loop import Owner, OwnerState
-from tests.sim.machines.network import KEEPALIVE_TIMEOUT_S, Network, machine_of
+from tests.sim.machines.loop import Owner
 from tests.sim.rules.retention import without
+from tests.sim.users.places import Place
 from tests.sim.users.workload import connect
 from tests.support.group_history import Delivered, GroupHistory, check_group
 from tests.support.history import History, Outcome, Sent, Violation
@@ -28,45 +28,29 @@ GROUP = "readers"
 LOOK_AGAIN_S = 0.1
 LOOK_SOON_S = 0.01
 UNREAD_MIN = 10
-READING_S_MAX = 2.0
-SHARED_S_MAX = 2.0
 JUST_NOW_S = 0.02
-OUT_S_MAX = 10.0
 REFUSED_SHARE = 0.3
 """Of the times that a member decides, where members refuse."""
 
 
-class Member:
-    """One place in the group, taken by one life after another."""
+class Member(Place):
+    """A member that is a real client."""
 
     def __init__(self, world: "World", group: "Group", name: str) -> None:
-        self._world = world
+        super().__init__(world, name)
         self._group = group
-        self._name = name
-        self._rng = world.rng(name)
-        self._life = 0
-        self._ended = asyncio.Event()
-        self._leaving = False
-        self.owner = Owner(f"{name}-0")
-        self.owner.state = OwnerState.DEAD
 
-    async def run(self) -> None:
-        """Live, and live again, until cancelled."""
-        world = self._world
-        while True:
-            self._life += 1
-            self._leaving = False
-            self._ended = asyncio.Event()
-            self.owner = Owner(f"{self._name}-{self._life}")
-            self._group.lives.add(self.owner.name)
-            world.note(self.owner.name, "starts")
-            life = world.network.spawn(self.owner, self._live(self.owner.name), self.owner.name)
-            life.add_done_callback(lambda _, ended=self._ended: ended.set(), context=world.context)
-            await self._ended.wait()
-            await asyncio.sleep(self._rng.choice((0.0, 0.3, 1.0)))
+    def _next(self) -> Owner:
+        owner = super()._next()
+        self._group.lives.add(owner.name)
+        return owner
 
-    async def _live(self, me: str) -> None:
-        world, group = self._world, self._group
+    def kill(self) -> None:
+        self._group.history.deaths_ns.setdefault(self.owner.name, int(self._world.loop.time() * 1e9))
+        super().kill()
+
+    async def _live(self) -> None:
+        world, group, me = self._world, self._group, self.owner.name
         client = await connect(world, self.owner, world.scenario.subscriber)
         hand = Hand(self, self._rng, world.loop)
         try:
@@ -107,36 +91,6 @@ class Member:
     def accepted(self, given: Delivered) -> None:
         """A record is dealt with."""
         self._group.history.delivered.append(given)
-
-    # --- what the nemesis does --------------------------------------------------------------------------------------
-
-    @property
-    def is_running(self) -> bool:
-        return self.owner.state is OwnerState.RUNNING
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._world.note(self.owner.name, "is killed")
-        self._group.history.deaths_ns.setdefault(self.owner.name, int(self._world.loop.time() * 1e9))
-        self.owner.state = OwnerState.DEAD
-        self._world.network.break_owner(self.owner, silently=self._rng.random() < 0.5)
-        self._ended.set()
-
-    def leave(self) -> None:
-        """After the next record."""
-        self._leaving = True
-
-    def freeze(self) -> Owner:
-        """SIGSTOP. Returns who was frozen."""
-        self._world.note(self.owner.name, "is frozen")
-        self.owner.state = OwnerState.FROZEN
-        return self.owner
-
-    def thaw(self, owner: Owner) -> None:
-        """SIGCONT, unless that life is over or thawed already."""
-        if owner.state is OwnerState.FROZEN:
-            self._world.note(owner.name, "is thawed")
-            self._world.loop.thaw(owner)
 
 
 class Hand:
@@ -308,120 +262,3 @@ class Group:
     def _judged(self) -> list[Violation]:
         refuse = self._world.scenario.members_refuse
         return check_group(replace(self.history, sent=self._promised()), complete=True, members_refuse=refuse)
-
-
-class Living(Protocol):
-    """A member, to whoever means it ill."""
-
-    owner: Owner
-
-    @property
-    def is_running(self) -> bool:
-        """Whether anything can befall it."""
-
-    def kill(self) -> None:
-        """SIGKILL."""
-
-    def leave(self) -> None:
-        """Soon."""
-
-    def freeze(self) -> Owner:
-        """SIGSTOP. Returns who was frozen."""
-
-    def thaw(self, owner: Owner) -> None:
-        """SIGCONT, unless that life is over or thawed already."""
-
-
-class MemberNemesis:
-    """What befalls members of any group."""
-
-    def __init__(self, members: Sequence[Living], network: Network, rng: random.Random) -> None:
-        self._members = members
-        self._network = network
-        self._rng = rng
-
-    async def trouble_member(self) -> None:
-        """Kill one, freeze it for a short or a long time, or have it leave."""
-        running = [m for m in self._members if m.is_running]
-        if not running:
-            return
-        member = self._rng.choice(running)
-        kind = self._rng.choice(("kill", "freeze", "leave"))
-        if kind == "kill":
-            member.kill()
-        elif kind == "leave":
-            member.leave()
-        else:
-            owner = member.freeze()
-            pause_s = self._rng.choice((0.3, 3.0, 8.0))
-            await asyncio.sleep(min(pause_s, KEEPALIVE_TIMEOUT_S))
-            if pause_s > KEEPALIVE_TIMEOUT_S:
-                self._network.break_streams_of(owner)
-                await asyncio.sleep(pause_s - KEEPALIVE_TIMEOUT_S)
-            member.thaw(owner)
-
-    def heal(self) -> None:
-        """Nobody stays frozen."""
-        for member in self._members:
-            member.thaw(member.owner)
-
-
-class GroupNemesis(MemberNemesis):
-    """What befalls members of a group of ours."""
-
-    def __init__(self, group: Group, network: Network, rng: random.Random) -> None:
-        super().__init__(group.members, network, rng)
-        self._group = group
-
-    async def freeze_until_out(self) -> None:
-        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
-        reading: list[Member] = []
-
-        def look() -> bool:
-            reading[:] = self._group.reading()
-            return bool(reading)
-
-        if not await self._group.until(look, READING_S_MAX):
-            return
-        member = self._rng.choice(reading)
-        owner = member.freeze()
-        await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
-        await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
-        member.thaw(owner)
-
-    async def cut_off_until_out(self) -> None:
-        """A member hears nothing of any broker in the midst of its records, until the group goes on without it."""
-        reading: list[Member] = []
-
-        def look() -> bool:
-            reading[:] = self._group.reading()
-            return bool(reading)
-
-        if not await self._group.until(look, READING_S_MAX):
-            return
-        owner = self._rng.choice(reading).owner
-        machine, brokers = machine_of(owner), self._group.brokers
-        for broker in brokers:
-            self._network.cut(machine, broker)
-            self._network.cut(broker, machine)
-        await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
-        await asyncio.sleep(self._rng.uniform(0, KEEPALIVE_TIMEOUT_S))
-        for broker in brokers:
-            self._network.join(machine, broker)
-            self._network.join(broker, machine)
-
-    async def come_back_unheard(self) -> None:
-        """A member is away when it is given segments, and comes back as these are given to another."""
-        group = self._group
-        running = [m for m in group.members if m.is_running]
-        if len(running) < 2:
-            return
-        away, other = self._rng.sample(running, 2)
-        had, leaving = group.owns(away.owner.name), other.owner.name
-        other.leave()
-        owner = away.freeze()
-        self._network.break_streams_of(owner)
-        if await group.until(lambda: bool(group.owns(owner.name) - had), SHARED_S_MAX):
-            await group.until(lambda: bool(group.present - {owner.name, leaving}), SHARED_S_MAX)
-            await asyncio.sleep(self._rng.uniform(0, 0.03))
-        away.thaw(owner)

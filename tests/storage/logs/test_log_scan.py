@@ -69,6 +69,16 @@ def test_a_whole_log_is_read_frame_by_frame_whatever_the_size_of_the_reads(read_
     assert (scanner.next_offset, scanner.torn) == (11, None)
 
 
+def test_every_read_ends_at_a_multiple_of_what_is_read_at_once() -> None:
+    log = PREAMBLE + b"".join(make_frame(number, 1, size=100 + 37 * number % 500) for number in range(200))
+    page_bytes, reads = 4_096, list[tuple[int, int]]()
+    scanner, bases = scan(log, read_bytes=page_bytes, reads=reads)
+    assert (len(bases), scanner.torn) == (200, None)
+    assert [position + length for position, length in reads] == [
+        page_bytes * number for number in range(1, len(log) // page_bytes + 2)
+    ]
+
+
 @given(cut=st.integers(0, len(LOG)), read_bytes=st.integers(1, 2_000), skip_below=st.integers(0, 12))
 @settings(max_examples=300, deadline=None)
 def test_a_log_cut_anywhere_gives_the_frames_before_the_cut(cut: int, read_bytes: int, skip_below: int) -> None:
