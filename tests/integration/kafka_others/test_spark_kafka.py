@@ -10,7 +10,7 @@ from tests.integration.kafka_others.brought import HERE, run, spark_jars
 from tests.integration.kafka_others.stored import assert_whole, stored
 from tests.support.commands import Cluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 ROWS = [[str(n % 20), None if n % 100 == 99 else f"v{n}", str(n)] for n in range(1_010)]
 
@@ -23,7 +23,7 @@ def jars() -> str:
 def test_spark_writes_reads_and_copies_a_topic_as_a_stream(jars: str, cluster: Cluster, tmp_path: Path) -> None:
     job = str(HERE / "spark_kafka" / "job.py")
     environment = {"PYSPARK_PYTHON": sys.executable}
-    said = run([sys.executable, job, cluster.kafka, jars, str(tmp_path)], timeout_s=200, env=environment)
+    said = run([sys.executable, job, cluster.kafka, jars, str(tmp_path)], timeout_s=300, env=environment)
     found = json.loads(said.splitlines()[-1])
     by_number = sorted(found["read"], key=lambda row: int(row[2]))
     assert [row[:3] for row in by_number] == ROWS[:1_000]
