@@ -55,7 +55,7 @@ test-integration: java setup  ## tests that start etcd, brokers or Spark
 	@status=0; $(TEST) -m "integration and not measures" || status=$$?; $(TEST_ALONE) || status=$$?; exit $$status
 
 test-clients: setup  ## Kafka clients that pip does not bring, where Maven, npm or Go are there (some 200 MB the first time)
-	@$(BIN)/python -m pytest -q $(CLIENTS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(CLIENTS)
 
 check: setup  ## format, lint, types, import layers, stubs; no tests
 	$(BIN)/ruff format --check .

@@ -24,7 +24,7 @@ RUN_ELSEWHERE = {
     "make test": "this",
     "make demo": "tests/cli/test_demo.py runs what it runs",
     "seaweedmq up": "the cluster of this test, with a port and a folder of its own",
-    'pip install "seaweedmq[kafka]"': "this environment has it",
+    'pip install "seaweedmq[kafka]" confluent-kafka': "this environment has both",
     "seaweedmq up --kafka-port 9092": "the cluster of this test, with a port of its own for Kafka's clients",
 }
 BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"

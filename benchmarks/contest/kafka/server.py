@@ -35,7 +35,7 @@ class KafkaServer(Server):
     @classmethod
     def equip(cls) -> str:
         require_module("confluent_kafka")
-        java = _java_version()
+        java = java_version()
         if not JARS.is_dir():
             require_program("mvn")
             _download(JARS)
@@ -73,7 +73,8 @@ class KafkaServer(Server):
         return [*java(), "kafka.Kafka", str(self.config)]
 
 
-def _java_version() -> str:
+def java_version() -> str:
+    """What ``java`` says that it is. Raises Missing if there is none, or it is too old."""
     require_program("java")
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "((\d+)[^"]*)"', said)
@@ -88,14 +89,18 @@ def java() -> list[str]:
     return ["java", *JVM_OPTIONS, log, "-cp", str(JARS / "*")]
 
 
+def bringing(folder: Path) -> list[str]:
+    """The command by which Maven puts Kafka and all it needs into a folder, some 150 MB."""
+    named = [f"-Dkafka.version={KAFKA_VERSION}", f"-DoutputDirectory={folder}"]
+    return ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *named, "dependency:copy-dependencies"]
+
+
 def _download(jars: Path) -> None:
-    """Have Maven bring Kafka and all it needs, some 150 MB: all or nothing."""
+    """All or nothing."""
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=jars.parent) as folder:
         arriving = Path(folder) / "jars"
-        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), f"-Dkafka.version={KAFKA_VERSION}"]
-        command += ["dependency:copy-dependencies", f"-DoutputDirectory={arriving}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(bringing(arriving), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = (done.stdout + done.stderr).strip().splitlines()
             raise Missing(f"Maven can not download Kafka {KAFKA_VERSION}: {said[0] if said else 'it said nothing'}")

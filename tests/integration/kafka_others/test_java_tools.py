@@ -6,11 +6,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seaweedmq.codec.murmur2 import partition_of
 from tests.integration.kafka_others.brought import kafka_jars
 from tests.integration.kafka_others.java_tools import TIMEOUT_S, Tools, events, table
+from tests.integration.kafka_others.stored import assert_in_order, assert_whole, stored
 from tests.support.commands import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -19,8 +22,13 @@ COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
 @pytest.fixture(scope="session")
-def tools(cluster: Cluster) -> Tools:
-    return Tools(kafka_jars(), cluster.kafka)
+def jars() -> Path:
+    return kafka_jars()
+
+
+@pytest.fixture(scope="session")
+def tools(jars: Path, cluster: Cluster) -> Tools:
+    return Tools(jars, cluster.kafka)
 
 
 def offsets(tools: Tools, topic: str, moment: str = "latest") -> dict[int, int]:
@@ -64,7 +72,7 @@ def test_configs_are_shown_and_altered(tools: Tools) -> None:
     assert "message.max.bytes" in tools.ok("kafka.admin.ConfigCommand", "--describe", "--all", "--broker", "1")
 
 
-def test_console_records_are_read_counted_and_deleted(tools: Tools, tmp_path: Path) -> None:
+def test_console_records_are_read_counted_and_deleted(tools: Tools, cluster: Cluster, tmp_path: Path) -> None:
     tools.ok("TopicCommand", "--create", "--topic", "console", "--partitions", "2")
     lines = [f"k{n}:v{n}" for n in range(500)]
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
@@ -72,6 +80,9 @@ def test_console_records_are_read_counted_and_deleted(tools: Tools, tmp_path: Pa
     show = ("--property", "print.key=true", "--property", "key.separator=:")
     read = ("--from-beginning", "--max-messages", "500", "--timeout-ms", "30000")
     assert sorted(tools.ok("consumer.ConsoleConsumer", "--topic", "console", *read, *show).split()) == sorted(lines)
+    whole = stored(cluster, "console")
+    assert sorted(f"{record.key}:{record.value}" for record in whole) == sorted(lines)
+    assert all(record.partition == partition_of(record.key.encode(), 2) for record in whole)
     ends = offsets(tools, "console")
     assert sum(ends.values()) == 500
     before = {"partitions": [{"topic": "console", "partition": 0, "offset": 50}], "version": 1}
@@ -80,6 +91,7 @@ def test_console_records_are_read_counted_and_deleted(tools: Tools, tmp_path: Pa
     assert "console-0\tlow_watermark: 50" in said
     assert offsets(tools, "console", "earliest") == {0: 50, 1: 0}
     assert offsets(tools, "console") == ends
+    assert stored(cluster, "console") == [record for record in whole if (record.partition, record.offset) >= (0, 50)]
     said = tools.ok("LogDirsCommand", "--describe", "--topic-list", "console")
     dirs = json.loads(said[said.index("{") :])
     sizes = [p["size"] for broker in dirs["brokers"] for p in broker["logDirs"][0]["partitions"]]
@@ -89,10 +101,11 @@ def test_console_records_are_read_counted_and_deleted(tools: Tools, tmp_path: Pa
 
 def test_a_group_is_shown_reset_and_deleted(tools: Tools) -> None:
     tools.ok("TopicCommand", "--create", "--topic", "grouped", "--partitions", "2")
-    tools.ok("ConsoleProducer", "--topic", "grouped", stdin="".join(f"v{n}\n" for n in range(40)))
+    values = [f"v{n}" for n in range(40)]
+    tools.ok("ConsoleProducer", "--topic", "grouped", stdin="\n".join(values))
     ends = offsets(tools, "grouped")
     read = ("--from-beginning", "--max-messages", "40", "--timeout-ms", "30000", "--group", "g-console")
-    assert len(tools.ok("consumer.ConsoleConsumer", "--topic", "grouped", *read).split()) == 40
+    assert sorted(tools.ok("consumer.ConsoleConsumer", "--topic", "grouped", *read).split()) == sorted(values)
     groups = "consumer.group.ConsumerGroupCommand"
     assert ["g-console", "Empty"] in table(tools.ok(groups, "--list", "--state"), ["GROUP", "STATE"])
     columns = ["PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
@@ -113,13 +126,13 @@ def test_a_group_is_shown_reset_and_deleted(tools: Tools) -> None:
     assert "GroupIdNotFoundException" in tools.refused(groups, "--describe", "--group", "g-console")
 
 
-def test_a_few_megabytes_go_in_and_out(tools: Tools) -> None:
+def test_many_records_go_in_and_out(tools: Tools, cluster: Cluster) -> None:
     settings = ("--producer-props", f"bootstrap.servers={tools.bootstrap}", "acks=all", "compression.type=lz4")
-    amount = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
-    assert "20000 records sent" in tools.raw("ProducerPerformance", "--topic", "perf", *amount, *settings)
-    assert sum(offsets(tools, "perf").values()) == 20_000
-    said = tools.ok("ConsumerPerformance", "--topic", "perf", "--messages", "20000", "--timeout", "30000")
-    assert said.splitlines()[-1].split(", ")[4] == "20000", said
+    amount = ("--num-records", "200000", "--payload-monotonic", "--throughput", "-1")
+    assert "200000 records sent" in tools.raw("ProducerPerformance", "--topic", "perf", *amount, *settings)
+    assert sorted(int(record.value) for record in stored(cluster, "perf")) == list(range(200_000))
+    said = tools.ok("ConsumerPerformance", "--topic", "perf", "--messages", "200000", "--timeout", "30000")
+    assert said.splitlines()[-1].split(", ")[4] == "200000", said
 
 
 def test_tools_that_look_at_the_cluster(tools: Tools) -> None:
@@ -181,7 +194,7 @@ def consumers() -> Iterator[list[Running]]:
 
 
 def test_a_cooperative_group_hands_over_and_reads_everything_once(
-    tools: Tools, tmp_path: Path, consumers: list[Running]
+    tools: Tools, cluster: Cluster, tmp_path: Path, consumers: list[Running]
 ) -> None:
     tools.ok("TopicCommand", "--create", "--topic", "verified", "--partitions", "4", "--replication-factor", "3")
 
@@ -204,15 +217,20 @@ def test_a_cooperative_group_hands_over_and_reads_everything_once(
     ends = offsets(tools, "verified")
     assert sum(ends.values()) == 1_200
 
-    def seen() -> list[tuple[object, object]]:
-        return [(e["partition"], e["offset"]) for c in consumers for e in c.said("record_data")]
+    def seen() -> list[Any]:
+        return [event for consumer in consumers for event in consumer.said("record_data")]
 
     end = time.monotonic() + TIMEOUT_S
     while len(seen()) < 1_200:
         assert time.monotonic() < end, len(seen())
         time.sleep(0.1)
     consumers[1].leave()
-    assert sorted(seen()) == [(p, offset) for p in range(4) for offset in range(ends[p])]
+    read = [(e["partition"], e["offset"], e["key"], e["value"]) for e in seen()]
+    sent = [(str(n % 50), f"{first}.{n}") for first, count in ((1, 500), (2, 500), (3, 200)) for n in range(count)]
+    assert sorted((key, value) for *_, key, value in read) == sorted(sent)
+    assert_whole((partition, offset) for partition, offset, *_ in read)
+    assert_in_order((key, partition, offset, sent.index((key, value))) for partition, offset, key, value in read)
+    assert sorted(read) == [tuple(record) for record in stored(cluster, "verified")]
     revoked = consumers[0].said("partitions_revoked")[0]["partitions"]
     assert {p["partition"] for p in revoked} == {0, 1, 2, 3} - kept  # type: ignore[attr-defined]
     assert all(event["success"] for consumer in consumers for event in consumer.said("offsets_committed"))

@@ -35,6 +35,7 @@ type found struct {
 	Members   []int            `json:"members"` // partitions of each, once all of them share the topic
 	State     string           `json:"state"`
 	Committed map[string]int64 `json:"committed"`
+	Ends      map[string]int64 `json:"ends"`
 	Retention string           `json:"retention"`
 	Lag       int64            `json:"lag"`
 	Start     int64            `json:"start"` // of partition 0, after one record of it was deleted
@@ -71,7 +72,7 @@ func main() {
 	check(client.ProduceSync(ctx, batch...).FirstErr())
 
 	var lock sync.Mutex
-	said := found{Members: []int{0, 0}, Committed: map[string]int64{}}
+	said := found{Members: []int{0, 0}, Committed: map[string]int64{}, Ends: map[string]int64{}}
 	running, stop := context.WithCancel(ctx)
 	var members sync.WaitGroup
 	for i := range said.Members {
@@ -133,6 +134,9 @@ func main() {
 	offsets, err := admin.FetchOffsets(ctx, group)
 	check(err)
 	offsets.Each(func(o kadm.OffsetResponse) { said.Committed[fmt.Sprint(o.Partition)] = o.At })
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	check(err)
+	ends.Each(func(o kadm.ListedOffset) { said.Ends[fmt.Sprint(o.Partition)] = o.Offset })
 	for _, config := range configs[0].Configs {
 		if config.Key == "retention.ms" {
 			said.Retention = config.MaybeValue()

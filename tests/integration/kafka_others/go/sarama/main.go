@@ -34,6 +34,7 @@ type found struct {
 	Members   []int            `json:"members"` // partitions of each, once all of them share the topic
 	State     string           `json:"state"`
 	Committed map[string]int64 `json:"committed"`
+	Ends      map[string]int64 `json:"ends"`
 	Retention string           `json:"retention"`
 	Groups    []string         `json:"groups"`
 	Topics    []string         `json:"topics"`
@@ -136,7 +137,8 @@ func main() {
 		defer lock.Unlock()
 		return own[0] == partitions/2 && own[1] == partitions/2 && len(seen) >= records
 	})
-	said := found{Members: []int{own[0], own[1]}, Retention: entries[0].Value, Committed: map[string]int64{}}
+	said := found{Members: []int{own[0], own[1]}, Retention: entries[0].Value, Committed: map[string]int64{},
+		Ends: map[string]int64{}}
 	described, err := admin.DescribeConsumerGroups([]string{group})
 	check(err)
 	said.State = described[0].State
@@ -149,6 +151,14 @@ func main() {
 	for partition, block := range offsets.Blocks[topic] {
 		said.Committed[fmt.Sprint(partition)] = block.Offset
 	}
+	client, err := sarama.NewClient(brokers, config)
+	check(err)
+	for partition := range int32(partitions) {
+		end, err := client.GetOffset(topic, partition, sarama.OffsetNewest)
+		check(err)
+		said.Ends[fmt.Sprint(partition)] = end
+	}
+	check(client.Close())
 	check(admin.DeleteConsumerGroup(group))
 	groups, err := admin.ListConsumerGroups()
 	check(err)
