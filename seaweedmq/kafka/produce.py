@@ -1,7 +1,6 @@
 """Produce: batches go to the partitions that are led here, in order, and the reply waits until they are committed."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,11 +30,10 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.topic_settings import TimestampType, TopicSettings
+from seaweedmq.runtime.one_at_a_time import OneAtATime
 
 TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
-CONNECTIONS_KNOWN_MAX = 10_000
-"""Whose refused sequences are remembered."""
 QUICK_BYTES, QUICK_RECORDS = 2 * MIB, 2_500
 """A batch that is not compressed and no larger is checked at once, within a millisecond or two. Others are checked in a
 thread, for nobody is to wait for what somebody else packed; that costs about as much again (of 1 MB of 1 KB, a third of
@@ -63,13 +61,13 @@ class _Failed(NamedTuple):
 class _Sequence(NamedTuple):
     """Of a batch of an idempotent producer."""
 
-    who: tuple[str | bytes, int, int]
-    """Topic, partition and producer id."""
+    who: tuple[int, str | bytes, int, int]
+    """Connection, topic, partition and producer id."""
     epoch: int
     first: int
 
     @classmethod
-    def of(cls, topic: str | bytes, partition: int, records: Frames) -> "_Sequence | None":
+    def of(cls, connection: int, topic: str | bytes, partition: int, records: Frames) -> "_Sequence | None":
         """None: no such producer, or no batch."""
         try:
             header = read_header(records)
@@ -77,7 +75,7 @@ class _Sequence(NamedTuple):
             return None  # as whoever checks the batch says
         if header.producer_id < 0:
             return None
-        return cls((topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
+        return cls((connection, topic, partition, header.producer_id), header.producer_epoch, header.base_sequence)
 
 
 class ProduceRoom:
@@ -86,9 +84,8 @@ class ProduceRoom:
     def __init__(self, local: LocalBroker, partitions: Partitions) -> None:
         self._local = local
         self._partitions = partitions
-        self._refused: OrderedDict[int, RefusedSequences] = OrderedDict()
-        """By connection, the longest unused first."""
-        self._checking = asyncio.Semaphore()
+        self._refused = RefusedSequences()
+        self._unpacking = OneAtATime()
 
     def handlers(self) -> dict[int, Handler]:
         """By the keys of the APIs."""
@@ -120,17 +117,17 @@ class ProduceRoom:
     async def _append(self, request: Request, wanted: Any, part: Any, deadline: float) -> _Appended | _Failed:
         topic = None
         records: Frames = part.records if part.records is not None else b""
-        refused = self._refused_of(request.connection)
-        sequence = _Sequence.of(key_of(wanted.name, wanted.topic_id), part.index, records)
-        is_behind = sequence is not None and refused.is_behind(sequence.who, sequence.epoch, sequence.first)
+        key = key_of(wanted.name, wanted.topic_id)
+        sequence = _Sequence.of(request.connection, key, part.index, records)
+        is_behind = sequence is not None and self._refused.is_behind(sequence.who, sequence.epoch, sequence.first)
         try:
-            topic = self._partitions.topic(key_of(wanted.name, wanted.topic_id))
+            topic = self._partitions.topic(key)
             async with asyncio.timeout_at(deadline):
                 appended = await self._append_to(
                     topic, part.index, records, needs_all=request.body.acks == ACKS_ALL, may_begin=not is_behind
                 )
             if sequence is not None:
-                refused.forget(sequence.who)
+                self._refused.forget(sequence.who)
             return appended
         except SeaweedMQError as raised:
             # Without the frames it went through, which hold what was unpacked: up to 64 MiB until garbage is collected.
@@ -142,15 +139,8 @@ class ProduceRoom:
             failed = _Failed(part.index, DeadlineExceeded(f"{wanted.name}: no room for the batch within timeout_ms"))
         is_judged = is_behind or isinstance(failed.error, DuplicateSequence | OutOfOrderSequence)
         if sequence is not None and not is_judged:
-            refused.refuse(sequence.who, sequence.epoch, sequence.first)
+            self._refused.refuse(sequence.who, sequence.epoch, sequence.first)
         return failed
-
-    def _refused_of(self, connection: int) -> RefusedSequences:
-        refused = self._refused.setdefault(connection, RefusedSequences())
-        self._refused.move_to_end(connection)
-        while len(self._refused) > CONNECTIONS_KNOWN_MAX:
-            self._refused.popitem(last=False)
-        return refused
 
     async def _append_to(
         self, topic: PartitionedTopic, index: int, records: Frames, *, needs_all: bool, may_begin: bool
@@ -201,8 +191,7 @@ class ProduceRoom:
         header = read_header(data)
         if header.compression == NONE and len(data) <= QUICK_BYTES and header.record_count <= QUICK_RECORDS:
             return check()
-        async with self._checking:  # what is unpacked is not counted: there is one of it at a time
-            return await asyncio.to_thread(check)
+        return await self._unpacking.run(check)  # what is unpacked is not counted, there is one of it
 
     async def _reply(
         self, version: int, topics: Sequence[tuple[Any, Sequence[_Appended | _Failed]]], deadline: float

@@ -13,6 +13,9 @@ SESSIONS_MAX = 1_000
 """Of one broker. Beyond it the longest unused one goes, if it was unused for so long ..."""
 UNUSED_S = 120.0
 """... as Kafka's ``min.incremental.fetch.session.eviction.ms``; else a consumer fetches without a session."""
+PARTITIONS_MAX = 200_000
+"""Of all sessions of one broker together, some 400 bytes each. Who asks for more of them than there are left fetches
+without a session."""
 FINAL_EPOCH = -1
 FIRST_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
@@ -98,9 +101,12 @@ class Exchange:
 class FetchSessions:
     """The sessions of one broker. ``new_id`` gives random positive numbers of 31 bits."""
 
-    def __init__(self, new_id: Callable[[], int], limit: int = SESSIONS_MAX) -> None:
+    def __init__(
+        self, new_id: Callable[[], int], limit: int = SESSIONS_MAX, partitions_max: int = PARTITIONS_MAX
+    ) -> None:
         self._new_id = new_id
         self._limit = limit
+        self._partitions_left = partitions_max
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
         """The longest unused first."""
 
@@ -123,7 +129,7 @@ class FetchSessions:
             SessionRefused: it goes on with a session that is not there, or not where it believes.
         """
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._close(session_id)
             session = self._open(wanted, now, by_id) if epoch == FIRST_EPOCH else None
             return Exchange(OrderedDict(wanted), session, is_full=True)
         session = self._sessions.get(session_id)
@@ -136,10 +142,15 @@ class FetchSessions:
         session.next_epoch = epoch_after(epoch)
         session.used_at = now
         self._sessions.move_to_end(session_id)
+        before = len(session.partitions)
         for key in forgotten:
             session.partitions.pop(key, None)
             session.told.pop(key, None)
         session.partitions.update(wanted)
+        self._partitions_left -= len(session.partitions) - before
+        if self._partitions_left < 0:
+            self._close(session_id)
+            raise SessionRefused(SessionProblem.UNKNOWN)
         return Exchange(OrderedDict(session.partitions), session, is_full=False)
 
     def _open(self, wanted: Mapping[PartitionKey, Wanted], now: float, by_id: bool) -> _Session | None:
@@ -147,13 +158,21 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()))
             if now - oldest.used_at < UNUSED_S:
                 return None
-            del self._sessions[oldest.id]
+            self._close(oldest.id)
+        if len(wanted) > self._partitions_left:
+            return None
         number = self._new_id()
         while number == NO_SESSION or number in self._sessions:
             number = self._new_id()
         session = _Session(number, FIRST_EPOCH + 1, now, by_id, OrderedDict(wanted), {})
         self._sessions[number] = session
+        self._partitions_left -= len(wanted)
         return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions_left += len(session.partitions)
 
 
 def epoch_after(epoch: int) -> int:

@@ -1,4 +1,4 @@
-"""What a connection was refused of Kafka's producers. Their clients have several frames under way, in order.
+"""What connections were refused of Kafka's producers, whose clients have several frames under way, in order.
 
 A producer that a partition does not know may begin anywhere. So if its first frame is refused, because its broker is
 not ready to lead a partition yet, those behind it must not be where it begins, or the first could never be stored any
@@ -11,12 +11,13 @@ from collections.abc import Hashable
 
 from seaweedmq.model.producer import unwrapped
 
-REFUSED_MAX = 1_000
+REFUSED_MAX = 100_000
+"""What counts are those of the last moments: a client soon sends again what was refused."""
 
 
 class RefusedSequences:
-    """Of one connection, by partition and producer: the first frame that was refused, until it, or one before it,
-    comes again."""
+    """By connection, partition and producer: the first frame that was refused, until it, or one before it, comes
+    again."""
 
     def __init__(self, refused_max: int = REFUSED_MAX) -> None:
         self._refused: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()

@@ -21,9 +21,9 @@ A, B, C = ("orders", 0), ("orders", 1), ("bills", 0)
 NOTHING_NEW = Told(high_watermark=10, log_start=0)
 
 
-def sessions(limit: int = 10) -> FetchSessions:
+def sessions(limit: int = 10, partitions_max: int = 100) -> FetchSessions:
     numbers = iter(range(100, 200))
-    return FetchSessions(lambda: next(numbers), limit)
+    return FetchSessions(lambda: next(numbers), limit, partitions_max)
 
 
 def wants(*keys: PartitionKey, offset: int = 0) -> dict[PartitionKey, Wanted]:
@@ -135,3 +135,20 @@ def test_a_session_that_is_in_use_gives_no_place_to_another() -> None:
     mine.begin(100, 2, {}, (), UNUSED_S + 1.0)
     with pytest.raises(SessionRefused):
         mine.begin(101, 1, {}, (), UNUSED_S + 1.0)
+
+
+def test_sessions_hold_so_many_partitions_together_and_no_more() -> None:
+    mine = sessions(partitions_max=2)
+    assert mine.begin(0, 0, wants(A), (), 0.0).session_id == 100
+    assert mine.begin(0, 0, wants(B, C), (), 0.0).session_id == 0, "there is room for one more"
+    assert mine.begin(0, 0, wants(B), (), 0.0).session_id == 101
+    mine.begin(100, 1, wants(C), (A,), 1.0)
+    with pytest.raises(SessionRefused) as refused:
+        mine.begin(100, 2, wants(A), (), 2.0)
+    assert refused.value.problem is SessionProblem.UNKNOWN
+    assert len(mine) == 1, "it begins anew ..."
+    assert mine.begin(0, 0, wants(A, C), (), 3.0).session_id == 0, (
+        "... and without one, as long as the others have theirs"
+    )
+    mine.begin(101, -1, {}, (), 4.0)
+    assert mine.begin(0, 0, wants(A, C), (), 5.0).session_id == 102

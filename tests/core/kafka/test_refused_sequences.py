@@ -1,9 +1,9 @@
-"""What comes behind a frame that was refused, on one connection."""
+"""What comes behind a frame that was refused."""
 
 from seaweedmq.core.kafka.refused_sequences import RefusedSequences
 from seaweedmq.model.producer import KAFKA_SEQUENCES
 
-ME, OTHER = "orders 0 5000", "orders 1 5000"
+ME, OTHER = (1, "orders", 0, 5000), (1, "orders", 1, 5000)
 
 
 def test_what_comes_behind_a_refused_frame_is_no_beginning_until_it_comes_again() -> None:
