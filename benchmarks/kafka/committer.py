@@ -2,10 +2,9 @@
 
 It can be told not to fetch, which tells a coordinator that is slow to come back from a client that is slow to find it:
 librdkafka asks for the coordinator on a connection on which its Fetch may be waiting for records, and replies come in
-order, so that without records the answer takes ``fetch.wait.max.ms``. A commit that it tried again meanwhile fails when
-the coordinator's address changes; it takes that for the death of the new coordinator and asks again, at times until
-its session ends. Seen in the log of librdkafka 2.16 against us; Apache
-Kafka was not tried.
+order. Its own schedule is part of the figure: it may ask the broker that just died, and then asks another one half a
+second later; and a commit that it tried again meanwhile fails when the coordinator's address changes, which it takes
+for the death of the new one, and asks again. Seen in the log of librdkafka 2.16 against us; Apache Kafka was not tried.
 """
 
 import time

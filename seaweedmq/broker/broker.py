@@ -143,6 +143,7 @@ class Broker:
             memory=self._memory.kafka,
             kafka_groups=kafka_groups,
             api=self.api,
+            dial=self._dial,
             broker_id=lambda: self.id,
             spawn=self._supervisor.brief,
         )

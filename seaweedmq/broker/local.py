@@ -230,6 +230,7 @@ class LocalBroker:
         memory: KafkaMemory,
         kafka_groups: KafkaGroups,
         api: BrokerApi,
+        dial: Callable[[str], BrokerApi],
         broker_id: Callable[[], str],
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
     ) -> None:
@@ -246,6 +247,8 @@ class LocalBroker:
         self.kafka_groups = kafka_groups
         """Where a gateway says who answers calls about its groups."""
         self.api = api
+        self.dial = dial
+        """A broker by its id. Raises Unavailable if it is gone."""
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""
         self._broker_id = broker_id

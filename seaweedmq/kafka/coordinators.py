@@ -17,7 +17,7 @@ from seaweedmq.kafka.cluster import default_replicas
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
-from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
+from seaweedmq.model.calls import CreateTopic, LogEnds, RaiseLowWatermark
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 COMPACTED: Final = (("cleanup.policy", "compact"),)
 """Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
 CREATE_TIMEOUT_S: Final = 10.0
+ALIVE_WAIT_S: Final = 0.2
+"""How long a coordinator may take to show that it lives before clients are sent there anyway."""
+SUCCESSOR_WAIT_S: Final = 1.0
+"""How long clients wait for who comes after a coordinator that is lost; then they ask again as they see fit."""
 MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
 
 
@@ -96,16 +100,52 @@ class Coordinators:
         """Id of the broker where the coordinator of a group is, or will be as soon as it has loaded. Makes the internal
         topic if there is none.
 
+        Clients ask as soon as a coordinator is gone, before the metadata say so, and whom they are told then they try
+        for a while (librdkafka for a second): the broker that it would be is asked first whether it lives, and if not
+        another one is waited for.
+
         Raises:
             Unavailable: there is none at the moment, or the topic can not be made in time.
             SeaweedMQError: as creating a topic.
         """
-        topic = self._broker.view.topics.get(self.topic_name) or await self._created()
+        view = self._broker.view
+        topic = view.topics.get(self.topic_name) or await self._created()
         number = self._partition_of(group, topic)
-        for segment in self._broker.view.open_of(self.topic_name).values():
-            if number in segment.slots:
-                return segment.primary
-        raise Unavailable(f"partition {number} of {self.topic_name} is moving to another broker: retry")
+        lost = None
+        try:
+            async with asyncio.timeout(SUCCESSOR_WAIT_S):
+                while True:
+                    seen = view.changes
+                    primary = self._primary_of(number)
+                    if primary is not None and primary != lost:
+                        if await self._is_reached(primary, topic):
+                            return primary
+                        lost = primary
+                    else:
+                        await view.wait_change(seen)
+        except TimeoutError:
+            primary = self._primary_of(number)
+        if primary is None:
+            raise Unavailable(f"partition {number} of {self.topic_name} is moving to another broker: retry")
+        return primary  # it may be this broker that is cut off
+
+    def _primary_of(self, number: int) -> str | None:
+        segments = self._broker.view.open_of(self.topic_name).values()
+        return next((segment.primary for segment in segments if number in segment.slots), None)
+
+    async def _is_reached(self, broker: str, topic: Topic) -> bool:
+        """Whether a broker answers. One that is slow counts as if it did."""
+        if broker == self._broker.id:
+            return True
+        try:
+            async with asyncio.timeout(ALIVE_WAIT_S):
+                await self._broker.dial(broker).call(LogEnds(self.topic_name, topic.uid, revision=0))
+        except TimeoutError:
+            log.debug("coordinator %s is slow to answer", broker)
+        except SeaweedMQError as error:
+            log.debug("coordinator %s is lost: %s", broker, error)
+            return False
+        return True
 
     def _partition_of(self, group: str, topic: Topic) -> int:
         return partition_of_group(group, topic.partitions or self._partitions)

@@ -86,7 +86,8 @@ class FetchRoom:
         return {API.FETCH: self.fetch}
 
     async def fetch(self, request: Request) -> Reply:
-        """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over."""
+        """Wait until there are ``min_bytes`` of records, or an error, or ``max_wait_ms`` are over, or the reply holds
+        up another one."""
         body, loop = request.body, asyncio.get_running_loop()
         try:
             exchange = self._begin(request, loop.time())
@@ -101,7 +102,7 @@ class FetchRoom:
                 size = await self._gather(exchange.partitions, fetched, bytes_max)
                 memory.hold(size)
                 is_enough = size >= max(body.min_bytes, 0) or any(f.error for f in fetched.values())
-                if is_enough or not await _change(fetched, deadline):
+                if is_enough or request.holds_up or not await _change(request, fetched, deadline):
                     break
             return _reply(request, exchange, fetched, memory)
         except BaseException:
@@ -170,18 +171,14 @@ def _check_offset(partition: LocalPartition, offset: int, log_start: int) -> Non
         )
 
 
-async def _change(fetched: Mapping[PartitionKey, Fetched], deadline: float) -> bool:
-    """Wait until a partition has more than was seen of it. False: not before the deadline."""
-    sources = [f.source for f in fetched.values() if f.source is not None]
+async def _change(request: Request, fetched: Mapping[PartitionKey, Fetched], deadline: float) -> bool:
+    """Wait until a partition has more than was seen of it, or the client asks something else. False: not before the
+    deadline."""
     if any(f.is_old for f in fetched.values()):
         return asyncio.get_running_loop().time() < deadline
     try:
         async with asyncio.timeout_at(deadline):
-            if sources:
-                first, *others = (source.changed for source in sources)
-                await first.wait(*others)
-            else:
-                await asyncio.Event().wait()
+            await request.line.grown.wait(*(f.source.changed for f in fetched.values() if f.source is not None))
     except TimeoutError:
         return False
     return True

@@ -12,7 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from seaweedmq.kafka.rooms import Rooms
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import API, EncodedReply, Request
+from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
 from tests.broker.bed import CONFIG, Bed, Host
 
 NO_PRODUCER = -1
@@ -27,6 +27,7 @@ class Door:
         self.rooms = Rooms(host.broker.local)
         self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
         self._numbers = itertools.count(1)
+        self._line = Line()
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
         """The reply to one request. ``fields``: those of the message."""
@@ -34,7 +35,7 @@ class Door:
 
     def request(self, api: API, version: int, **fields: Any) -> Request:
         """As the wire would make it."""
-        return Request(
+        request = Request(
             api=api,
             version=version,
             correlation_id=next(self._numbers),
@@ -44,7 +45,11 @@ class Door:
             client_host="/127.0.0.1",
             size_bytes=100,
             connection=1,
+            line=self._line,
+            ahead=self._line.urgent,
         )
+        self._line.join(api)
+        return request
 
     async def _answer(self, api: API, request: Request) -> Any:
         reply = await self._handlers[api](request)

@@ -123,6 +123,11 @@ class Cluster:
     def living(self) -> list[Gateway]:
         return [gateway for gateway in self.gateways if gateway.host.owner.state is OwnerState.RUNNING]
 
+    def by_port(self, port: int) -> Gateway:
+        """Of the broker that clients find there, which may be dead."""
+        host = self.bed.hosts[port - KAFKA_PORT]
+        return next(gateway for gateway in self.gateways if gateway.host is host)
+
     async def coordinator(self, group: str) -> Gateway:
         """Whoever coordinates the group, in the end."""
         async with asyncio.timeout(PATIENCE_S):
@@ -130,8 +135,7 @@ class Cluster:
                 for gateway in self.living():
                     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
                     if reply.error_code == Code.NONE:
-                        host = self.bed.hosts[reply.port - KAFKA_PORT]
-                        return next(g for g in self.gateways if g.host is host)
+                        return self.by_port(reply.port)
                     assert reply.error_code == Code.COORDINATOR_NOT_AVAILABLE, reply
                 await asyncio.sleep(0.05)
 

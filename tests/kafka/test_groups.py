@@ -103,6 +103,42 @@ async def test_the_first_group_comes_while_a_broker_is_being_drained(bed: Bed) -
 
 
 @story
+async def test_a_coordinator_that_died_a_moment_ago_is_not_named_but_the_next_one_is(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    group, dying = await led_by_a_follower_of_the_cluster(bed, cluster)
+    dying.host.kill()
+    killed_at = bed.loop.time()
+    for gateway in cluster.living():
+        reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
+        assert reply.error_code == Code.NONE
+        assert cluster.by_port(reply.port).host.lives
+    assert bed.loop.time() - killed_at < 1.0, "sooner than a client asks again"
+
+
+@story
+async def test_a_coordinator_that_is_slow_is_named_all_the_same(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 3)
+    group, slow = await led_by_a_follower_of_the_cluster(bed, cluster)
+    slow.host.freeze()
+    frozen_at = bed.loop.time()
+    for gateway in cluster.living():
+        if gateway is not slow:
+            reply = await gateway.ask(API.FIND_COORDINATOR, 3, key=group, key_type=0)
+            assert cluster.by_port(reply.port) is slow
+    assert bed.loop.time() - frozen_at < 0.5
+    slow.host.thaw()
+
+
+async def led_by_a_follower_of_the_cluster(bed: Bed, cluster: Cluster) -> tuple[str, Gateway]:
+    """A group, and its coordinator, which is not the cluster's leader."""
+    for number in range(20):
+        found = await cluster.coordinator(f"group {number}")
+        if found.host is not bed.leader():
+            return f"group {number}", found
+    raise AssertionError("the leader coordinates all groups")
+
+
+@story
 async def test_there_are_no_coordinators_of_transactions_and_it_is_said_in_words(bed: Bed) -> None:
     _, gateway = await one(bed)
     reply = await gateway.ask(API.FIND_COORDINATOR, 3, key="tx", key_type=1)

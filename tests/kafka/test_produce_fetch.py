@@ -92,6 +92,25 @@ async def test_a_fetch_that_gets_too_little_answers_in_time(bed: Bed) -> None:
 
 
 @story
+async def test_a_fetch_does_not_hold_up_what_the_client_asks_behind_it(bed: Bed) -> None:
+    [door] = await doors(bed)
+    await topic(bed, door)
+    await door.produce("orders", 0, batch(b"little"))
+    began = bed.loop.time()
+    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=10_000))
+    nowhere = asyncio.create_task(door.fetch("orders", 0, 1, wait_ms=60_000))
+    await asyncio.sleep(5)
+    assert not any(task.done() for task in (waiting, nowhere)), "another Fetch is no reason"
+    await door.list_offset("orders", 0, timestamp=-1)
+    assert records_of((await waiting).records) == [(0, None, b"little")]
+    found = await nowhere
+    assert (found.error_code, bytes(found.records)) == (Code.NONE, b"")
+    assert bed.loop.time() - began < 6
+    await door.fetch("orders", 0, 1, wait_ms=5_000)
+    assert bed.loop.time() - began > 9, "what was asked before it is answered before it"
+
+
+@story
 async def test_the_first_batch_goes_whole_and_no_second_one_that_does_not_fit(bed: Bed) -> None:
     [door] = await doors(bed)
     await topic(bed, door)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from seaweedmq.kafka.wire.assembly import Assembly
 from seaweedmq.kafka.wire.decoding import Malformed
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
-from seaweedmq.kafka.wire.messages import Buffer
+from seaweedmq.kafka.wire.messages import Buffer, Line
 from seaweedmq.kafka.wire.roles import Listening, Receiver, Slot
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wanted_bytes = 0
         self._granted_bytes = 0
         self._slots: deque[Slot] = deque()
+        self._line = Line()
         self._unsent: list[Callable[[], None]] = []
         self._is_reading = True
         self._is_writing = True
@@ -154,7 +155,9 @@ class Connection(asyncio.BufferedProtocol):
         self._read_due = None
         granted, self._granted_bytes = self._granted_bytes, 0
         try:
-            request = read_request(data, peer=self.peer, client_host=self._client_host, connection=self.id)
+            request = read_request(
+                data, peer=self.peer, client_host=self._client_host, connection=self.id, line=self._line
+            )
         except (Malformed, NotAdvertised) as error:
             self._listening.in_flight.give(granted)
             self.fail(str(error))
@@ -162,6 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = request.client_id[:CLIENT_ID_SHOWN_MAX]
         slot = Slot(self, granted)
         self._slots.append(slot)
+        self._line.join(request.api)
         self._receiver.receive(request, slot)
 
     def _stop_reading(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from seaweedmq.errors import Unsupported
 from seaweedmq.kafka.wire.decoding import Malformed, decode, skip_tags
-from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Reply, Request
+from seaweedmq.kafka.wire.messages import API, REPLIES, REQUESTS, Buffer, EncodedReply, Line, Reply, Request
 from seaweedmq.kafka.wire.versions import is_advertised, name_of
 
 _REQUEST_HEAD = struct.Struct(">hhih")
@@ -24,7 +24,7 @@ class NotAdvertised(Unsupported):
     """A request of an API, or in a version, that was not offered. Kafka closes the connection, too."""
 
 
-def read_request(data: memoryview, *, peer: str, client_host: str, connection: int) -> Request:
+def read_request(data: memoryview, *, peer: str, client_host: str, connection: int, line: Line) -> Request:
     """A request from its bytes, which it may refer to.
 
     That of ApiVersions in a version from the future has no body (None): how it looks is not known, and the client is to
@@ -66,6 +66,8 @@ def read_request(data: memoryview, *, peer: str, client_host: str, connection: i
         client_host=client_host,
         size_bytes=len(data),
         connection=connection,
+        line=line,
+        ahead=line.urgent,
     )
 
 

@@ -5,7 +5,7 @@ Handlers take them from here. Give a reply all its lists: what is not given is a
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, TypeAlias
 from uuid import UUID  # noqa: TID251 - the value, no source of randomness
@@ -91,6 +91,8 @@ from kafka.protocol.producer import (
     ProduceResponse,
 )
 
+from seaweedmq.runtime.signal import Signal
+
 __all__ = [
     "API",
     "REPLIES",
@@ -149,6 +151,7 @@ __all__ = [
     "JoinGroupResponse",
     "LeaveGroupRequest",
     "LeaveGroupResponse",
+    "Line",
     "ListConfigResourcesRequest",
     "ListConfigResourcesResponse",
     "ListGroupsRequest",
@@ -217,6 +220,29 @@ class API(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
+PATIENT = frozenset({API.FETCH, API.PRODUCE})
+"""Of these a client may have many on their way at a time: that another one came is no reason to answer the first. The
+others are urgent: the client does something else once it has the answer."""
+
+
+class Line:
+    """The requests of one connection: each reply holds up those that come behind it."""
+
+    __slots__ = ("grown", "urgent")
+
+    def __init__(self) -> None:
+        self.urgent = 0
+        """How many came that are not of ``PATIENT``."""
+        self.grown = Signal()
+        """Fires when one more of them comes."""
+
+    def join(self, api: int) -> None:
+        """Another request came."""
+        if api not in PATIENT:
+            self.urgent += 1
+            self.grown.fire()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request as it came on a connection."""
@@ -236,6 +262,15 @@ class Request:
     size_bytes: int
     connection: int
     """Id of its connection, unique in the process."""
+    line: Line = field(default_factory=Line)
+    """Of its connection."""
+    ahead: int = 0
+    """How many urgent ones came before it."""
+
+    @property
+    def holds_up(self) -> bool:
+        """Of a patient one: whether the client waits for a reply that can not be sent before that to this one."""
+        return self.line.urgent > self.ahead
 
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -103,6 +103,36 @@ async def test_a_heartbeat_counts_while_a_fetch_and_a_join_wait() -> None:
         await until(lambda: server.requests == 2)
 
 
+@pytest.mark.parametrize("is_at_once", [True, False])
+async def test_a_request_that_waits_for_long_hears_what_comes_behind_it(is_at_once: bool) -> None:
+    async def waits(request: Request) -> Reply:
+        while not request.holds_up:
+            await request.line.grown.wait()
+        return FetchResponse(error_code=0, responses=[])
+
+    async def appended(request: Request) -> Awaitable[Reply]:
+        async def committed() -> Reply:
+            return produced(request)
+
+        return committed()
+
+    handlers = {API.FETCH: waits, API.PRODUCE: appended, API.HEARTBEAT: beat}
+    async with listening(handlers) as (_, port), script(port) as client:
+        client.ask(1, API.FETCH, 12, fetch())
+        client.ask(2, API.FETCH, 12, fetch())
+        client.ask(3, API.PRODUCE, 9, produce())
+        if not is_at_once:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.reader.read(1), 0.05)
+        client.ask(4, API.HEARTBEAT, 4, heartbeat())
+        client.ask(5, API.FETCH, 12, fetch())
+        answers = (1, API.FETCH, 12), (2, API.FETCH, 12), (3, API.PRODUCE, 9), (4, API.HEARTBEAT, 4)
+        for number, api, version in answers:
+            assert (await client.hear(api, version))[0] == number
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.reader.read(1), 0.05)
+
+
 async def test_control_requests_are_handled_one_after_another() -> None:
     at_once = 0
 

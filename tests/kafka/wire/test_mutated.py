@@ -15,7 +15,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.decoding import ELEMENTS_MAX, Malformed
 from seaweedmq.kafka.wire.failed import failed_reply
 from seaweedmq.kafka.wire.frames import NotAdvertised, read_request
-from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Reply, Request
+from seaweedmq.kafka.wire.messages import API, HeartbeatRequest, Line, Reply, Request
 from tests.kafka.wire import oracle
 from tests.kafka.wire.script import listening, script, until
 
@@ -69,7 +69,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 def read(data: bytes) -> Request | None:
     try:
-        return read_request(memoryview(data), peer="p", client_host="/p", connection=1)
+        return read_request(memoryview(data), peer="p", client_host="/p", connection=1, line=Line())
     except (Malformed, NotAdvertised):
         return None
 
@@ -108,7 +108,7 @@ def test_a_request_of_nothing_but_elements_is_refused() -> None:
     count = ELEMENTS_MAX + 1
     head = struct.pack(">hhihi", API.METADATA, 0, 1, -1, count)
     with pytest.raises(Malformed, match="more than 250,000 elements"):
-        read_request(memoryview(head + bytes(2 * count)), peer="p", client_host="/p", connection=1)
+        read_request(memoryview(head + bytes(2 * count)), peer="p", client_host="/p", connection=1, line=Line())
 
 
 def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
@@ -117,7 +117,7 @@ def test_a_request_of_nothing_but_tagged_fields_is_refused() -> None:
     head = struct.pack(">hhih", API.METADATA, 9, 1, -1)
     for data in (head + many + bytes(2 * count), head + b"\0" + b"\x01\0\0\0" + many + b"\x07\0" * count):
         with pytest.raises(Malformed, match="more than 250,000 elements"):
-            read_request(memoryview(data), peer="p", client_host="/p", connection=1)
+            read_request(memoryview(data), peer="p", client_host="/p", connection=1, line=Line())
 
 
 async def test_a_listener_lives_through_mutated_requests(caplog: pytest.LogCaptureFixture) -> None:
