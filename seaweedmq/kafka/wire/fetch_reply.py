@@ -1,12 +1,13 @@
 """Replies to Fetch as buffers, so that records go from where they lie to the socket without being joined.
 
-The one layout of Kafka's that is written here by hand: versions 4 to 17, from version 12 on a flexible one.
+Written by hand: versions 4 to 17, from version 12 on a flexible one.
 """
 
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from seaweedmq.kafka.wire.fields import count, text, varint
 from seaweedmq.kafka.wire.messages import Buffer, EncodedReply
 
 _FLEXIBLE_FROM = 12
@@ -72,11 +73,11 @@ def fetch_reply(
     if version >= 7:
         head += _INT16.pack(error_code) + _INT32.pack(session_id)
     buffers: list[Buffer] = []
-    head += _count(len(topics), flexible)
+    head += count(len(topics), flexible)
     numbers = _numbers(version)
     for topic in topics:
-        head += topic.topic_id if version >= _TOPIC_IDS_FROM else _text(topic.name, flexible)
-        head += _count(len(topic.partitions), flexible)
+        head += topic.topic_id if version >= _TOPIC_IDS_FROM else text(topic.name, flexible)
+        head += count(len(topic.partitions), flexible)
         for one in topic.partitions:
             offsets = (one.high_watermark, one.last_stable_offset, one.log_start_offset)
             head += numbers.pack(one.index, one.error_code, *(offsets if version >= 5 else offsets[:2]))
@@ -84,7 +85,7 @@ def fetch_reply(
             if version >= 11:
                 head += _INT32.pack(-1)  # no preferred replica
             size = sum(map(len, one.records))
-            head += _varint(size + 1) if flexible else _INT32.pack(size)
+            head += varint(size + 1) if flexible else _INT32.pack(size)
             if size:
                 buffers.append(head)
                 buffers.extend(one.records)
@@ -112,7 +113,7 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes
     if aborted is None:
         return b"\0" if flexible else _INT32.pack(-1)
     end = b"\0" if flexible else b""
-    return _count(len(aborted), flexible) + b"".join(_PAIR.pack(*one) + end for one in aborted)
+    return count(len(aborted), flexible) + b"".join(_PAIR.pack(*one) + end for one in aborted)
 
 
 def _leader(partition: FetchedPartition) -> bytes:
@@ -123,27 +124,7 @@ def _leader(partition: FetchedPartition) -> bytes:
 
 
 def _endpoints(endpoints: Sequence[Endpoint]) -> bytes:
-    value = _varint(len(endpoints) + 1) + b"".join(
-        _INT32.pack(one.node_id) + _text(one.host, True) + _INT32.pack(one.port) + b"\0\0" for one in endpoints
+    value = varint(len(endpoints) + 1) + b"".join(
+        _INT32.pack(one.node_id) + text(one.host, True) + _INT32.pack(one.port) + b"\0\0" for one in endpoints
     )
-    return bytes((1, _TAG_NODE_ENDPOINTS)) + _varint(len(value)) + value
-
-
-def _count(count: int, flexible: bool) -> bytes:
-    return _varint(count + 1) if flexible else _INT32.pack(count)
-
-
-def _text(text: str, flexible: bool) -> bytes:
-    data = text.encode()
-    return (_varint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes((1, _TAG_NODE_ENDPOINTS)) + varint(len(value)) + value

@@ -1,4 +1,4 @@
-"""The one layout that is written by hand: byte for byte what two other implementations write."""
+"""A layout that is written by hand: byte for byte what two other implementations write."""
 
 import uuid
 
