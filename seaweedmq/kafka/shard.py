@@ -173,12 +173,13 @@ class Shard:
             self._work.fire()
             raise
         self._set_timer()
-        prompt = [(reply.token, reply) for reply in outcome.prompt]
         answers = [(reply.token, reply) for reply in outcome.replies]
-        if self.partition.is_sure:
-            self._say(prompt)
-        else:
-            answers += prompt
+        if outcome.prompt:
+            prompt = [(reply.token, reply) for reply in outcome.prompt]
+            if self.partition.is_sure:
+                self._say(prompt)
+            else:
+                answers += prompt
         if pairs or answers:
             self._settle(_Round(pairs, answers))
 
