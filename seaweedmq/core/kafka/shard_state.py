@@ -99,7 +99,10 @@ class GroupShard:
     @property
     def wake_at(self) -> float | None:
         """When ``TimePassed`` is to be handled; None: there is nothing to wait for."""
-        return min((at for at in (self._deadlines.first_at, self._check_at) if at is not None), default=None)
+        first_at, check_at = self._deadlines.first_at, self._check_at
+        if first_at is None or check_at is None:
+            return check_at if first_at is None else first_at
+        return min(first_at, check_at)
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
