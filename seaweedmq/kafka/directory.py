@@ -142,6 +142,9 @@ class Directory:
         self.namespace = namespace
         self._layouts: dict[TopicName, tuple[int, _Layout | None]] = {}
         """Name -> revision of the topic, and what it was worked out to."""
+        self._found: dict[str | bytes, PartitionedTopic] = {}
+        """What clients asked for, by their words, as of ``_found_at`` changes of the view."""
+        self._found_at = -1
         self._names: dict[int, TopicName] = {}
         """By uid, as of ``_named`` changes of the view."""
         self._named = -1
@@ -159,10 +162,16 @@ class Directory:
         Raises:
             KafkaRefusal: there is none (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), or it is not shown.
         """
-        name = self._by_id(name_or_id) if isinstance(name_or_id, bytes) else self._by_name(name_or_id)
-        shown = self._shown(name)
+        if self._found_at != self.view.changes:
+            self._found_at = self.view.changes
+            self._found.clear()
+        shown = self._found.get(name_or_id)
         if shown is None:
-            raise KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION, self.why_hidden(name))
+            name = self._by_id(name_or_id) if isinstance(name_or_id, bytes) else self._by_name(name_or_id)
+            shown = self._shown(name)
+            if shown is None:
+                raise KafkaRefusal(Code.UNKNOWN_TOPIC_OR_PARTITION, self.why_hidden(name))
+            self._found[name_or_id] = shown
         return shown
 
     def topic_name(self, name: str) -> TopicName:

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from seaweedmq.errors import SeaweedMQError, Unsupported
@@ -29,7 +30,8 @@ class Lane(Enum):
     is appended of a request that began is appended, even if the client is gone meanwhile; the wait is cancelled then.
     """
     CONTROL = "control"
-    """One after another."""
+    """One after another. A handler that is no coroutine (``def beat(request) -> asyncio.Future[Reply]``) takes no task,
+    and what it knows when it returns is answered in the same step."""
     ASIDE = "aside"
     """What may wait for long: begun at once, and no other request waits for it."""
 
@@ -91,6 +93,8 @@ class Lanes:
         """Whose replies wait for commits."""
         self._settler: asyncio.Task[None] | None = None
         self._waits: set[asyncio.Task[None]] = set()
+        self._controlled: asyncio.Future[Any] | None = None
+        """What the one request of the lane waits for."""
         self._is_lost = False
 
     def receive(self, request: Request, slot: Slot) -> None:
@@ -100,8 +104,10 @@ class Lanes:
             self._aside(request, slot, self._handle(request))
             return
         self._queues[lane].append((request, slot))
-        if lane not in self._runners:
-            self._runners[lane] = self._spawn(self._run(lane), f"{lane.value} requests")
+        if lane is Lane.CONTROL:
+            self._control()
+        elif lane not in self._runners:
+            self._runners[lane] = self._spawn(self._run(), f"{lane.value} requests")
 
     def lost(self) -> None:
         """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""
@@ -117,20 +123,51 @@ class Lanes:
             task.cancel()
         if self._settler is not None:
             self._settler.cancel()
-        if Lane.CONTROL in self._runners:
-            self._runners[Lane.CONTROL].cancel()
+        if self._controlled is not None:
+            self._controlled.cancel()
 
-    async def _run(self, lane: Lane) -> None:
-        queue = self._queues[lane]
+    def _control(self) -> None:
+        """Handle requests of the lane until one of them waits."""
+        queue = self._queues[Lane.CONTROL]
+        while queue and self._controlled is None:
+            request, slot = queue.popleft()
+            try:
+                reply = self._begin(request)
+            except Exception as error:  # noqa: BLE001 - answered and logged
+                self._fail(request, slot, error)
+                continue
+            if not isinstance(reply, asyncio.Future):
+                self._controlled = self._aside(request, slot, reply)
+                self._controlled.add_done_callback(self._go_on)
+            elif reply.done():
+                self._told(request, slot, reply)
+            else:
+                self._controlled = reply
+                reply.add_done_callback(partial(self._told_late, request, slot))
+
+    def _told(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
+        try:
+            self._say(request, slot, reply.result())
+        except asyncio.CancelledError:
+            slot.fill()
+        except Exception as error:  # noqa: BLE001 - answered and logged
+            self._fail(request, slot, error)
+
+    def _told_late(self, request: Request, slot: Slot, reply: asyncio.Future[Reply]) -> None:
+        self._told(request, slot, reply)
+        self._go_on()
+
+    def _go_on(self, _: object = None) -> None:
+        self._controlled = None
+        self._control()
+
+    async def _run(self) -> None:
+        queue = self._queues[Lane.IN_ORDER]
         try:
             while queue:
-                request, slot = queue.popleft()
-                if lane is Lane.CONTROL:
-                    await self._answer(request, slot, self._handle(request))
-                else:
-                    await self._append(request, slot)
+                await self._append(*queue.popleft())
         finally:
-            del self._runners[lane]
+            del self._runners[Lane.IN_ORDER]
 
     async def _append(self, request: Request, slot: Slot) -> None:
         """The first half of a request whose order counts."""
@@ -158,7 +195,7 @@ class Lanes:
         finally:
             self._settler = None
 
-    def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
+    def _aside(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> "asyncio.Task[None]":
         task = self._spawn(self._answer(request, slot, reply), name_of(request.api))
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
@@ -169,12 +206,16 @@ class Lanes:
             _drop(reply)
 
         task.add_done_callback(ended)
+        return task
 
     async def _handle(self, request: Request) -> Reply:
+        return await self._begin(request)
+
+    def _begin(self, request: Request) -> Awaitable[Reply]:
         handler = self._handlers.get(request.api)
         if handler is None or (request.api == API.PRODUCE and request.version < PRODUCE_LOWEST):
             raise Unsupported(f"{name_of(request.api)} version {request.version} is not answered by this broker")
-        return await handler(request)
+        return handler(request)
 
     async def _answer(self, request: Request, slot: Slot, reply: Awaitable[Reply]) -> None:
         try:

@@ -1,6 +1,7 @@
 """Requests about the offsets that groups have committed."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seaweedmq.core.kafka.classic_events import (
@@ -9,17 +10,16 @@ from seaweedmq.core.kafka.classic_events import (
     DeleteOffsets,
     DeleteOffsetsReply,
     OffsetToCommit,
-    Partition,
 )
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.group_replies import TopicErrors, commit_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     Handler,
-    OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
     Reply,
@@ -29,6 +29,7 @@ from seaweedmq.model.kafka_groups import OffsetValue
 
 MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
 NO_OFFSET = -1
+UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class GroupOffsetsRoom:
@@ -48,10 +49,11 @@ class GroupOffsetsRoom:
 
     # --- commit -------------------------------------------------------------------------------------------------------
 
-    async def commit(self, request: Request) -> Reply:
+    def commit(self, request: Request) -> "asyncio.Future[Reply]":
         """OffsetCommit: of partitions that there are."""
-        body = request.body
+        body, version = request.body, request.version
         shard = self._coordinators.shard_of(body.group_id)
+        counts = [self._count(topic.name) for topic in body.topics]
         offsets = tuple(
             OffsetToCommit(
                 topic=topic.name,
@@ -60,39 +62,38 @@ class GroupOffsetsRoom:
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",
             )
-            for topic in body.topics
-            for each, there in zip(topic.partitions, self._exist(topic.name, _numbers(topic)), strict=True)
-            if there
-        )
-        errors: Mapping[Partition, int] = {}
-        if offsets:
-            reply = await shard.ask(
-                lambda token: Commit(
-                    token=token,
-                    group=body.group_id,
-                    member=body.member_id,
-                    instance=body.group_instance_id,
-                    generation=body.generation_id_or_member_epoch,
-                    retention_ms=body.retention_time_ms if body.retention_time_ms >= 0 else None,
-                    offsets=offsets,
-                    is_v9=request.version >= NAMED_ERRORS_FROM,
-                )
-            )
-            assert isinstance(reply, CommitReply)
-            errors = {(o.topic, o.partition): error for o, error in zip(offsets, reply.errors, strict=True)}
-        make = OffsetCommitResponse.OffsetCommitResponseTopic
-        of_each = make.OffsetCommitResponsePartition
-        return OffsetCommitResponse(
-            topics=[make(name=t.name, partitions=_with_errors(of_each, t, errors)) for t in body.topics]
+            for topic, count in zip(body.topics, counts, strict=True)
+            for each in topic.partitions
+            if 0 <= each.partition_index < count
         )
 
-    def _exist(self, topic: str, partitions: Sequence[int]) -> Sequence[bool]:
-        """Which of these partitions there are."""
+        def reply_of(reply: CommitReply) -> Reply:
+            return commit_reply(version, _with_errors(body.topics, counts, reply.errors))
+
+        if not offsets:
+            answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            answer.set_result(reply_of(CommitReply(token=0, errors=())))
+            return answer
+        return shard.ask(
+            lambda token: Commit(
+                token=token,
+                group=body.group_id,
+                member=body.member_id,
+                instance=body.group_instance_id,
+                generation=body.generation_id_or_member_epoch,
+                retention_ms=body.retention_time_ms if body.retention_time_ms >= 0 else None,
+                offsets=offsets,
+                is_v9=version >= NAMED_ERRORS_FROM,
+            ),
+            reply_of,
+        )
+
+    def _count(self, topic: str) -> int:
+        """Of its partitions; none, if there is no such topic."""
         try:
-            count = self._directory.find(topic).count
+            return self._directory.find(topic).count
         except KafkaRefusal:
-            return [False] * len(partitions)
-        return [0 <= number < count for number in partitions]
+            return 0
 
     # --- fetch --------------------------------------------------------------------------------------------------------
 
@@ -134,11 +135,12 @@ class GroupOffsetsRoom:
         body = request.body
         if not body.group_id:
             raise KafkaRefusal(Code.INVALID_GROUP_ID, "a group has a name: name the one whose offsets are to go")
+        counts = [self._count(topic.name) for topic in body.topics]
         partitions = tuple(
             (topic.name, each.partition_index)
-            for topic in body.topics
-            for each, there in zip(topic.partitions, self._exist(topic.name, _numbers(topic)), strict=True)
-            if there
+            for topic, count in zip(body.topics, counts, strict=True)
+            for each in topic.partitions
+            if 0 <= each.partition_index < count
         )
         reply = await self._coordinators.shard_of(body.group_id).ask(
             lambda token: DeleteOffsets(token, body.group_id, partitions)
@@ -146,23 +148,25 @@ class GroupOffsetsRoom:
         assert isinstance(reply, DeleteOffsetsReply)
         if reply.error:
             return OffsetDeleteResponse(error_code=reply.error)
-        errors = dict(zip(partitions, reply.errors, strict=True))
         make = OffsetDeleteResponse.OffsetDeleteResponseTopic
         of_each = make.OffsetDeleteResponsePartition
         return OffsetDeleteResponse(
-            topics=[make(name=t.name, partitions=_with_errors(of_each, t, errors)) for t in body.topics]
+            topics=[
+                make(name=name, partitions=[of_each(partition_index=n, error_code=error) for n, error in partitions])
+                for name, partitions in _with_errors(body.topics, counts, reply.errors)
+            ]
         )
 
 
-def _numbers(topic: Any) -> list[int]:
-    return [each.partition_index for each in topic.partitions]
-
-
-def _with_errors(make: Any, topic: Any, errors: Mapping[Partition, int]) -> list[Any]:
-    """What became of each partition; those of which nothing is known do not exist."""
-    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+def _with_errors(topics: Sequence[Any], counts: Sequence[int], errors: Iterable[int]) -> list[TopicErrors]:
+    """What became of each partition; ``errors`` are those of partitions that there are."""
+    known = iter(errors)
     return [
-        make(partition_index=number, error_code=errors.get((topic.name, number), unknown)) for number in _numbers(topic)
+        (
+            topic.name,
+            [(n, next(known) if 0 <= n < count else UNKNOWN) for n in (p.partition_index for p in topic.partitions)],
+        )
+        for topic, count in zip(topics, counts, strict=True)
     ]
 
 

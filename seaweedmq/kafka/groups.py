@@ -1,12 +1,12 @@
 """Requests of consumer groups and their members: to events of the coordinator, and back."""
 
+import asyncio
 from typing import Any
 
 from seaweedmq.core.kafka.classic_events import (
     DeleteGroup,
     DeleteGroupReply,
     Heartbeat,
-    HeartbeatReply,
     Join,
     JoinReply,
     Leave,
@@ -19,12 +19,12 @@ from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
+from seaweedmq.kafka.wire.group_replies import heartbeat_reply
 from seaweedmq.kafka.wire.messages import (
     API,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     Handler,
-    HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupResponse,
     ListGroupsResponse,
@@ -132,20 +132,19 @@ class GroupRoom:
             assignment=reply.assignment,
         )
 
-    async def heartbeat(self, request: Request) -> Reply:
-        """Heartbeat."""
-        body = request.body
-        reply = await self._coordinators.shard_of(_named(body.group_id)).ask(
+    def heartbeat(self, request: Request) -> "asyncio.Future[Reply]":
+        """Heartbeat: answered at once, as a rule."""
+        body, version = request.body, request.version
+        return self._coordinators.shard_of(_named(body.group_id)).ask(
             lambda token: Heartbeat(
                 token=token,
                 group=body.group_id,
                 member=body.member_id,
                 instance=body.group_instance_id,
                 generation=body.generation_id,
-            )
+            ),
+            lambda reply: heartbeat_reply(version, reply.error),
         )
-        assert isinstance(reply, HeartbeatReply)
-        return HeartbeatResponse(error_code=reply.error)
 
     async def leave(self, request: Request) -> Reply:
         """LeaveGroup, of one member, or of many."""

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from seaweedmq.broker.local import LocalBroker, LocalPartition
 from seaweedmq.errors import SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
-from seaweedmq.kafka.wire.by_hand import Endpoint
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
+from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.model.kafka_nodes import Node
 
 NO_EPOCH = -1

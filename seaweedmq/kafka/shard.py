@@ -23,7 +23,7 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from seaweedmq.codec.kafka.group_records import decode_record, encode_record
-from seaweedmq.core.kafka.classic_events import Limits, Reply, ShardEvent, TimePassed, TopicsDeleted
+from seaweedmq.core.kafka.classic_events import Limits, ShardEvent, TimePassed, TopicsDeleted
 from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.shard_log import Pair, ShardLog
@@ -46,6 +46,10 @@ LOADED_AT_ONCE: Final = 500
 """Records are taken into the state, then others have a turn."""
 NOTHING: Final = OffsetRecord("", "", -1, None)
 """Says that an offset is gone which never was."""
+
+
+def _itself(reply: T) -> T:
+    return reply
 
 
 class Stage(Enum):
@@ -90,7 +94,8 @@ class Shard:
         self._loop = asyncio.get_running_loop()
         self._state = GroupShard(limits)
         self._tokens = count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[Any], Any]]] = {}
+        """By token; of those that gave up, too, until they are answered."""
         self._round = _Round()
         self._is_writing = False
         self._work = Signal()
@@ -106,25 +111,31 @@ class Shard:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, event_of: Callable[[int], ShardEvent]) -> Reply:
-        """The reply to a request, whose event is made of its token.
+    def ask(
+        self, event_of: Callable[[int], ShardEvent], made_of: Callable[[Any], Any] = _itself
+    ) -> "asyncio.Future[Any]":
+        """The ``Reply`` to a request, whose event is made of its token, or what is made of that. It is there already if
+        nothing has to be committed before it is said.
 
         Raises:
-            KafkaRefusal: it is still loading.
+            KafkaRefusal: it is still loading. The future never does.
             StaleMetadata: it is over, or was before there was a reply that counts.
         """
         self._check_active()
         token = next(self._tokens)
-        reply: Reply = await self._told(token, lambda: self._take(event_of(token)))
-        return reply
+        event = event_of(token)
+        answer = self._answer_to(token, made_of)
+        self._take(event)
+        return answer
 
-    async def look(self, at: Callable[[GroupShard], T]) -> T:
+    def look(self, at: Callable[[GroupShard], T]) -> "asyncio.Future[T]":
         """What there is to see in the state, once it counts. Raises as :meth:`ask`."""
         self._check_active()
         token = next(self._tokens)
         seen = at(self._state)
-        await self._told(token, lambda: self._settle(_Round(answers=[(token, None)])))
-        return seen
+        answer = self._answer_to(token, _itself)
+        self._settle(_Round(answers=[(token, seen)]))
+        return answer
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Topics are no more, or others by now."""
@@ -133,13 +144,10 @@ class Shard:
         elif self.stage is Stage.ACTIVE:
             self._take(TopicsDeleted(frozenset(topics)))
 
-    async def _told(self, token: int, begin: Callable[[], None]) -> Any:
-        answer = self._waiting[token] = self._loop.create_future()
-        try:
-            begin()
-            return await answer
-        finally:
-            del self._waiting[token]
+    def _answer_to(self, token: int, made_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
+        answer = self._loop.create_future()
+        self._waiting[token] = answer, made_of
+        return answer
 
     def _check_active(self) -> None:
         if self.stage is Stage.LOADING:
@@ -165,12 +173,13 @@ class Shard:
             self._work.fire()
             raise
         self._set_timer()
-        prompt = [(reply.token, reply) for reply in outcome.prompt]
         answers = [(reply.token, reply) for reply in outcome.replies]
-        if self.partition.is_sure:
-            self._say(prompt)
-        else:
-            answers += prompt
+        if outcome.prompt:
+            prompt = [(reply.token, reply) for reply in outcome.prompt]
+            if self.partition.is_sure:
+                self._say(prompt)
+            else:
+                answers += prompt
         if pairs or answers:
             self._settle(_Round(pairs, answers))
 
@@ -185,9 +194,13 @@ class Shard:
 
     def _say(self, answers: Iterable[tuple[int, Any]]) -> None:
         for token, told in answers:
-            waiter = self._waiting.get(token)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(told)
+            answer, made_of = self._waiting.pop(token, (None, _itself))
+            if answer is None or answer.done():
+                continue  # nobody waits any more
+            try:
+                answer.set_result(made_of(told))
+            except Exception as error:  # noqa: BLE001 - who asked hears it; the others have nothing to do with it
+                answer.set_exception(error)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -277,10 +290,11 @@ class Shard:
         self.stage = Stage.OVER
         if self._timer is not None:
             self._timer.cancel()
-        for waiter in self._waiting.values():
-            if not waiter.done():
-                waiter.set_exception(self._moved())
-                waiter.exception()  # who was just about to wait may have an error of its own
+        waiting, self._waiting = self._waiting, {}
+        for answer, _ in waiting.values():
+            if not answer.done():
+                answer.set_exception(self._moved())
+                answer.exception()  # who was just about to wait may have an error of its own
 
     def _note_trouble(self, attempt: int, error: BaseException) -> None:
         is_expected = isinstance(error, SeaweedMQError)

@@ -23,6 +23,7 @@ from seaweedmq.kafka.wire.messages import (
     API,
     REPLIES,
     REQUESTS,
+    EncodedReply,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
@@ -82,7 +83,8 @@ class Gateway:
             reply = await self.handlers[api](request)
         except SeaweedMQError as error:
             reply = failed_reply(request, code_of(error, place=place_of(api)), str(error))
-        return REPLIES[api].decode(bytes(reply.encode(version=version)), version=version)
+        encoded = b"".join(reply.buffers) if isinstance(reply, EncodedReply) else bytes(reply.encode(version=version))
+        return REPLIES[api].decode(encoded, version=version)
 
     def shard(self, group: str) -> Shard:
         """The coordinator of a group, which is here."""

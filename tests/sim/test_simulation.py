@@ -113,7 +113,7 @@ CAUGHT_BY = {
     "give_added_partitions_ids_twice": 4,
     "forget_kafka_producers_at_the_seal": 1,
     "ask_the_last_segment_alone": 1255,
-    "acknowledge_before_the_commit": 1198,
+    "acknowledge_before_the_commit": 966,
     "answer_whoever_is_ready_first": 1,
     "go_on_with_any_cursor": 610,
     "stamp_what_the_batch_says": 224,

@@ -4,7 +4,7 @@ Some 4 M records of 100 bytes a second, by aiokafka's builder, a record at a tim
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +17,8 @@ from seaweedmq.codec.kafka.compression import NONE
 from seaweedmq.codec.kafka.header import FIRST_TIMESTAMP_AT, MAGIC, NO_PRODUCER, patched_head, write_crc
 from seaweedmq.codec.kafka.varints import Longs
 
-_Row: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+Row: TypeAlias = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""Timestamp in milliseconds, key, value, headers."""
 _ROWS_AT_ONCE: Final = 4_096
 """That are Python objects."""
 _TIMESTAMPS: Final = struct.Struct(">qq")
@@ -31,10 +32,15 @@ def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_
             downwards.
         base_offset: of the first row.
     """
+    return batches_of_rows(_rows_of(rows), base_offset, leader_epoch, bytes_max)
+
+
+def batches_of_rows(rows: Iterable[Row], base_offset: int, leader_epoch: int, bytes_max: int) -> list[bytes]:
+    """As :func:`batches_of`, of rows that are not in columns."""
     done: list[bytes] = []
     builder = _builder(bytes_max)
     count = first_ms = 0
-    for timestamp_ms, key, value, headers in _rows_of(rows):
+    for timestamp_ms, key, value, headers in rows:
         if not count:
             first_ms = timestamp_ms
         # Timestamps begin with 0, since the builder takes -1 for none; ``_finish`` puts that right.
@@ -49,7 +55,7 @@ def batches_of(rows: pa.RecordBatch, base_offset: int, leader_epoch: int, bytes_
     return done
 
 
-def _rows_of(rows: pa.RecordBatch) -> Iterator[_Row]:
+def _rows_of(rows: pa.RecordBatch) -> Iterator[Row]:
     for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
         part = rows.slice(first, _ROWS_AT_ONCE)
         headers = part.column("_headers")

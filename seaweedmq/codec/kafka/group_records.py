@@ -21,6 +21,7 @@ unsigned varint, one more than the length) and tagged fields, which are skipped.
 """
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 from seaweedmq.errors import Corrupt, Unsupported
@@ -41,15 +42,29 @@ GROUP_VALUE_VERSION: Final = 3
 VALUE_VERSION_MAX: Final = 4
 """The first one with compact forms."""
 
+_INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "hiq")
+_OFFSET_HEAD, _EXPIRING_OFFSET_HEAD = struct.Struct(">hqi"), struct.Struct(">hq")
+_OFFSET_KEY: Final = _INT16.pack(OFFSET_KEY_VERSION)
+_GROUP_KEY: Final = _INT16.pack(GROUP_KEY_VERSION)
+
 
 def partition_of_group(group: str, partitions: int) -> int:
     """Where all Kafka clients and tools look for the group: Java's ``String.hashCode``, its sign dropped."""
-    utf16 = group.encode("utf-16-be", "surrogatepass")
+    signed = _hash_code(group) if len(group) > _REMEMBERED_LENGTH_MAX else _remembered_hash_code(group)
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+
+
+def _hash_code(text: str) -> int:
+    utf16 = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for (unit,) in struct.iter_unpack(">H", utf16):
         code = (31 * code + unit) & 0xFFFFFFFF
-    signed = code - (1 << 32) if code >= 1 << 31 else code
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
+    return code - (1 << 32) if code >= 1 << 31 else code
+
+
+_remembered_hash_code = lru_cache(maxsize=4_096)(_hash_code)
+_REMEMBERED_LENGTH_MAX: Final = 249
+"""A coordinator has no group with a longer name: so what is remembered is no more than some megabytes."""
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -57,22 +72,20 @@ def partition_of_group(group: str, partitions: int) -> int:
 
 def encode_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
     """Key and value; no value: a tombstone."""
-    match record:
-        case OffsetRecord(group, topic, partition, value):
-            key = struct.pack(">h", OFFSET_KEY_VERSION) + _string(group) + _string(topic) + struct.pack(">i", partition)
-            return key, None if value is None else _offset_bytes(value)
-        case GroupMetadataRecord(group, group_value):
-            key = struct.pack(">h", GROUP_KEY_VERSION) + _string(group)
-            return key, None if group_value is None else _group_bytes(group_value)
+    if isinstance(record, OffsetRecord):
+        key = b"".join((_OFFSET_KEY, _string(record.group), _string(record.topic), _INT32.pack(record.partition)))
+        return key, None if record.value is None else _offset_bytes(record.value)
+    key = _GROUP_KEY + _string(record.group)
+    return key, None if record.value is None else _group_bytes(record.value)
 
 
 def _offset_bytes(value: OffsetValue) -> bytes:
     metadata = _string(value.metadata)
     if value.expire_ms is not None:
-        head = struct.pack(">hq", EXPIRING_OFFSET_VALUE_VERSION, value.offset)
-        return head + metadata + struct.pack(">qq", value.commit_ms, value.expire_ms)
-    head = struct.pack(">hqi", OFFSET_VALUE_VERSION, value.offset, value.leader_epoch)
-    return head + metadata + struct.pack(">q", value.commit_ms)
+        head = _EXPIRING_OFFSET_HEAD.pack(EXPIRING_OFFSET_VALUE_VERSION, value.offset)
+        return b"".join((head, metadata, _INT64.pack(value.commit_ms), _INT64.pack(value.expire_ms)))
+    head = _OFFSET_HEAD.pack(OFFSET_VALUE_VERSION, value.offset, value.leader_epoch)
+    return b"".join((head, metadata, _INT64.pack(value.commit_ms)))
 
 
 def _group_bytes(value: GroupValue) -> bytes:
@@ -103,7 +116,7 @@ def _string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     data = text.encode()
-    return struct.pack(">h", len(data)) + data
+    return _INT16.pack(len(data)) + data
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

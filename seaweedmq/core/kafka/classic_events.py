@@ -307,5 +307,5 @@ class ShardOutcome:
     records: tuple[ShardRecord, ...] = ()
     replies: tuple[Reply, ...] = ()
     """To be said once all that was handed out so far, ``records`` included, is committed: they tell of it."""
-    prompt: tuple[HeartbeatReply, ...] = ()
-    """To be said at once."""
+    prompt: tuple[Reply, ...] = ()
+    """To heartbeats: to be said at once."""

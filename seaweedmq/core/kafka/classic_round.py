@@ -41,6 +41,9 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
+NOTHING = GroupOutcome()
+
+
 class Round:
     """State of a group, with what came of the event that is being handled: ``now`` and ``at_ms`` are its time."""
 
@@ -79,6 +82,8 @@ class Round:
 
     def collect(self) -> GroupOutcome:
         """What came of the event."""
+        if not (self._is_dirty or self._replies or self._timers):
+            return NOTHING
         outcome = GroupOutcome(
             value=self.written if self._is_dirty else None, replies=tuple(self._replies), timers=self._timers
         )

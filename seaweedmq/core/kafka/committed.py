@@ -41,17 +41,21 @@ class Committed:
         """Keep an offset, or (None) forget it."""
         topic, number = partition
         before = self.get(partition)
+        if value is not None:
+            return self._keep(topic, number, value, growth_bytes(topic, value.metadata, before))
         if before is not None:
             self.size_bytes -= entry_bytes(topic, before.metadata)
             self._count -= 1
-        if value is not None:
-            self.size_bytes += entry_bytes(topic, value.metadata)
-            self._count += 1
-            self._by_topic.setdefault(topic, {})[number] = value
-        elif before is not None:
             del self._by_topic[topic][number]
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
+        return OffsetRecord(self.group, topic, number, None)
+
+    def _keep(self, topic: str, number: int, value: OffsetValue, grows_bytes: int) -> OffsetRecord:
+        by_number = self._by_topic.setdefault(topic, {})
+        self._count += number not in by_number
+        self.size_bytes += grows_bytes
+        by_number[number] = value
         return OffsetRecord(self.group, topic, number, value)
 
     # --- what is taken ------------------------------------------------------------------------------------------------
@@ -64,7 +68,9 @@ class Committed:
         end_bytes = self.size_bytes + room_bytes
         expire_ms = None if commit.retention_ms is None else at_ms + commit.retention_ms
         for offset in commit.offsets:
-            error = self._error(offset, limits, end_bytes)
+            before = self.get((offset.topic, offset.partition))
+            grows_bytes = growth_bytes(offset.topic, offset.metadata, before)
+            error = self._error(offset, before, grows_bytes, limits, end_bytes)
             errors.append(error)
             if error is GroupError.NONE:
                 value = OffsetValue(
@@ -74,17 +80,16 @@ class Committed:
                     commit_ms=at_ms,
                     expire_ms=expire_ms,
                 )
-                records.append(self.set((offset.topic, offset.partition), value))
+                records.append(self._keep(offset.topic, offset.partition, value, grows_bytes))
         return tuple(errors), records
 
-    def _error(self, offset: OffsetToCommit, limits: Limits, end_bytes: int) -> GroupError:
+    def _error(
+        self, offset: OffsetToCommit, before: OffsetValue | None, grows_bytes: int, limits: Limits, end_bytes: int
+    ) -> GroupError:
         if len(offset.metadata.encode()) > limits.offset_metadata_bytes_max:
             return GroupError.OFFSET_METADATA_TOO_LARGE
-        before = self.get((offset.topic, offset.partition))
         if before is None and len(self) >= limits.offsets_per_group_max:
             return GroupError.POLICY_VIOLATION
-        grows_bytes = entry_bytes(offset.topic, offset.metadata)
-        grows_bytes -= entry_bytes(offset.topic, before.metadata) if before is not None else 0
         if grows_bytes > 0 and self.size_bytes + grows_bytes > end_bytes:
             return GroupError.POLICY_VIOLATION
         return GroupError.NONE
@@ -132,6 +137,11 @@ class Committed:
 def entry_bytes(topic: str, metadata: str) -> int:
     """What an offset counts for in memory."""
     return 150 + len(topic) + 2 * len(metadata)
+
+
+def growth_bytes(topic: str, metadata: str, before: OffsetValue | None) -> int:
+    """By how much an offset makes it grow that replaces ``before``, if that was there."""
+    return entry_bytes(topic, metadata) if before is None else 2 * (len(metadata) - len(before.metadata))
 
 
 def deletion_error(group: ClassicGroup) -> GroupError:

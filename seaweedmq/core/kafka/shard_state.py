@@ -30,7 +30,6 @@ from seaweedmq.core.kafka.classic_events import (
     DeleteOffsetsReply,
     GroupOutcome,
     Heartbeat,
-    HeartbeatReply,
     Join,
     Leave,
     Limits,
@@ -100,7 +99,10 @@ class GroupShard:
     @property
     def wake_at(self) -> float | None:
         """When ``TimePassed`` is to be handled; None: there is nothing to wait for."""
-        return min((at for at in (self._deadlines.first_at, self._check_at) if at is not None), default=None)
+        first_at, check_at = self._deadlines.first_at, self._check_at
+        if first_at is None or check_at is None:
+            return check_at if first_at is None else first_at
+        return min(first_at, check_at)
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -161,13 +163,11 @@ class GroupShard:
                     self._settle(entry)
             case TimePassed():
                 self._pass_time(now, at_ms)
-        outcome = ShardOutcome(
-            records=tuple(self._records),
-            replies=tuple(reply for reply in self._replies if not isinstance(reply, HeartbeatReply)),
-            prompt=tuple(reply for reply in self._replies if isinstance(reply, HeartbeatReply)),
-        )
+        records, replies = tuple(self._records), tuple(self._replies)
         self._records, self._replies = [], []
-        return outcome
+        if isinstance(event, Heartbeat):  # nothing else comes of it
+            return ShardOutcome(records=records, prompt=replies)
+        return ShardOutcome(records=records, replies=replies)
 
     def _member_speaks(self, event: Join | Sync | Heartbeat | Leave, now: float, at_ms: int) -> None:
         error = self._group_error(event)

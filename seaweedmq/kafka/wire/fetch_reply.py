@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from seaweedmq.kafka.wire.by_hand import Endpoint, count_of, leader_tag, node_endpoints, text_of, varint
+from seaweedmq.kafka.wire.fields import Endpoint, count, leader_tag, node_endpoints, text, varint
 from seaweedmq.kafka.wire.messages import Buffer, EncodedReply
 
 _FLEXIBLE_FROM = 12
@@ -62,11 +62,11 @@ def fetch_reply(
     if version >= 7:
         head += _INT16.pack(error_code) + _INT32.pack(session_id)
     buffers: list[Buffer] = []
-    head += count_of(len(topics), flexible)
+    head += count(len(topics), flexible)
     numbers = _numbers(version)
     for topic in topics:
-        head += topic.topic_id if version >= _TOPIC_IDS_FROM else text_of(topic.name, flexible)
-        head += count_of(len(topic.partitions), flexible)
+        head += topic.topic_id if version >= _TOPIC_IDS_FROM else text(topic.name, flexible)
+        head += count(len(topic.partitions), flexible)
         for one in topic.partitions:
             offsets = (one.high_watermark, one.last_stable_offset, one.log_start_offset)
             head += numbers.pack(one.index, one.error_code, *(offsets if version >= 5 else offsets[:2]))
@@ -102,4 +102,4 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes
     if aborted is None:
         return b"\0" if flexible else _INT32.pack(-1)
     end = b"\0" if flexible else b""
-    return count_of(len(aborted), flexible) + b"".join(_PAIR.pack(*one) + end for one in aborted)
+    return count(len(aborted), flexible) + b"".join(_PAIR.pack(*one) + end for one in aborted)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seaweedmq.kafka.wire.by_hand import Endpoint, count_of, leader_tag, node_endpoints, nullable_text_of, text_of
+from seaweedmq.kafka.wire.fields import Endpoint, count, leader_tag, node_endpoints, nullable_text, text
 from seaweedmq.kafka.wire.messages import EncodedReply
 
 _START_FROM = 5
@@ -49,16 +49,16 @@ def produce_reply(
 ) -> EncodedReply:
     """The body of a reply in ``version``; what that has no place for is left out."""
     flexible = version >= _FLEXIBLE_FROM
-    body = bytearray(count_of(len(topics), flexible))
+    body = bytearray(count(len(topics), flexible))
     for topic in topics:
-        body += topic.topic_id if version >= _TOPIC_IDS_FROM else text_of(topic.name, flexible)
-        body += count_of(len(topic.partitions), flexible)
+        body += topic.topic_id if version >= _TOPIC_IDS_FROM else text(topic.name, flexible)
+        body += count(len(topic.partitions), flexible)
         for one in topic.partitions:
             numbers = (one.index, one.error_code, one.base_offset, one.log_append_time_ms)
             body += _WITH_START.pack(*numbers, -1) if version >= _START_FROM else _WITHOUT_START.pack(*numbers)
             if version >= _ERRORS_FROM:
-                body += count_of(0, flexible)  # no errors of single records: a batch is taken whole or not at all
-                body += nullable_text_of(one.error_message, flexible)
+                body += count(0, flexible)  # no errors of single records: a batch is taken whole or not at all
+                body += nullable_text(one.error_message, flexible)
             if flexible:
                 says_leader = version >= _LEADERS_FROM
                 body += leader_tag(_TAG_CURRENT_LEADER, one.leader_id, one.leader_epoch) if says_leader else b"\0"

@@ -41,6 +41,10 @@ async def beat(request: Request) -> Reply:
     return HeartbeatResponse(error_code=0)
 
 
+async def nothing_known(request: Request) -> Reply:
+    return MetadataResponse(brokers=[], topics=[])
+
+
 def produced(request: Request, offset: int = 0) -> Reply:
     topic = request.body.topic_data[0]
     topics = ProduceResponse.TopicProduceResponse
@@ -150,6 +154,49 @@ async def test_control_requests_are_handled_one_after_another() -> None:
         for i in range(20):
             number, reply = await client.hear(API.HEARTBEAT, 4)
             assert (number, reply.error_code) == (i, 0)
+
+
+async def test_what_is_known_at_once_takes_no_task_and_what_comes_later_keeps_its_turn() -> None:
+    told = list[asyncio.Future[Reply]]()
+
+    def beat_later(request: Request) -> asyncio.Future[Reply]:
+        told.append(asyncio.get_running_loop().create_future())
+        if request.body.group_id == "at once":
+            told[-1].set_result(HeartbeatResponse(error_code=0))
+        return told[-1]
+
+    handlers = {API.HEARTBEAT: beat_later, API.METADATA: nothing_known}
+    async with listening(handlers) as (server, port), script(port) as client:
+        client.ask(1, API.HEARTBEAT, 4, heartbeat("at once"))
+        assert (await client.hear(API.HEARTBEAT, 4))[0] == 1
+        client.ask(2, API.HEARTBEAT, 4, heartbeat())
+        client.ask(3, API.METADATA, 13, MetadataRequest(version=13, topics=None))
+        client.ask(4, API.HEARTBEAT, 4, heartbeat("at once"))
+        await until(lambda: len(told) == 2)
+        assert server.requests == 0, "neither has a task, and the third did not begin"
+        told[1].set_exception(StaleMetadata("it is elsewhere"))
+        number, reply = await client.hear(API.HEARTBEAT, 4)
+        assert (number, reply.error_code) == (2, Code.NOT_COORDINATOR)
+        assert (await client.hear(API.METADATA, 13))[0] == 3
+        assert (await client.hear(API.HEARTBEAT, 4))[0] == 4
+
+
+async def test_a_future_is_not_waited_for_when_the_client_is_gone() -> None:
+    told = list[asyncio.Future[Reply]]()
+
+    def never(request: Request) -> asyncio.Future[Reply]:
+        told.append(asyncio.get_running_loop().create_future())
+        return told[-1]
+
+    async with listening({API.HEARTBEAT: never}) as (server, port):
+        async with script(port) as client:
+            client.ask(1, API.HEARTBEAT, 4, heartbeat())
+            client.ask(2, API.HEARTBEAT, 4, heartbeat())
+            await until(lambda: len(told) == 1)
+        await until(told[0].cancelled)
+        await until(lambda: server.connections == 0)
+        await until(lambda: server.in_flight.taken_bytes == 0)
+    assert len(told) == 1, "the second one never began"
 
 
 async def test_appends_are_in_order_and_wait_for_no_commit() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire.by_hand import Endpoint
 from seaweedmq.kafka.wire.fetch_reply import FetchedPartition, FetchedTopic, fetch_reply
+from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.kafka.wire.messages import API, FetchResponse
 from tests.kafka.wire import oracle
 

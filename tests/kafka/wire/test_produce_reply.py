@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaweedmq.kafka.wire.by_hand import Endpoint
+from seaweedmq.kafka.wire.fields import Endpoint
 from seaweedmq.kafka.wire.messages import API, ProduceResponse
 from seaweedmq.kafka.wire.produce_reply import ProducedPartition, ProducedTopic, produce_reply
 from tests.kafka.wire import oracle

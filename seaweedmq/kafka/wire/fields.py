@@ -1,13 +1,13 @@
-"""Pieces of the replies that are written by hand, those of the data path: Fetch and Produce."""
+"""Fields of the few replies whose layouts are written by hand. Flexible versions have the compact forms of KIP-482."""
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_TAG_NODE_ENDPOINTS = 0
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _LEADER = struct.Struct(">ii")
+_TAG_NODE_ENDPOINTS = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,24 @@ class Endpoint:
     node_id: int
     host: str
     port: int
+
+
+def count(elements: int, flexible: bool) -> bytes:
+    """Of an array."""
+    return varint(elements + 1) if flexible else _INT32.pack(elements)
+
+
+def text(value: str, flexible: bool) -> bytes:
+    """A string that is not null."""
+    data = value.encode()
+    return (varint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
+
+
+def nullable_text(value: str | None, flexible: bool) -> bytes:
+    """A string, or null."""
+    if value is None:
+        return b"\0" if flexible else _INT16.pack(-1)
+    return text(value, flexible)
 
 
 def leader_tag(tag: int, leader_id: int, leader_epoch: int) -> bytes:
@@ -32,31 +50,13 @@ def node_endpoints(endpoints: Sequence[Endpoint]) -> bytes:
     if not endpoints:
         return b"\0"
     value = varint(len(endpoints) + 1) + b"".join(
-        _INT32.pack(one.node_id) + text_of(one.host, True) + _INT32.pack(one.port) + b"\0\0" for one in endpoints
+        _INT32.pack(one.node_id) + text(one.host, True) + _INT32.pack(one.port) + b"\0\0" for one in endpoints
     )
     return bytes((1, _TAG_NODE_ENDPOINTS)) + varint(len(value)) + value
 
 
-def count_of(count: int, flexible: bool) -> bytes:
-    """The length of an array."""
-    return varint(count + 1) if flexible else _INT32.pack(count)
-
-
-def text_of(text: str, flexible: bool) -> bytes:
-    """A string."""
-    data = text.encode()
-    return (varint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
-
-
-def nullable_text_of(text: str | None, flexible: bool) -> bytes:
-    """A string, or null."""
-    if text is None:
-        return b"\0" if flexible else _INT16.pack(-1)
-    return text_of(text, flexible)
-
-
 def varint(value: int) -> bytes:
-    """An unsigned number, seven bits a byte, the lowest first."""
+    """An unsigned one."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()

@@ -1,0 +1,44 @@
+"""Replies to Heartbeat and OffsetCommit as bytes: what members of groups ask all the time.
+
+Written by hand: versions 0 to 4 of Heartbeat, the last one flexible, and 2 to 9 of OffsetCommit, flexible from 8 on.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from seaweedmq.kafka.wire.fields import count, text
+from seaweedmq.kafka.wire.messages import EncodedReply
+
+TopicErrors: TypeAlias = tuple[str, Sequence[tuple[int, int]]]
+"""A topic, and of its partitions number and error."""
+
+_THROTTLED_HEARTBEAT_FROM: Final = 1
+_FLEXIBLE_HEARTBEAT_FROM: Final = 4
+_THROTTLED_COMMIT_FROM: Final = 3
+_FLEXIBLE_COMMIT_FROM: Final = 8
+_ERROR = struct.Struct(">h")
+_PARTITION = struct.Struct(">ih")
+_NO_THROTTLE = bytes(4)
+_NO_TAGS = b"\0"
+
+
+def heartbeat_reply(version: int, error: int) -> EncodedReply:
+    """The body of a reply to Heartbeat."""
+    body = _ERROR.pack(error)
+    if version >= _THROTTLED_HEARTBEAT_FROM:
+        body = _NO_THROTTLE + body
+    return EncodedReply((body + _NO_TAGS if version >= _FLEXIBLE_HEARTBEAT_FROM else body,))
+
+
+def commit_reply(version: int, topics: Sequence[TopicErrors]) -> EncodedReply:
+    """The body of a reply to OffsetCommit."""
+    flexible = version >= _FLEXIBLE_COMMIT_FROM
+    tags = _NO_TAGS if flexible else b""
+    parts = [_NO_THROTTLE if version >= _THROTTLED_COMMIT_FROM else b"", count(len(topics), flexible)]
+    for name, partitions in topics:
+        parts += (text(name, flexible), count(len(partitions), flexible))
+        parts += [_PARTITION.pack(number, error) + tags for number, error in partitions]
+        parts.append(tags)
+    parts.append(tags)
+    return EncodedReply((b"".join(parts),))
