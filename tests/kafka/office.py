@@ -47,7 +47,7 @@ def rooms(
 ) -> tuple[Directory, list[Room]]:
     """What answers admin requests on one broker, and what they know of it."""
     directory = Directory(view, Nodes(view, meta, env), NAMESPACE)
-    changes = TopicChanges(broker.api, view)
+    changes = TopicChanges(broker.api, view, env.rng)
     return directory, [
         ClusterRoom(directory, changes, config),
         TopicsRoom(directory, changes, config),

@@ -1,14 +1,24 @@
 """Requests that are well formed and can not be: see ``test_bad_input.py``, which has the table of all of them."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from seaweedmq.kafka.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import API, REQUESTS, UUID, CreateTopicsRequest, ListOffsetsRequest
+from seaweedmq.kafka.wire.messages import (
+    API,
+    REQUESTS,
+    UUID,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListOffsetsRequest,
+)
 from tests.integration.kafka.raw import (
     BY_ID,
     FETCH,
@@ -211,6 +221,36 @@ async def test_topics_that_can_not_be_harm_no_other_of_the_request(brokers: Brok
 async def test_of_those_who_create_a_topic_at_once_one_does(brokers: Brokers) -> None:
     codes = await asyncio.gather(*(created(brokers, port, topic_of("at-once")) for port in brokers.ports * 3))
     assert sorted(code for [code] in codes) == [Code.NONE] + [Code.TOPIC_ALREADY_EXISTS] * 8
+
+
+async def test_of_those_who_change_configs_of_a_topic_at_once_nobody_is_lost(
+    brokers: Brokers, create: Callable[..., str]
+) -> None:
+    topic = create()
+    wanted = {
+        "segment.ms": "60000",
+        "preallocate": "true",
+        "flush.messages": "9",
+        "flush.ms": "8",
+        "segment.bytes": "1048576",
+    }
+
+    async def changed(port: int, name: str, value: str) -> dict[str, str]:
+        """As the broker that was asked knows all of them then."""
+        make = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = make.AlterableConfig(name=name, config_operation=0, value=value)
+        asked = make(resource_type=ResourceKind.TOPIC, resource_name=topic, configs=[config])
+        reply = await brokers.ask(port, API.INCREMENTAL_ALTER_CONFIGS, 1, resources=[asked], validate_only=False)
+        assert reply.responses[0].error_code == Code.NONE, reply.responses[0].error_message
+        named = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=ResourceKind.TOPIC, resource_name=topic, configuration_keys=list(wanted)
+        )
+        told = await brokers.ask(port, API.DESCRIBE_CONFIGS, 4, resources=[named])
+        return {config.name: config.value for config in told.results[0].configs}
+
+    ports = itertools.cycle(brokers.ports)
+    told = await asyncio.gather(*(changed(next(ports), *config) for config in wanted.items()))
+    assert wanted in told, "the last of them knows of all"
 
 
 async def test_a_topic_that_is_deleted_is_gone_for_who_writes_and_waits_in_it(
