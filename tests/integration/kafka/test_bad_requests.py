@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError
 
 from seaweedmq.kafka.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
@@ -19,6 +20,7 @@ from seaweedmq.kafka.wire.messages import (
     IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
 )
+from tests.integration.kafka.conftest import TIMEOUT_S, Kafka
 from tests.integration.kafka.raw import (
     BY_ID,
     FETCH,
@@ -182,6 +184,41 @@ async def test_commits_that_can_not_be(brokers: Brokers, create: Callable[..., s
     assert many == [Code.NONE] * 2 + [Code.UNKNOWN_TOPIC_OR_PARTITION] * 9_998
     told = await commit({topic: range(1)}, member_id="a-stranger", generation_id_or_member_epoch=3)
     assert told == [Code.UNKNOWN_MEMBER_ID]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_member_of_a_new_group_is_told_what_to_set(brokers: Brokers, version: int) -> None:
+    said = await brokers.ask(
+        await brokers.coordinator("new"),
+        API.CONSUMER_GROUP_HEARTBEAT,
+        version,
+        group_id="new",
+        member_id="me",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["anything"],
+        topic_partitions=[],
+    )
+    assert (said.error_code, said.member_epoch, said.assignment) == (Code.UNSUPPORTED_VERSION, 0, None)
+    assert "set group.protocol=classic" in said.error_message
+
+
+async def test_librdkafka_gives_up_a_new_group_at_once(kafka: Kafka, create: Callable[..., str]) -> None:
+    topic = create()
+
+    def fatal() -> KafkaError | None:
+        consumer = Consumer(
+            {"bootstrap.servers": kafka.bootstrap, "group.id": "new", "group.protocol": "consumer", "log_level": 0}
+        )
+        consumer.subscribe([topic])
+        message = consumer.poll(TIMEOUT_S)
+        consumer.close()
+        return None if message is None else message.error()
+
+    error = await asyncio.to_thread(fatal)
+    assert error is not None, "it waits without a word"
+    assert error.code() == KafkaError._FATAL  # noqa: SLF001 - the name that it has
+    assert "ConsumerGroupHeartbeat fatal error: Broker: API version not supported" in error.str()
 
 
 # --- topics
