@@ -16,6 +16,7 @@ from seaweedmq.kafka.wire.messages import (
     REQUESTS,
     UUID,
     CreateTopicsRequest,
+    DeleteRecordsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
@@ -35,6 +36,8 @@ from tests.kafka.wire.script import script
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_harmed")]
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+ELSEWHERE = (Code.NONE, Code.NOT_LEADER_OR_FOLLOWER, Code.LEADER_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_OR_PARTITION)
+"""What a broker says of a partition until it has heard that it has moved."""
 NOBODYS_ID = UUID(int=1)
 
 
@@ -67,6 +70,26 @@ async def test_places_that_are_none(brokers: Brokers, create: Callable[..., str]
     assert found.error_code == Code.UNKNOWN_TOPIC_ID
     said = await brokers.produce("", 0, batch(b"x"), port=port, version=BY_ID, topic_id=NOBODYS_ID)
     assert said.error_code == Code.UNKNOWN_TOPIC_ID
+
+
+async def test_places_that_are_none_any_more(kafka: Kafka, brokers: Brokers, create: Callable[..., str]) -> None:
+    topic = create()
+    port = await brokers.leader(topic)
+    for _ in range(2):
+        assert (await brokers.produce(topic, 0, batch(b"x"), port=port)).error_code == Code.NONE
+    make = DeleteRecordsRequest.DeleteRecordsTopic
+    asked = make(name=topic, partitions=[make.DeleteRecordsPartition(partition_index=0, offset=1)])
+    reply = await brokers.ask(port, API.DELETE_RECORDS, 2, topics=[asked], timeout_ms=10_000)
+    assert reply.topics[0].partitions[0].low_watermark == 1
+    for offset, code in ((0, Code.OFFSET_OUT_OF_RANGE), (1, Code.NONE)):
+        found, _ = await brokers.fetch(topic, 0, offset, port=port)
+        assert found.error_code == code
+    assert (await brokers.fetch(topic, 0, 1, port=port, epoch=0))[0].error_code == Code.NONE
+    kafka.cluster.ok("segment", "seal", f"kafka/{topic}", "0")
+    async with asyncio.timeout(10):
+        while (found := (await brokers.fetch(topic, 0, 1, epoch=0))[0]).error_code in ELSEWHERE:
+            pass
+    assert found.error_code == Code.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("timestamp", [INT64_MAX, INT64_MAX // 1_000 + 1, 253_402_300_800_000, -6, -(2**63)])
@@ -163,6 +186,10 @@ async def test_groups_that_can_not_be(brokers: Brokers) -> None:
         assert (await brokers.ask(port, API.SYNC_GROUP, 5, **sync)).error_code == code
     static = {"group_id": "bad", "generation_id": 1, "member_id": first.member_id, "group_instance_id": "nobody"}
     assert (await brokers.ask(port, API.HEARTBEAT, 4, **static)).error_code == Code.UNKNOWN_MEMBER_ID
+    theirs = await brokers.coordinator("theirs")
+    await brokers.ask(theirs, API.JOIN_GROUP, 7, **join_fields("theirs", group_instance_id="one"))
+    stolen = static | {"group_id": "theirs", "group_instance_id": "one"}
+    assert (await brokers.ask(theirs, API.HEARTBEAT, 4, **stolen)).error_code == Code.FENCED_INSTANCE_ID
     elsewhere = next(other for other in brokers.ports if other != port)
     beat = {"group_id": "bad", "generation_id": 1, "member_id": first.member_id, "group_instance_id": None}
     assert (await brokers.ask(elsewhere, API.HEARTBEAT, 4, **beat)).error_code == Code.NOT_COORDINATOR
