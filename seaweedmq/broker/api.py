@@ -71,7 +71,7 @@ async def _status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
 BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     CreateTopic: lambda leader, call: _create(leader, call.spec),
     CreateTopics: lambda leader, call: leader.topics.create(call.specs),
-    AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid),
+    AlterTopic: lambda leader, call: leader.topics.alter(call.name, call.change, call.topic_uid, call.revision),
     DeleteTopic: lambda leader, call: leader.topics.delete(call.name, call.topic_uid),
     RaiseLowWatermark: lambda leader, call: leader.record_deletion.raise_low_watermark(
         call.name, call.before, call.topic_uid

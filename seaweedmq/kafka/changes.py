@@ -4,19 +4,30 @@ Clients ask the same broker for metadata a moment later, so that every change is
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from seaweedmq.coordination.view import ClusterView
-from seaweedmq.errors import AlreadyExists, DeadlineExceeded, InvalidArgument, ResourceExhausted, SeaweedMQError
+from seaweedmq.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    InvalidArgument,
+    ResourceExhausted,
+    SeaweedMQError,
+    StaleMetadata,
+)
 from seaweedmq.model.calls import AlterTopic, CreateTopics, DeleteTopic, RaiseLowWatermark, TopicStats
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.topic import TOPICS_AT_ONCE_MAX, Topic, TopicChange, TopicName, TopicSpec
 from seaweedmq.ports import BrokerApi
+from seaweedmq.runtime.retrying import backoff, retrying
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 PATIENCE_S_MIN, PATIENCE_S_MAX = 1.0, 60.0
+RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 CALLS_AT_ONCE = 32
 """Of one request."""
 
@@ -40,9 +51,10 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> lis
 class TopicChanges:
     """What admin requests and auto-creation do to topics."""
 
-    def __init__(self, api: BrokerApi, view: ClusterView) -> None:
+    def __init__(self, api: BrokerApi, view: ClusterView, rng: random.Random) -> None:
         self._api = api
         self._view = view
+        self._rng = rng
 
     async def create(self, specs: Sequence[TopicSpec], timeout_s: float) -> list[Topic | SeaweedMQError]:
         """Create topics; what became of each, in their order. One that is refused does not keep others from it."""
@@ -56,24 +68,30 @@ class TopicChanges:
             outcomes += [late] * (len(specs) - len(outcomes))
         return outcomes
 
-    async def alter(self, topic: Topic, change: TopicChange, timeout_s: float) -> Topic:
-        """Change a topic; as it then is.
+    async def alter(self, topic: Topic, change: Callable[[Topic], TopicChange], timeout_s: float) -> None:
+        """Change a topic as the leader knows it. Who is told of it at the same time by another broker loses nothing:
+        of two changes that were made of the same topic one is not taken, and is made again of what the other left.
+
+        Args:
+            topic: as it is known here.
+            change: what is to be changed of the topic, given as it is.
+            timeout_s: how long it may take, with all that comes in between.
 
         Raises:
             DeadlineExceeded: not done in time; it may still happen.
-            SeaweedMQError: as ``model.calls.AlterTopic``.
+            SeaweedMQError: as ``model.calls.AlterTopic``, or of ``change``.
         """
+
+        async def altered() -> TopicDescription:
+            found = await self._api.call(AlterTopic(topic.name, TopicChange(), topic.uid))
+            return await self._api.call(AlterTopic(topic.name, change(found.topic), topic.uid, found.revision))
+
+        again = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), on=StaleMetadata)
         try:
             async with asyncio.timeout(timeout_s):
-                altered = await self._api.call(AlterTopic(topic.name, change, topic.uid))
-                await self._view.wait_revision(altered.revision)
+                await self._view.wait_revision((await again(altered)).revision)
         except TimeoutError:
             raise DeadlineExceeded(f"{topic.name} was not changed within {timeout_s:g} s: look at it again") from None
-        return altered.topic
-
-    async def newest(self, topic: Topic, timeout_s: float) -> Topic:
-        """A topic as the leader knows it: what is changed of it is changed of that. Raises as :meth:`alter`."""
-        return await self.alter(topic, TopicChange(), timeout_s)
 
     async def delete(self, topic: Topic, timeout_s: float) -> None:
         """Delete a topic with all its records. Raises as :meth:`alter`."""

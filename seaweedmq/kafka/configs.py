@@ -31,7 +31,7 @@ from seaweedmq.kafka.wire.messages import (
     Request,
 )
 from seaweedmq.model.config import BrokerConfig
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicChange
 
 ALTERED_WITHIN_S = 30.0
 ALL_KINDS_FROM = 1
@@ -133,8 +133,7 @@ class ConfigsRoom:
             found = self._topic_to_alter(resource)
             configs = parse_configs(given, replicas=found.replicas, limits=self._config)
             if not request.body.validate_only:
-                topic = await self._changes.newest(found, ALTERED_WITHIN_S)
-                await self._changes.alter(topic, change_of(topic, configs), ALTERED_WITHIN_S)
+                await self._changes.alter(found, lambda topic: change_of(topic, configs), ALTERED_WITHIN_S)
 
         return await self._each(request, alter, AlterConfigsResponse)
 
@@ -145,10 +144,12 @@ class ConfigsRoom:
             steps = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
             found = self._topic_to_alter(resource)
             altered_configs(found, steps, self._config)
+
+            def change(topic: Topic) -> TopicChange:
+                return change_of(topic, altered_configs(topic, steps, self._config))
+
             if not request.body.validate_only:
-                topic = await self._changes.newest(found, ALTERED_WITHIN_S)
-                change = change_of(topic, altered_configs(topic, steps, self._config))
-                await self._changes.alter(topic, change, ALTERED_WITHIN_S)
+                await self._changes.alter(found, change, ALTERED_WITHIN_S)
 
         return await self._each(request, alter, IncrementalAlterConfigsResponse)
 

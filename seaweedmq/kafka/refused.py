@@ -1,4 +1,4 @@
-"""What has one answer in SeaweedMQ, whatever is asked: there are no permissions, no quotas, no elections to hold."""
+"""What has one answer in SeaweedMQ, whatever is asked: no permissions, no quotas, no elections, no new groups."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class RefusedRoom:
-    """Answers requests about permissions, quotas, elections and reassignments."""
+    """Answers requests about permissions, quotas, elections, reassignments, and those of members of new groups."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -34,6 +34,7 @@ class RefusedRoom:
             API.DESCRIBE_CLIENT_QUOTAS: self.no_quotas,
             API.ELECT_LEADERS: self.elect_leaders,
             API.LIST_PARTITION_REASSIGNMENTS: self.no_reassignments,
+            API.CONSUMER_GROUP_HEARTBEAT: self.no_new_groups,
         }
 
     async def no_permissions(self, _: Request) -> Reply:
@@ -48,6 +49,12 @@ class RefusedRoom:
         """Segments move in one step: none is ever on its way."""
         return ListPartitionReassignmentsResponse(
             throttle_time_ms=0, error_code=Code.NONE, error_message=None, topics=[]
+        )
+
+    async def no_new_groups(self, _: Request) -> Reply:
+        """Of KIP-848. Were this not advertised, librdkafka would wait for ever without a word. Raises KafkaRefusal."""
+        raise KafkaRefusal(
+            Code.UNSUPPORTED_VERSION, "SeaweedMQ does not have the new group protocol: set group.protocol=classic"
         )
 
     async def elect_leaders(self, request: Request) -> Reply:

@@ -39,7 +39,7 @@ class Rooms:
         config = local.config
         self.nodes = Nodes(local.view, local.meta, local.env)
         self.directory = Directory(local.view, self.nodes, config.kafka_namespace)
-        changes = TopicChanges(local.api, local.view)
+        changes = TopicChanges(local.api, local.view, local.env.rng)
         partitions = Partitions(local, self.directory)
         coordinators = Coordinators(local, snapshot_after_bytes=snapshot_after_bytes)
         local.spawn(coordinators.run(), "coordinators of Kafka groups")  # until the broker has left the cluster

@@ -274,9 +274,9 @@ class TopicsRoom:
                     "replicas each: give an assignment for each of them, or none",
                 )
         if not validate_only:
-            topic = await self._changes.newest(found.topic, timeout_s)
-            change = change_of(topic, configs_of(topic), partitions=asked.count)
-            await self._changes.alter(topic, change, timeout_s)
+            await self._changes.alter(
+                found.topic, lambda topic: change_of(topic, configs_of(topic), partitions=asked.count), timeout_s
+            )
 
 
 def _named_twice(name: str) -> KafkaRefusal:

@@ -44,11 +44,13 @@ class CreateTopics(Call[tuple[TopicDescription, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic(Call[TopicDescription]):
-    """Nothing to change: the topic as the leader knows it."""
+    """Nothing to change: the topic as the leader knows it. StaleMetadata: it has changed, and was left alone."""
 
     name: TopicName
     change: TopicChange
     topic_uid: int = 0
+    revision: int = 0
+    """Of the description that the change was made for; 0: whatever the topic is now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class BrokerConfig:
     kafka_requests_per_connection_max: int = 100
     """Read and not answered."""
     kafka_connections_max: int = 10_000
+    """And no more than half as many as the broker may open files."""
     kafka_connection_idle_s: float = 600.0
     """A connection on which nothing is asked for so long is closed."""
     kafka_request_read_s: float = 30.0

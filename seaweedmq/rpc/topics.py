@@ -74,6 +74,7 @@ def _write_alter(call: AlterTopic) -> admin_pb2.AlterTopicRequest:
         target_records_per_s=change.target_records_per_s,
         topic_uid=call.topic_uid,
         configs=types.write_configs(change.configs),
+        revision=call.revision,
     )
     types.set_policies(message, change.durability, change.scaling)
     return message
@@ -92,7 +93,7 @@ def _read_alter(message: admin_pb2.AlterTopicRequest) -> AlterTopic:
         target_records_per_s=message.target_records_per_s if message.HasField("target_records_per_s") else None,
         configs=types.read_configs(message.configs) if message.HasField("configs") else None,
     )
-    return AlterTopic(TopicName.parse(message.name), change, message.topic_uid)
+    return AlterTopic(TopicName.parse(message.name), change, message.topic_uid, message.revision)
 
 
 def _write_describe(call: DescribeTopic) -> admin_pb2.DescribeTopicRequest:

@@ -298,15 +298,24 @@ def filler(cluster: Cluster) -> Path:
 
 async def full_disk(arena: Arena) -> None:
     """The storage is full for a while. Needs a storage of its own, or it would fill somebody else's disk."""
-    if arena.cluster.own_storage:
-        filled = await asyncio.to_thread(_fill, filler(arena.cluster))
-        arena.say(f"the storage is full, {filled >> 20} MiB of it are not ours")
-    else:
-        await asyncio.to_thread(filler(arena.cluster).touch)
-        arena.say("the storage takes no byte more")
+    arena.say(await fill_storage(arena.cluster))
     await asyncio.sleep(arena.rng.uniform(1, 4))
-    await asyncio.to_thread(filler(arena.cluster).unlink, missing_ok=True)
+    await free_storage(arena.cluster)
     arena.say("the storage has room again")
+
+
+async def fill_storage(cluster: Cluster) -> str:
+    """Have it take nothing more; in what way."""
+    if cluster.own_storage:
+        filled = await asyncio.to_thread(_fill, filler(cluster))
+        return f"the storage is full, {filled >> 20} MiB of it are not ours"
+    await asyncio.to_thread(filler(cluster).touch)
+    return "the storage takes no byte more"
+
+
+async def free_storage(cluster: Cluster) -> None:
+    """As before."""
+    await asyncio.to_thread(filler(cluster).unlink, missing_ok=True)
 
 
 def _fill(path: Path) -> int:

@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
+import asyncio
 from dataclasses import fields, replace
 from typing import Any
 
@@ -252,6 +253,17 @@ async def test_a_step_is_taken_from_what_the_leader_knows(bed: Bed) -> None:
     await bed.leader().api.call(AlterTopic(ORDERS, TopicChange(configs=(("segment.ms", "1000"),))))
     await step(follower, ("preallocate", SET, "true"))
     assert set_by_name(follower) == {"preallocate": "true", "segment.ms": "1000"}
+
+
+@story
+async def test_no_step_is_lost_of_those_that_several_brokers_are_asked_for_at_once(bed: Bed) -> None:
+    both = await offices(bed, 2)
+    await bed.topic(both[0].host, ORDERS, partitions=2)
+    await bed.until(lambda: all(ORDERS in office.host.inspect.view.topics for office in both))
+    wanted = {"segment.ms": "1000", "preallocate": "true", "segment.jitter.ms": "7", "flush.messages": "9"}
+    steps = [step(both[n % 2], (name, SET, value)) for n, (name, value) in enumerate(wanted.items())]
+    assert [said.error_code for said in await asyncio.gather(*steps)] == [Code.NONE] * 4
+    assert [set_by_name(office) for office in both if office.host is bed.leader()] == [wanted]
 
 
 # --- ListConfigResources

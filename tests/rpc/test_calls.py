@@ -124,7 +124,7 @@ FIRST, LATER = (r.SegmentRef(topic=NAME, topic_uid=2**63 - 1, segment=3, epoch=e
 CASES = [
     (CreateTopic(TopicSpec(name=NAME, segments=4)), DESCRIPTION),
     (CreateTopics((TopicSpec(name=NAME), TopicSpec(name=NAME, segments=4))), (DESCRIPTION, DESCRIPTION)),
-    (AlterTopic(NAME, TopicChange(retention_s=5.0), 2**63 - 1), DESCRIPTION),
+    (AlterTopic(NAME, TopicChange(retention_s=5.0), 2**63 - 1, 2**63 - 2), DESCRIPTION),
     (DeleteTopic(NAME, 2**63 - 1), None),
     (RaiseLowWatermark(NAME, {0: 5, 4_095: 2**40}, 2**63 - 1), {0: 5, 4_095: 2**40}),
     (ListTopics(), (TOPIC,)),

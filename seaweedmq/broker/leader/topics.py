@@ -12,7 +12,7 @@ from seaweedmq.codec.metadata import deletion_to_json
 from seaweedmq.codec.topic_schema import normal_schema
 from seaweedmq.coordination.description import describe
 from seaweedmq.core.lineage.topology import Change, altered, check_more_partitions
-from seaweedmq.errors import Conflict, Unavailable
+from seaweedmq.errors import Conflict, StaleMetadata, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import Compare, Delete, Put
@@ -49,17 +49,18 @@ class Topics:
         """See ``Creation.sweep``."""
         await self._creation.sweep()
 
-    async def alter(self, name: TopicName, change: TopicChange, topic_uid: int) -> TopicDescription:
+    async def alter(self, name: TopicName, change: TopicChange, topic_uid: int, revision: int = 0) -> TopicDescription:
         """See ``model.calls.AlterTopic``."""
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
+                if revision not in (0, self._metadata.view.topic_revision(name)):
+                    raise StaleMetadata(f"{name} was changed by somebody else meanwhile: look at it again")
                 new = altered(topic, change)
                 if change.partitions is not None:
                     check_more_partitions(topic, change.partitions)
                 if new != topic:
-                    revision = await self._metadata.write(Change(new, ()))
-                    await self._metadata.view.wait_revision(revision)
+                    await self._metadata.view.wait_revision(await self._metadata.write(Change(new, ())))
         if change.partitions is not None:
             await self._creation.add_partitions(name, topic.uid, change.partitions)
         if self._topic(name, topic.uid) != topic:

@@ -117,9 +117,10 @@ class Connection(asyncio.BufferedProtocol):
         self._assembly = Assembly(self._limits.request_bytes_max)
         self._tell_sent()
         self._drop_filled()
-        if self._receiver is not None:
+        receiver, self._receiver, self._transport = self._receiver, None, None  # a ring would wait for the collector
+        if receiver is not None:
             self._listening.closed(self)
-            self._receiver.lost()
+            receiver.lost()
 
     # Requests.
 

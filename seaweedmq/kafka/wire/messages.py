@@ -1,7 +1,8 @@
 """Kafka's messages: what a request is once it is read, and the classes of all requests and replies.
 
-The classes are kafka-python's, made from Apache Kafka's own schemas; attributes are the schemas' fields in snake_case.
-Handlers take them from here. Give a reply all its lists: what is not given is a list that all messages share.
+The classes are kafka-python's, made from Apache Kafka's own schemas, and from ours in ``schemas``; attributes are
+the schemas' fields in snake_case. Handlers take them from here. Give a reply all its lists: what is not given is a list
+that all messages share.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -91,6 +92,7 @@ from kafka.protocol.producer import (
     ProduceResponse,
 )
 
+from seaweedmq.kafka.wire.schemas import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from seaweedmq.runtime.signal import Signal
 
 __all__ = [
@@ -103,6 +105,8 @@ __all__ = [
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "Buffer",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
     "CreateAclsRequest",
     "CreateAclsResponse",
     "CreatePartitionsRequest",
@@ -216,6 +220,7 @@ class API(IntEnum):
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -326,6 +331,7 @@ REQUESTS: Mapping[int, Any] = {
     API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest,
     API.DESCRIBE_CLUSTER: DescribeClusterRequest,
     API.DESCRIBE_PRODUCERS: DescribeProducersRequest,
+    API.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatRequest,
     API.LIST_CONFIG_RESOURCES: ListConfigResourcesRequest,
     API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsRequest,
 }
@@ -364,6 +370,7 @@ REPLIES: Mapping[int, Any] = {
     API.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasResponse,
     API.DESCRIBE_CLUSTER: DescribeClusterResponse,
     API.DESCRIBE_PRODUCERS: DescribeProducersResponse,
+    API.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatResponse,
     API.LIST_CONFIG_RESOURCES: ListConfigResourcesResponse,
     API.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsResponse,
 }

@@ -55,6 +55,7 @@ ADVERTISED: Mapping[API, Versions] = {
     API.DESCRIBE_CLIENT_QUOTAS: Versions(0, 1),
     API.DESCRIBE_CLUSTER: Versions(0, 2),
     API.DESCRIBE_PRODUCERS: Versions(0, 0),
+    API.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
     API.LIST_CONFIG_RESOURCES: Versions(0, 1),
     API.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
@@ -97,6 +98,7 @@ _REMARKS: Mapping[API, str] = {
     API.ELECT_LEADERS: "ELECTION_NOT_NEEDED: every partition gets a leader without",
     API.LIST_PARTITION_REASSIGNMENTS: "none, ever: partitions move in one step",
     API.DESCRIBE_CLIENT_QUOTAS: "none: nobody is slowed down",
+    API.CONSUMER_GROUP_HEARTBEAT: "UNSUPPORTED_VERSION, as from a Kafka whose new group protocol is off: clients stop",
 }
 _HEAD = """\
 # Kafka's APIs

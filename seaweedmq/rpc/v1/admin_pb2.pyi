@@ -202,6 +202,7 @@ class AlterTopicRequest(_message.Message):
     TARGET_RECORDS_PER_S_FIELD_NUMBER: _builtins.int
     TOPIC_UID_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     partitions: _builtins.int
     """Absent: as many as there are. They only grow."""
     name: _builtins.str
@@ -216,6 +217,8 @@ class AlterTopicRequest(_message.Message):
     target_records_per_s: _builtins.float
     topic_uid: _builtins.int
     """Of the topic that is meant; 0: whichever has the name now. A request that comes late then changes no later topic."""
+    revision: _builtins.int
+    """Of the description that the change was made for: STALE_METADATA if the topic was changed since. 0: however it is now."""
     @_builtins.property
     def configs(self) -> _types_pb2.TopicConfigs:
         """Absent: as they are. Else all of them as they are to be."""
@@ -233,10 +236,11 @@ class AlterTopicRequest(_message.Message):
         target_records_per_s: _builtins.float | None = ...,
         topic_uid: _builtins.int = ...,
         configs: _types_pb2.TopicConfigs | None = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "durability", b"durability", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "topic_uid", b"topic_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partitions", b"_partitions", "_retention_bytes", b"_retention_bytes", "_retention_s", b"_retention_s", "_target_bytes_per_s", b"_target_bytes_per_s", "_target_records_per_s", b"_target_records_per_s", "configs", b"configs", "durability", b"durability", "name", b"name", "partitions", b"partitions", "retention_bytes", b"retention_bytes", "retention_s", b"retention_s", "revision", b"revision", "scaling", b"scaling", "target_bytes_per_s", b"target_bytes_per_s", "target_records_per_s", b"target_records_per_s", "topic_uid", b"topic_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partitions: _TypeAlias = _typing.Literal["partitions"]  # noqa: Y015
     _WhichOneofArgType__partitions: _TypeAlias = _typing.Literal["_partitions", b"_partitions"]  # noqa: Y015

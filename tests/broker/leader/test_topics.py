@@ -18,6 +18,7 @@ from seaweedmq.errors import (
     InvalidArgument,
     NotFound,
     SeaweedMQError,
+    StaleMetadata,
     StorageFailed,
 )
 from seaweedmq.model.broker import ClusterStatus
@@ -202,6 +203,19 @@ async def test_changes_at_the_same_time_all_take_effect(bed: Bed) -> None:
     )
     topic = (await hosts[0].api.call(DescribeTopic(NAME))).topic
     assert (topic.retention_s, topic.retention_bytes, topic.durability) == (50, 60, Durability.REPLICATED)
+
+
+@story
+async def test_a_change_that_was_made_for_another_state_of_the_topic_is_not_taken(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    await bed.topic(hosts[0])
+    before = await hosts[0].api.call(AlterTopic(NAME, TopicChange()))
+    for number, host in enumerate(hosts, start=50):
+        found = await host.api.call(AlterTopic(NAME, TopicChange()))
+        await host.api.call(AlterTopic(NAME, TopicChange(retention_s=number), revision=found.revision))
+        with pytest.raises(StaleMetadata, match="changed by somebody else meanwhile"):
+            await host.api.call(AlterTopic(NAME, TopicChange(retention_s=7), revision=before.revision))
+        assert (await host.api.call(AlterTopic(NAME, TopicChange()))).topic.retention_s == number
 
 
 @story

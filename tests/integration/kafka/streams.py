@@ -13,12 +13,14 @@ from tests.integration.kafka.records import TIMEOUT_S
 class Stream:
     """A publisher that goes on while the ``with`` block runs: number n goes to partition n modulo their count."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: object) -> None:
+        """``settings``: librdkafka's, with _ for a dot."""
         self.sent = self.kept = 0
         self._topic, self._partitions = topic, partitions
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
             | {"retry.backoff.ms": 20, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.fast.interval.ms": 50}
+            | {name.replace("_", "."): value for name, value in settings.items()}
         )
         self._refused: list[KafkaError] = []
         self._stop = threading.Event()

@@ -14,14 +14,19 @@ way it can come: below tests/kafka unless it says otherwise. What is marked (req
 | sequence gap, repeat, wrap, old epoch, other's id | core/segment/test_kafka_producers | sequences |
 | acks 0 that fails | wire/test_connection, test_produce_fetch | no answer |
 | partition, topic id, epoch, offset that is none | test_produce_fetch, test_directory | places (requests) |
+| an old epoch, an offset that was deleted | test_produce_fetch, test_directory | not any more (requests) |
 | max_bytes 0, negative; min_bytes, max_wait 2^31 | core/kafka/test_fetch_plan | sizes (requests) |
 | session unknown | core/kafka/test_fetch_session | sessions (requests) |
 | group id, timeout, protocols, another's member | core/kafka/test_classic_group, test_groups | groups (requests) |
+| a group of the new protocol | | told what to set (requests) |
 | commit: 10,000 partitions, 4,097 bytes, unknown | core/kafka/test_committed, test_groups | commits (requests) |
 | partitions, replicas, names, configs, twice at once | test_topics, test_configs | topics (requests) |
 | delete while producing and fetching | test_groups has that of offsets | deleted (requests) |
-| etcd gone; storage full | test_shard, test_nodes; tests.faults | etcd: ``test_trouble.py`` |
-| client that never reads; idle connections | wire/test_connection | does not read, idle |
+| configs changed through several brokers at once | test_configs | nobody is lost (requests) |
+| etcd gone | test_shard, test_nodes; tests.faults | ``test_trouble.py`` |
+| storage full | test_shard; tests.faults | ``test_full_storage.py`` |
+| client that never reads | wire/test_connection | does not read |
+| 10,000 idle connections, and one more | wire/test_connection | idle, ``test_many_connections.py`` |
 """
 
 import asyncio

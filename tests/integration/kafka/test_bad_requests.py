@@ -1,14 +1,27 @@
 """Requests that are well formed and can not be: see ``test_bad_input.py``, which has the table of all of them."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError
 
+from seaweedmq.kafka.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
-from seaweedmq.kafka.wire.messages import API, REQUESTS, UUID, CreateTopicsRequest, ListOffsetsRequest
+from seaweedmq.kafka.wire.messages import (
+    API,
+    REQUESTS,
+    UUID,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListOffsetsRequest,
+)
+from tests.integration.kafka.conftest import TIMEOUT_S, Kafka
 from tests.integration.kafka.raw import (
     BY_ID,
     FETCH,
@@ -23,6 +36,8 @@ from tests.kafka.wire.script import script
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("nobody_else_is_harmed")]
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+ELSEWHERE = (Code.NONE, Code.NOT_LEADER_OR_FOLLOWER, Code.LEADER_NOT_AVAILABLE, Code.UNKNOWN_TOPIC_OR_PARTITION)
+"""What a broker says of a partition until it has heard that it has moved."""
 NOBODYS_ID = UUID(int=1)
 
 
@@ -55,6 +70,26 @@ async def test_places_that_are_none(brokers: Brokers, create: Callable[..., str]
     assert found.error_code == Code.UNKNOWN_TOPIC_ID
     said = await brokers.produce("", 0, batch(b"x"), port=port, version=BY_ID, topic_id=NOBODYS_ID)
     assert said.error_code == Code.UNKNOWN_TOPIC_ID
+
+
+async def test_places_that_are_none_any_more(kafka: Kafka, brokers: Brokers, create: Callable[..., str]) -> None:
+    topic = create()
+    port = await brokers.leader(topic)
+    for _ in range(2):
+        assert (await brokers.produce(topic, 0, batch(b"x"), port=port)).error_code == Code.NONE
+    make = DeleteRecordsRequest.DeleteRecordsTopic
+    asked = make(name=topic, partitions=[make.DeleteRecordsPartition(partition_index=0, offset=1)])
+    reply = await brokers.ask(port, API.DELETE_RECORDS, 2, topics=[asked], timeout_ms=10_000)
+    assert reply.topics[0].partitions[0].low_watermark == 1
+    for offset, code in ((0, Code.OFFSET_OUT_OF_RANGE), (1, Code.NONE)):
+        found, _ = await brokers.fetch(topic, 0, offset, port=port)
+        assert found.error_code == code
+    assert (await brokers.fetch(topic, 0, 1, port=port, epoch=0))[0].error_code == Code.NONE
+    kafka.cluster.ok("segment", "seal", f"kafka/{topic}", "0")
+    async with asyncio.timeout(10):
+        while (found := (await brokers.fetch(topic, 0, 1, epoch=0))[0]).error_code in ELSEWHERE:
+            pass
+    assert found.error_code == Code.FENCED_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("timestamp", [INT64_MAX, INT64_MAX // 1_000 + 1, 253_402_300_800_000, -6, -(2**63)])
@@ -151,6 +186,10 @@ async def test_groups_that_can_not_be(brokers: Brokers) -> None:
         assert (await brokers.ask(port, API.SYNC_GROUP, 5, **sync)).error_code == code
     static = {"group_id": "bad", "generation_id": 1, "member_id": first.member_id, "group_instance_id": "nobody"}
     assert (await brokers.ask(port, API.HEARTBEAT, 4, **static)).error_code == Code.UNKNOWN_MEMBER_ID
+    theirs = await brokers.coordinator("theirs")
+    await brokers.ask(theirs, API.JOIN_GROUP, 7, **join_fields("theirs", group_instance_id="one"))
+    stolen = static | {"group_id": "theirs", "group_instance_id": "one"}
+    assert (await brokers.ask(theirs, API.HEARTBEAT, 4, **stolen)).error_code == Code.FENCED_INSTANCE_ID
     elsewhere = next(other for other in brokers.ports if other != port)
     beat = {"group_id": "bad", "generation_id": 1, "member_id": first.member_id, "group_instance_id": None}
     assert (await brokers.ask(elsewhere, API.HEARTBEAT, 4, **beat)).error_code == Code.NOT_COORDINATOR
@@ -172,6 +211,41 @@ async def test_commits_that_can_not_be(brokers: Brokers, create: Callable[..., s
     assert many == [Code.NONE] * 2 + [Code.UNKNOWN_TOPIC_OR_PARTITION] * 9_998
     told = await commit({topic: range(1)}, member_id="a-stranger", generation_id_or_member_epoch=3)
     assert told == [Code.UNKNOWN_MEMBER_ID]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_member_of_a_new_group_is_told_what_to_set(brokers: Brokers, version: int) -> None:
+    said = await brokers.ask(
+        await brokers.coordinator("new"),
+        API.CONSUMER_GROUP_HEARTBEAT,
+        version,
+        group_id="new",
+        member_id="me",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["anything"],
+        topic_partitions=[],
+    )
+    assert (said.error_code, said.member_epoch, said.assignment) == (Code.UNSUPPORTED_VERSION, 0, None)
+    assert "set group.protocol=classic" in said.error_message
+
+
+async def test_librdkafka_gives_up_a_new_group_at_once(kafka: Kafka, create: Callable[..., str]) -> None:
+    topic = create()
+
+    def fatal() -> KafkaError | None:
+        consumer = Consumer(
+            {"bootstrap.servers": kafka.bootstrap, "group.id": "new", "group.protocol": "consumer", "log_level": 0}
+        )
+        consumer.subscribe([topic])
+        message = consumer.poll(TIMEOUT_S)
+        consumer.close()
+        return None if message is None else message.error()
+
+    error = await asyncio.to_thread(fatal)
+    assert error is not None, "it waits without a word"
+    assert error.code() == KafkaError._FATAL  # noqa: SLF001 - the name that it has
+    assert "ConsumerGroupHeartbeat fatal error: Broker: API version not supported" in error.str()
 
 
 # --- topics
@@ -211,6 +285,36 @@ async def test_topics_that_can_not_be_harm_no_other_of_the_request(brokers: Brok
 async def test_of_those_who_create_a_topic_at_once_one_does(brokers: Brokers) -> None:
     codes = await asyncio.gather(*(created(brokers, port, topic_of("at-once")) for port in brokers.ports * 3))
     assert sorted(code for [code] in codes) == [Code.NONE] + [Code.TOPIC_ALREADY_EXISTS] * 8
+
+
+async def test_of_those_who_change_configs_of_a_topic_at_once_nobody_is_lost(
+    brokers: Brokers, create: Callable[..., str]
+) -> None:
+    topic = create()
+    wanted = {
+        "segment.ms": "60000",
+        "preallocate": "true",
+        "flush.messages": "9",
+        "flush.ms": "8",
+        "segment.bytes": "1048576",
+    }
+
+    async def changed(port: int, name: str, value: str) -> dict[str, str]:
+        """As the broker that was asked knows all of them then."""
+        make = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = make.AlterableConfig(name=name, config_operation=0, value=value)
+        asked = make(resource_type=ResourceKind.TOPIC, resource_name=topic, configs=[config])
+        reply = await brokers.ask(port, API.INCREMENTAL_ALTER_CONFIGS, 1, resources=[asked], validate_only=False)
+        assert reply.responses[0].error_code == Code.NONE, reply.responses[0].error_message
+        named = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=ResourceKind.TOPIC, resource_name=topic, configuration_keys=list(wanted)
+        )
+        told = await brokers.ask(port, API.DESCRIBE_CONFIGS, 4, resources=[named])
+        return {config.name: config.value for config in told.results[0].configs}
+
+    ports = itertools.cycle(brokers.ports)
+    told = await asyncio.gather(*(changed(next(ports), *config) for config in wanted.items()))
+    assert wanted in told, "the last of them knows of all"
 
 
 async def test_a_topic_that_is_deleted_is_gone_for_who_writes_and_waits_in_it(

@@ -5,9 +5,7 @@ The same for long and at random: ``python -m tests.faults``.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from seaweedmq import aio
 from tests.faults.episode import stage
 from tests.faults.machines.cluster import Cluster
 from tests.integration.kafka import confluent_client
+from tests.integration.kafka.beside import aside, until
 from tests.integration.kafka.members import Member, shared
 from tests.integration.kafka.streams import Stream, leaving, numbers
 
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.integration
 TOPIC = "troubled"
 PARTITIONS = 6
 TTL_S = 2.0
-PATIENCE_S = 40.0
 
 
 @pytest.fixture
@@ -34,22 +32,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             await client.admin.create_topic(f"kafka/{TOPIC}", partitions=PARTITIONS, replicas=2)
         yield cluster
         assert cluster.tracebacks() == []
-
-
-@asynccontextmanager
-async def aside(manager: AbstractContextManager[object]) -> AsyncIterator[None]:
-    """It begins and ends in a thread: what connects the brokers with each other runs in this event loop."""
-    stack = AsyncExitStack()
-    await asyncio.to_thread(manager.__enter__)
-    stack.push_async_exit(partial(asyncio.to_thread, manager.__exit__))
-    async with stack:
-        yield
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - it is threads that change it
-            await asyncio.sleep(0.02)
 
 
 async def test_a_producer_and_a_group_outlive_every_broker_and_etcd(cluster: Cluster) -> None:

@@ -126,6 +126,13 @@ def test_a_group_is_shown_reset_and_deleted(tools: Tools) -> None:
     assert "GroupIdNotFoundException" in tools.refused(groups, "--describe", "--group", "g-console")
 
 
+def test_who_wants_the_new_group_protocol_is_told_to_take_the_classic_one(tools: Tools) -> None:
+    tools.ok("TopicCommand", "--create", "--topic", "newly-grouped", "--partitions", "1")
+    wanted = ("--topic", "newly-grouped", "--group", "g-new", "--consumer-property", "group.protocol=consumer")
+    said = tools.refused("consumer.ConsoleConsumer", *wanted, "--timeout-ms", "30000")
+    assert "Set group.protocol=classic" in said
+
+
 def test_many_records_go_in_and_out(tools: Tools, cluster: Cluster) -> None:
     settings = ("--producer-props", f"bootstrap.servers={tools.bootstrap}", "acks=all", "compression.type=lz4")
     amount = ("--num-records", "200000", "--payload-monotonic", "--throughput", "-1")

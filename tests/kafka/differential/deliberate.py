@@ -8,7 +8,7 @@ from tests.kafka.differential.comparison import Rule
 DELIBERATE = (
     # ApiVersions
     Rule("versions", "version ?: api_keys.*", "what is advertised is tested by itself; APIs of KRaft, transactions, "
-         "KIP-848 and delegation tokens are not, and versions from before Kafka 4 are, for old clients"),
+         "share groups and delegation tokens are not, and versions from before Kafka 4 are, for old clients"),
     Rule("versions", "version ?: *_features*", "features are those of KRaft's metadata, of which there is none"),
     # Topics
     Rule("create", "min.insync.replicas=2: topics.*.error_code", "with one replica nothing could ever be produced with "

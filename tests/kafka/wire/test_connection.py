@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
+import resource
 import struct
 from collections.abc import Awaitable
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 
 from seaweedmq.errors import StaleMetadata
+from seaweedmq.kafka.dispatch import Lanes
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.kafka.wire.messages import (
     API,
     ApiVersionsRequest,
@@ -561,6 +565,37 @@ async def test_connections_beyond_the_limit_are_refused(caplog: pytest.LogCaptur
             again.ask(1, API.HEARTBEAT, 4, heartbeat())
             assert (await again.hear(API.HEARTBEAT, 4))[0] == 1
     assert caplog.text.count("are refused") == 1
+
+
+async def test_connections_leave_files_for_the_rest_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with contextlib.AsyncExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, limit[1]))
+        try:
+            server, port = await stack.enter_async_context(listening({API.HEARTBEAT: beat}))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        assert "100 Kafka connections are taken, not kafka_connections_max = 10000" in caplog.text
+        for _ in range(100):
+            await stack.enter_async_context(script(port))
+        await until(lambda: server.connections == 100)
+        refused = await stack.enter_async_context(script(port))
+        assert await refused.is_closed()
+
+
+async def test_what_a_connection_held_is_free_when_it_is_gone_and_not_when_garbage_is_collected() -> None:
+    async with listening({API.HEARTBEAT: beat}) as (server, port):
+        gc.collect()
+        gc.disable()
+        try:
+            async with script(port) as client, script(port):
+                client.ask(1, API.HEARTBEAT, 4, heartbeat())
+                assert (await client.hear(API.HEARTBEAT, 4))[0] == 1
+                await until(lambda: server.connections == 2)
+            await until(lambda: server.connections == 0)
+            await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Connection | Lanes)])
+        finally:
+            gc.enable()
 
 
 async def test_many_idle_connections_are_nobodys_business() -> None:
