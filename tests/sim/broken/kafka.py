@@ -49,13 +49,13 @@ def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
     """Replies of a connection overtake each other."""
-    flush = Connection._flush
+    filled = Connection.filled
 
-    def the_filled_first(connection: Any) -> None:
+    def the_filled_first(connection: Any, size_bytes: int) -> None:
         connection._slots = deque(sorted(connection._slots, key=lambda slot: not slot.is_filled))
-        flush(connection)
+        filled(connection, size_bytes)
 
-    patch.setattr(Connection, "_flush", the_filled_first)
+    patch.setattr(Connection, "filled", the_filled_first)
 
 
 def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
