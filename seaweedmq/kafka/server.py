@@ -91,6 +91,11 @@ class KafkaServer:
         self._is_full = False
 
     @property
+    def connections(self) -> int:
+        """How many are open: that none stays behind shows nowhere else."""
+        return len(self._connections)
+
+    @property
     def requests(self) -> int:
         """How many tasks answer requests."""
         return len(self._tasks)

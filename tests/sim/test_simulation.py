@@ -114,7 +114,6 @@ CAUGHT_BY = {
     "forget_kafka_producers_at_the_seal": 1,
     "ask_the_last_segment_alone": 1255,
     "acknowledge_before_the_commit": 966,
-    "answer_whoever_is_ready_first": 1,
     "go_on_with_any_cursor": 610,
     "stamp_what_the_batch_says": 224,
     "answer_consumers_of_any_epoch": 348,
