@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
 
 from seaweedmq.kafka.configs import ResourceKind
 from seaweedmq.kafka.wire.codes import Code
@@ -21,7 +20,7 @@ from seaweedmq.kafka.wire.messages import (
     IncrementalAlterConfigsRequest,
     ListOffsetsRequest,
 )
-from tests.integration.kafka.conftest import TIMEOUT_S, Kafka
+from tests.integration.kafka.conftest import Kafka
 from tests.integration.kafka.raw import (
     BY_ID,
     FETCH,
@@ -228,24 +227,6 @@ async def test_a_member_of_a_new_group_is_told_what_to_set(brokers: Brokers, ver
     )
     assert (said.error_code, said.member_epoch, said.assignment) == (Code.UNSUPPORTED_VERSION, 0, None)
     assert "set group.protocol=classic" in said.error_message
-
-
-async def test_librdkafka_gives_up_a_new_group_at_once(kafka: Kafka, create: Callable[..., str]) -> None:
-    topic = create()
-
-    def fatal() -> KafkaError | None:
-        consumer = Consumer(
-            {"bootstrap.servers": kafka.bootstrap, "group.id": "new", "group.protocol": "consumer", "log_level": 0}
-        )
-        consumer.subscribe([topic])
-        message = consumer.poll(TIMEOUT_S)
-        consumer.close()
-        return None if message is None else message.error()
-
-    error = await asyncio.to_thread(fatal)
-    assert error is not None, "it waits without a word"
-    assert error.code() == KafkaError._FATAL  # noqa: SLF001 - the name that it has
-    assert "ConsumerGroupHeartbeat fatal error: Broker: API version not supported" in error.str()
 
 
 # --- topics
