@@ -254,13 +254,13 @@ class Shard:
                 await asyncio.sleep(0)
         state.begin(self._loop.time(), self._env.wall_us() // 1_000)
         self._state = state
-        self._snapshots.loaded(kept)
+        self._snapshots.loaded(kept, self._loop.time())
 
     async def _write_round(self) -> None:
         now, self._round = self._round, _Round()
         self._is_writing = True
         try:
-            self._snapshots.begin_if_due(self.partition.end, self._state.snapshot)
+            self._snapshots.begin_if_due(self.partition.end, self._state.snapshot, self._loop.time())
             self._snapshots.note(now.pairs)
             piece = self._snapshots.piece()
             if now.pairs or piece:

@@ -14,6 +14,10 @@ from seaweedmq.model.kafka_groups import ShardRecord
 
 AFTER_BYTES: Final = 16 * MIB
 """There is one when so much was written since the last one, or twice what it took, if that is more."""
+AFTER_S: Final = 600.0
+"""There is one after so long, too, if an eighth of what it takes was written meanwhile: as often as the log is rolled
+by its age (``partition_roll_age_s``), so that a group of few commits does not leave a file each time."""
+AFTER_S_SHARE: Final = 1 / 8
 ROUND_BYTES: Final = 4 * KIB
 """What an append counts beside its records: reading a frame takes as long as that of so many bytes in large frames. So
 there are about 4,000 frames to read at most while nobody coordinates, not the 100,000 that would fit."""
@@ -32,6 +36,7 @@ class Snapshots:
         """Of other records, since the last one began, and what their appends count."""
         self._last_bytes = 0
         """What the last one took, or would have taken."""
+        self._began_at = 0.0
         self._mark: int | None = None
         """Of the one that is under way: nothing below is needed once all of it is committed."""
         self._rest: Iterator[ShardRecord] = iter(())
@@ -44,18 +49,26 @@ class Snapshots:
         """Whether there are pieces left to append."""
         return self._mark is not None
 
-    def loaded(self, kept: Kept) -> None:
-        """The state was read from what the log holds."""
+    def loaded(self, kept: Kept, now: float) -> None:
+        """The state was read from what the log holds. ``now``: seconds on any clock that only rises."""
+        self._began_at = now
         self._written_bytes = kept.read_bytes + kept.read_frames * self._round_bytes
         self._last_bytes = sum(map(size_of, kept.latest.items()))
 
-    def begin_if_due(self, mark: int, source: Source) -> None:
+    def begin_if_due(self, mark: int, source: Source, now: float) -> None:
         """Take the records of the state, if it is time to. ``mark``: where the next record will be."""
-        if self._mark is None and self._written_bytes >= max(self._after_bytes, 2 * self._last_bytes):
+        if self._mark is None and self._is_due(now):
             self._mark = mark
+            self._began_at = now
             self._rest = iter(list(source()))
             self._newer.clear()
             self._written_bytes = self._last_bytes = 0
+
+    def _is_due(self, now: float) -> bool:
+        if self._written_bytes >= max(self._after_bytes, 2 * self._last_bytes):
+            return True
+        is_worth_it = self._written_bytes > self._last_bytes * AFTER_S_SHARE
+        return is_worth_it and now - self._began_at >= AFTER_S
 
     def note(self, pairs: Sequence[Pair]) -> None:
         """These are appended now, if there are any."""

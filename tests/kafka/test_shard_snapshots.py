@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from seaweedmq.codec.kafka.group_records import encode_record
 from seaweedmq.kafka.shard_log import Kept, Pair
-from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, PIECE_BYTES, ROUND_BYTES, Snapshots
+from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, AFTER_S, PIECE_BYTES, ROUND_BYTES, Snapshots
 from seaweedmq.model.kafka_groups import OffsetRecord, OffsetValue, ShardRecord
 
 
@@ -23,10 +23,11 @@ class Written:
         self.snapshots = Snapshots(after_bytes, round_bytes)
         self.log: list[Pair] = []
         self.marks: list[int] = []
+        self.now = 0.0
 
     def write(self, *records: ShardRecord, states: int = 1_000) -> int:
         """A round of these; how many records of a snapshot went along."""
-        self.snapshots.begin_if_due(len(self.log), lambda: state(states))
+        self.snapshots.begin_if_due(len(self.log), lambda: state(states), self.now)
         pairs = [encode_record(record) for record in records]
         self.snapshots.note(pairs)
         piece = self.snapshots.piece()
@@ -90,7 +91,7 @@ def test_a_large_state_is_not_written_again_and_again() -> None:
 
 def test_what_had_to_be_read_counts_as_written() -> None:
     written = Written(after_bytes=10_000)
-    written.snapshots.loaded(Kept({}, read_bytes=9_000))
+    written.snapshots.loaded(Kept({}, read_bytes=9_000), 0.0)
     assert written.write() == 0
     written.write(offset(0, 1))
     assert written.write() > 0
@@ -105,6 +106,32 @@ def test_many_small_appends_bring_one_sooner_than_their_bytes_do() -> None:
         rounds += 1
     assert 3_000 < rounds < 5_000
     again = Snapshots()
-    again.loaded(Kept({}, read_bytes=50 * rounds, read_frames=rounds))
-    again.begin_if_due(7, lambda: state(1))
+    again.loaded(Kept({}, read_bytes=50 * rounds, read_frames=rounds), 0.0)
+    again.begin_if_due(7, lambda: state(1), 0.0)
     assert again.under_way
+
+
+def test_a_group_of_few_commits_has_one_as_often_as_its_log_is_rolled() -> None:
+    written = Written(after_bytes=1_000_000)
+    for number in range(10):
+        written.now += AFTER_S / 10
+        written.write(offset(0, number), states=1)
+    assert written.marks == [9], "of what was written in the first nine tenths"
+    for _ in range(3):
+        written.now += AFTER_S
+        written.write(states=1)
+    assert written.marks == [9, 10], "once more for the commit of the round that began it, then nothing comes"
+
+
+def test_a_large_state_is_not_written_for_a_few_commits() -> None:
+    written = Written(after_bytes=1_000_000)
+    while not written.marks:
+        written.write(offset(0), states=100)
+    behind = len(written.log)
+    for _ in range(11):
+        written.now += AFTER_S
+        written.write(offset(0), states=100)
+    assert len(written.log) == behind + 11, "the last one took 100 kB, an eighth is 12 kB"
+    for _ in range(3):
+        written.write(offset(0), states=100)
+    assert len(written.marks) == 2
