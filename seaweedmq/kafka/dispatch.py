@@ -88,7 +88,7 @@ class Lanes:
         self._handlers = handlers
         self._tasks = tasks
         self._queues: dict[Lane, deque[tuple[Request, Slot]]] = {Lane.IN_ORDER: deque(), Lane.CONTROL: deque()}
-        self._runners: dict[Lane, asyncio.Task[None]] = {}
+        self._appender: asyncio.Task[None] | None = None
         self._appended: deque[tuple[Request, Slot, Awaitable[Reply]]] = deque()
         """Whose replies wait for commits."""
         self._settler: asyncio.Task[None] | None = None
@@ -106,8 +106,8 @@ class Lanes:
         self._queues[lane].append((request, slot))
         if lane is Lane.CONTROL:
             self._control()
-        elif lane not in self._runners:
-            self._runners[lane] = self._spawn(self._run(), f"{lane.value} requests")
+        elif self._appender is None:
+            self._appender = self._spawn(self._append_all(), f"{lane.value} requests")
 
     def lost(self) -> None:
         """Nobody waits for the answers: what waits for something is cancelled, what did not begin is dropped."""
@@ -161,13 +161,13 @@ class Lanes:
         self._controlled = None
         self._control()
 
-    async def _run(self) -> None:
+    async def _append_all(self) -> None:
         queue = self._queues[Lane.IN_ORDER]
         try:
             while queue:
                 await self._append(*queue.popleft())
         finally:
-            del self._runners[Lane.IN_ORDER]
+            self._appender = None
 
     async def _append(self, request: Request, slot: Slot) -> None:
         """The first half of a request whose order counts."""
@@ -185,9 +185,9 @@ class Lanes:
                 return
             self._appended.append((request, slot, rest))
             if self._settler is None:
-                self._settler = self._spawn(self._settle(), "replies in order")
+                self._settler = self._spawn(self._settle_all(), "replies in order")
 
-    async def _settle(self) -> None:
+    async def _settle_all(self) -> None:
         """The second halves, in order: a task for each would wake at every commit, and its reply wait for others."""
         try:
             while self._appended:

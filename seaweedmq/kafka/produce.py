@@ -36,8 +36,8 @@ TIMEOUT_S_MAX = 300.0
 """A client may ask for less."""
 QUICK_BYTES, QUICK_RECORDS = 2 * MIB, 2_500
 """A batch that is not compressed and no larger is checked at once, within a millisecond or two. Others are checked in a
-thread, for nobody is to wait for what somebody else packed; that costs about as much again (of 1 MB of 1 KB, a third of
-all that the broker does for it)."""
+thread, for nobody is to wait for what somebody else packed; that costs about as much again (of 1 MB of 1 KB, a quarter
+of all that the broker does for it)."""
 MESSAGE_BYTES_MAX = 1_048_588
 """``max.message.bytes`` where a topic has none: Kafka's."""
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1

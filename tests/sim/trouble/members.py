@@ -54,17 +54,21 @@ class GroupNemesis(MemberNemesis):
         super().__init__(group.members, network, rng)
         self._group = group
 
-    async def freeze_until_out(self) -> None:
-        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
+    async def _one_that_reads(self) -> Member | None:
+        """Any of those that are among their records, once one is; None: none was in time."""
         reading: list[Member] = []
 
         def look() -> bool:
             reading[:] = self._group.reading()
             return bool(reading)
 
-        if not await self._group.until(look, READING_S_MAX):
+        return self._rng.choice(reading) if await self._group.until(look, READING_S_MAX) else None
+
+    async def freeze_until_out(self) -> None:
+        """A member stands still among its records until the group goes on without it, and wakes up soon after."""
+        member = await self._one_that_reads()
+        if member is None:
             return
-        member = self._rng.choice(reading)
         owner = member.freeze()
         await self._group.until(lambda: self._group.is_out(owner.name), OUT_S_MAX)
         await asyncio.sleep(self._rng.choice((0.0, 0.1, 0.5)))
@@ -72,15 +76,10 @@ class GroupNemesis(MemberNemesis):
 
     async def cut_off_until_out(self) -> None:
         """A member hears nothing of any broker in the midst of its records, until the group goes on without it."""
-        reading: list[Member] = []
-
-        def look() -> bool:
-            reading[:] = self._group.reading()
-            return bool(reading)
-
-        if not await self._group.until(look, READING_S_MAX):
+        member = await self._one_that_reads()
+        if member is None:
             return
-        owner = self._rng.choice(reading).owner
+        owner = member.owner
         machine, brokers = machine_of(owner), self._group.brokers
         for broker in brokers:
             self._network.cut(machine, broker)
