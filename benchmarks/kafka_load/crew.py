@@ -135,7 +135,8 @@ class Crew(contextlib.AbstractContextManager["Crew"]):
             for _ in range(producers):
                 ready = SPAWN.Event()
                 arguments = {"topic": self.topic, "producer": next(self._numbers), "ready": ready, "begin": begin}
-                arguments |= {"records_per_s": records_per_s / producers, "seconds": seconds}
+                arguments |= {"records_per_s": records_per_s / producers, "linger_ms": self.tier.linger_ms}
+                arguments["seconds"] = seconds
                 process = ClientProcess(produce, servers=self.servers.bootstrap, **arguments)
                 processes.append(stack.enter_context(process))
                 readies.append(ready)

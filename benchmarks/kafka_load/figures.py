@@ -6,14 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.kafka_load.crew import Crew
-from benchmarks.kafka_load.producing import PRODUCER
 from benchmarks.kafka_load.servers import SETTLE_SHARE, Watch
 from benchmarks.kafka_load.tiers import Tier
 from benchmarks.measure import Measure, compared, yardstick
 
 RECORDS, DUE, CORE, LINGER = "records acknowledged", "records due", "one core", "linger of the producers"
 FIRST = "records due in the first step"
-LINGER_MS = float(PRODUCER["linger.ms"])
 P99_MS_MAX = 1_000.0
 """Of delivery: beyond that a load is too much."""
 RATE_SHARE_MIN = 0.95
@@ -109,16 +107,16 @@ class Run:
     def _pace(self) -> list[Measure]:
         """Of the last step in which nothing gave, or of the first."""
         step = next((step for step in reversed(self.steps) if what_gave(step) is None), self.steps[0])
-        due, core = [step.due_per_s], [100.0]
+        due, core, linger_ms = [step.due_per_s], [100.0], [self.tier.linger_ms]
         rate_min = RATE_SHARE_MIN if self.tier.steps_max == 1 else None
         clients = {"producers": step.producers, "consumers": step.consumers}
         found = [
             yardstick(DUE, due, "records/s"),
             compared("kafka_load_rate", [step.sent_per_s], "records/s", DUE, due, ratio_min=rate_min, **clients),
-            yardstick(LINGER, [LINGER_MS], "ms"),
+            yardstick(LINGER, linger_ms, "ms"),
         ]
         found += [
-            compared(f"kafka_load_{name}", [asdict(step)[name]], "ms", LINGER, [LINGER_MS])
+            compared(f"kafka_load_{name}", [asdict(step)[name]], "ms", LINGER, linger_ms)
             for name in ("ack_ms_p99", "deliver_ms_p50", "deliver_ms_p99")
         ]
         found.append(yardstick(CORE, core, "%"))

@@ -17,7 +17,6 @@ from benchmarks.measure import percentile
 PRODUCER: dict[str, Any] = {
     "acks": "all",
     "enable.idempotence": True,
-    "linger.ms": 5,
     "compression.type": "lz4",
     "partitioner": "murmur2_random",
     "delivery.timeout.ms": 60_000,
@@ -49,7 +48,15 @@ class Produced:
 
 
 def produce(
-    *, servers: str, topic: str, producer: int, records_per_s: float, seconds: float, ready: Event, begin: Event
+    *,
+    servers: str,
+    topic: str,
+    producer: int,
+    records_per_s: float,
+    linger_ms: float,
+    seconds: float,
+    ready: Event,
+    begin: Event,
 ) -> Produced:
     """Send records by a steady schedule, which is an open loop, and wait for every outcome.
 
@@ -80,7 +87,7 @@ def produce(
             refused.append(sequence)
             failed(error)
 
-    client = Producer(PRODUCER | {"bootstrap.servers": servers, "error_cb": failed})
+    client = Producer(PRODUCER | {"bootstrap.servers": servers, "linger.ms": linger_ms, "error_cb": failed})
     client.list_topics(topic, timeout=CONNECT_TIMEOUT_S)
     orders = Orders(producer)
     total = round(records_per_s * seconds)

@@ -14,6 +14,7 @@ from benchmarks.contest.errors import Failed
 from benchmarks.kafka_load.tiers import Tier
 from benchmarks.publish import MB
 from benchmarks.scale import Scale
+from seaweedmq.codec.paths import KEPT
 
 BROKERS = 3
 REPLICAS = 2
@@ -125,7 +126,8 @@ class Watch:
         self.machine_percent.append(psutil.cpu_percent())
         self.resident_mb.append(max((broker.memory_info().rss for broker in brokers), default=0) / MB)
         self.descriptors.append(float(sum(broker.num_fds() for broker in brokers)))
-        files = [] if self.servers.storage is None else [p for p in self.servers.storage.rglob("*") if p.is_file()]
+        found = () if self.servers.storage is None else self.servers.storage.rglob("*")
+        files = [p for p in found if p.is_file() and KEPT not in p.parts]  # a second name is no file
         own = sum(self.topic in path.parts for path in files)
         self.files.append(float(own))
         self.internal_files.append(float(len(files) - own))

@@ -24,6 +24,8 @@ class Tier:
     producers: int
     records_per_s: float
     """Of all producers together."""
+    linger_ms: float = 5.0
+    """Of the producers. Few records cost by the request: the shorter they are gathered, the more requests."""
     groups: tuple[Group, ...]
     partitions: int
     churn_s: float | None = None
@@ -73,7 +75,8 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
                 name="endurance",
                 seconds=3_600.0,
                 producers=2,
-                records_per_s=1_500.0,
+                records_per_s=500.0,  # with the linger well below what two slow cores carry: what grows is no backlog
+                linger_ms=200.0,
                 groups=_TWO,
                 partitions=12,
                 churn_s=60.0,

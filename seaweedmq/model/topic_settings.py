@@ -1,7 +1,7 @@
 """What was set of a topic by name, as tools for Kafka do, and which of it acts here. Pure.
 
 Any name and value is kept and shown. What acts is read by :func:`settings_of`, and checked before it is kept; what has
-a field of its own in a topic is set there and never by name. Names and units are Kafka's.
+a field of its own in a topic is set there and never by name. Names and units are Kafka's, or begin with seaweedmq.
 """
 
 import math
@@ -32,6 +32,7 @@ OWN_FIELDS: Mapping[str, str] = {
 }
 """Names that are never kept by name -> where what they mean is set."""
 
+AUTO_COMPACT = "seaweedmq.auto.compact"
 LOCAL_RETENTION_AS_USUAL, LOCAL_RETENTION_FOR_EVER = -2, -1
 ROLL_BYTES_MIN = 64 * 1024
 """A smaller ``segment.bytes`` acts as this: what a log file begins with may be as large."""
@@ -67,6 +68,8 @@ class TopicSettings:
     """``cleanup.policy`` has compact: every record of Kafka has a key."""
     expires: bool = True
     """``cleanup.policy`` has delete: retention removes records."""
+    auto_compact: bool = False
+    """``seaweedmq.auto.compact``: brokers merge its small tables on the side."""
     insync_replicas_min: int = 1
     """``min.insync.replicas``: a segment with fewer takes no batch of Kafka that asks for all."""
 
@@ -146,6 +149,12 @@ def _log_kept_s(value: str) -> float | None:
     return math.inf if kept_ms == LOCAL_RETENTION_FOR_EVER else kept_ms / 1_000
 
 
+def _boolean(name: str, value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise InvalidArgument(f"{name} is {value[:40]!r}: give true or false")
+    return value.strip().lower() == "true"
+
+
 def _timestamp_type(value: str) -> TimestampType:
     try:
         return TimestampType(value)
@@ -170,6 +179,7 @@ _ACTING: Mapping[str, Callable[[str], dict[str, object]]] = {
     "message.timestamp.before.max.ms": _field("behind_max_ms", _integer("message.timestamp.before.max.ms", 0)),
     "message.timestamp.type": _field("timestamp_type", _timestamp_type),
     "cleanup.policy": _cleanup,
+    AUTO_COMPACT: _field("auto_compact", lambda value: _boolean(AUTO_COMPACT, value)),
     "min.insync.replicas": _field("insync_replicas_min", _integer("min.insync.replicas", 1)),
 }
 """By name: what its value sets of ``TopicSettings``. Raises InvalidArgument."""

@@ -82,6 +82,7 @@ def test_what_becomes_of_old_records(policy: str, compacts: bool, expires: bool)
         ("message.timestamp.type", "createtime", "give CreateTime or LogAppendTime"),
         ("cleanup.policy", "", "give delete, compact, or compact,delete"),
         ("cleanup.policy", "delete;compact", "give delete, compact, or compact,delete"),
+        ("seaweedmq.auto.compact", "yes", "seaweedmq.auto.compact is 'yes': give true or false"),
         ("min.insync.replicas", "3", "min.insync.replicas of 3 with 2 replicas: nothing could ever be produced"),
     ],
 )
@@ -102,3 +103,8 @@ def test_there_are_bounds_on_all_of_them_together() -> None:
 def test_a_value_of_another_version_that_can_not_be_read_does_not_act() -> None:
     settings = settings_of((("cleanup.policy", "shred"), ("segment.ms", "5000")))
     assert settings == TopicSettings(roll_age_s=5.0)
+
+
+def test_auto_compact_acts_once_it_is_true() -> None:
+    assert settings_of((("seaweedmq.auto.compact", "True"),)).auto_compact
+    assert not settings_of((("seaweedmq.auto.compact", "false"),)).auto_compact

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from seaweedmq.core.kafka.config_values import LONG_MAX, Config, ConfigType
 from seaweedmq.model.topic import Durability, Scaling
+from seaweedmq.model.topic_settings import AUTO_COMPACT
 
 BOOLEAN, STRING, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 INT, LONG, DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
@@ -292,6 +293,13 @@ _CONFIGS = (
         default="false",
         synonym="unclean.leader.election.enable",
         about="Whether a replica that lacks records may lead; none ever does here.",
+    ),
+    Config(
+        name=AUTO_COMPACT,
+        type=BOOLEAN,
+        default="false",
+        acts=True,
+        about="true: brokers merge small Parquet files into larger ones. It has nothing to do with cleanup.policy.",
     ),
     Config(
         name=DURABILITY,

@@ -5,6 +5,7 @@ What SeaweedMQ has a field for is kept there, whoever set it; everything else in
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum
 
 from seaweedmq.core.kafka.config_table import (
@@ -182,7 +183,8 @@ def configs_of(topic: Topic | TopicSpec) -> dict[str, str]:
     """What is set of a topic, in one way or the other, by name."""
     configs = dict(topic.configs)
     if topic.retention_s is not None:
-        configs[RETENTION_MS] = str(max(1, round(topic.retention_s * MS_PER_S)))
+        # As it was written: times a thousand a float of 2^42 seconds and more is another millisecond.
+        configs[RETENTION_MS] = str(max(1, round(Decimal(repr(topic.retention_s)) * MS_PER_S)))
     if topic.retention_bytes is not None:
         configs[RETENTION_BYTES] = str(max(1, topic.retention_bytes // partitions_of(topic)))
     if topic.durability not in (None, usual_durability(topic.replicas)):

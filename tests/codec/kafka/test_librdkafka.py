@@ -32,7 +32,7 @@ def sent_by_librdkafka(compression: str, *, idempotent: bool) -> bytes:
             "test.mock.num.brokers": 1,
             "compression.codec": compression,
             "enable.idempotence": idempotent,
-            "linger.ms": 50,
+            "linger.ms": 5_000,  # until all are there and it is flushed: the mock gives a batch a request
             "log_level": 0,
         }
     )

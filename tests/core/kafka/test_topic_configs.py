@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seaweedmq.core.kafka.config_table import TOPIC_CONFIGS
@@ -62,8 +62,13 @@ def refusal(given: dict[str, str | None], replicas: int = 1) -> str:
 # --- the table
 
 
-def test_the_table_has_every_name_of_kafka_and_two_of_our_own() -> None:
-    assert set(TOPIC_CONFIGS) == {*KAFKA_4_1.split(), "seaweedmq.durability", "seaweedmq.scaling"}
+def test_the_table_has_every_name_of_kafka_and_some_of_our_own() -> None:
+    assert set(TOPIC_CONFIGS) == {
+        *KAFKA_4_1.split(),
+        "seaweedmq.auto.compact",
+        "seaweedmq.durability",
+        "seaweedmq.scaling",
+    }
 
 
 @pytest.mark.parametrize("name", [name for name, config in TOPIC_CONFIGS.items() if config.default])
@@ -272,7 +277,7 @@ def test_texts_that_other_tools_have_set_are_left_alone() -> None:
     st.fixed_dictionaries(
         {},
         optional={
-            "retention.ms": st.integers(1, 2**53).map(str),
+            "retention.ms": st.integers(1, 2**43 * 1_000).map(str),  # beyond it a float of seconds has no milliseconds
             "retention.bytes": st.integers(1, 2**62 // 4096).map(str),
             "segment.ms": st.integers(1, 2**62).map(str),
             "cleanup.policy": st.sampled_from(["delete", "compact", "compact,delete"]),
@@ -282,6 +287,7 @@ def test_texts_that_other_tools_have_set_are_left_alone() -> None:
     ),
     st.integers(1, 8),
 )
+@example({"retention.ms": "4503599627370471"}, 1)
 def test_what_is_set_is_what_is_told(given: dict[str, str], partitions: int) -> None:
     parsed = parse_configs(given, replicas=1, limits=LIMITS)
     spec = spec_of(NAME, partitions=partitions, replicas=1, configs=parsed)
