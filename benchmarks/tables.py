@@ -3,11 +3,17 @@
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 import seaweedmq
 from benchmarks.cluster import running_cluster
-from benchmarks.data import RECORD, text_table
+from benchmarks.data import RECORD, ROWS_PER_CHUNK, text_table
 
 NAME = "bench/files"
+WIDE = "bench/wide"
+"""Rows of ten columns."""
+WIDE_COLUMNS = 10
 RECORD_BYTES = len(RECORD)
 CHUNK_BYTES = 100_000_000
 CONVERTING = {
@@ -20,16 +26,36 @@ TIMEOUT_S = 180.0
 LOOK_INTERVAL_S = 0.2
 
 
-def make_tables(data: Path, total_bytes: int) -> int:
+def make_tables(data: Path, total_bytes: int, *, wide_rows: int = 0) -> int:
     """Publish that many bytes of 100-byte text records and wait until the log files have become tables.
+
+    Args:
+        wide_rows: of a second topic, ``WIDE``.
 
     Returns:
         The number of records. The tables are ``table_files(data)``; the cluster is stopped.
     """
     with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
         count = publish_text(client, NAME, total_bytes, RECORD_BYTES)
+        if wide_rows:
+            publish_wide(client, wide_rows)
+            until_in_tables(data, wide_rows, WIDE)
         until_in_tables(data, count)
     return count
+
+
+def publish_wide(client: "seaweedmq.Client", rows: int) -> None:
+    """Create ``WIDE`` and fill it with so many rows of ten columns, ``c0`` to ``c9``: numbers and text."""
+    rng = np.random.default_rng(1)
+    kinds = [pa.int64(), pa.float64(), pa.string()]
+    schema = pa.schema([(f"c{i}", kinds[i % 3]) for i in range(WIDE_COLUMNS)])
+    client.admin.create_topic(WIDE, durability="replicated", scaling="fixed", schema=schema)
+    with client.publisher(WIDE) as publisher:
+        for at in range(0, rows, ROWS_PER_CHUNK):
+            count = min(ROWS_PER_CHUNK, rows - at)
+            columns = [pa.array(rng.integers(0, 2**40, count)).cast(field.type) for field in schema]
+            publisher.send_table(pa.Table.from_arrays(columns, schema=schema))
+        publisher.flush(timeout=TIMEOUT_S)
 
 
 def publish_text(client: "seaweedmq.Client", topic: str, total_bytes: int, record_bytes: int) -> int:
@@ -68,7 +94,7 @@ def topic_folder(data: Path, topic: str = NAME) -> Path:
 
 def table_files(data: Path, topic: str = NAME) -> list[Path]:
     """The Parquet files, in the order of their offsets."""
-    return sorted((topic_folder(data, topic) / "table").rglob("*.parquet"))
+    return sorted((topic_folder(data, topic) / "table").glob("*.parquet"))
 
 
 def _records(table: Path) -> int:

@@ -129,7 +129,8 @@ class SegmentStore(Protocol):
         every machine. Missing files are no error. StorageFailed."""
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
-        """Delete for good; missing files are no error."""
+        """Delete files, so that nobody finds them any more; missing ones are no error. A table that has a second name,
+        for those who found it before, keeps that until ``sweep``."""
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         """Mark a segment as one whose files are going to be believed, durably and for good; again is no error.
@@ -154,9 +155,9 @@ class SegmentStore(Protocol):
             is_durable: else everybody sees them, but power loss may take them, or tear them, until they are put again.
         """
 
-    async def sweep(self, topic: TopicName, uid: int) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
         """Delete whatever there is of segments that the topic's document calls pruned, fences included; nothing if the
-        document is of another topic of that name.
+        document is of another topic of that name. Also second names of tables that were deleted ``kept_s`` ago.
 
         Raises:
             StorageFailed: it can not be done now; also while the topic has no document.
@@ -168,10 +169,22 @@ class SegmentStore(Protocol):
 
 
 class TableConverter(Protocol):
-    """Turns sealed log files into Parquet, off the event loop."""
+    """Turns sealed log files into Parquet, and small tables into large ones, off the event loop."""
 
     async def convert(self, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None) -> list[SegmentFile]:
         """Write the Parquet files that hold the logs' records below ``end_offset``; return them. Idempotent."""
+
+    async def reconcile(self, topic: Topic) -> bool:
+        """Publish for other programs which tables of the topic count, after some went; a conversion does so by itself.
+
+        Returns False if that can not be done now, and says why in the log of this process: nothing depends on it."""
+
+    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+        """Put one table in the place of some of a segment that follow one another; return what was made.
+
+        Raises:
+            Unavailable, NotFound: another process was faster. Corrupt: one of them is damaged; nothing was replaced.
+        """
 
     async def close(self) -> None: ...
 

@@ -11,6 +11,7 @@ from seaweedmq.broker.segment.follower import FollowerService
 from seaweedmq.broker.segment.owned import OwnedSegments
 from seaweedmq.broker.segment.suspicions import Suspicions
 from seaweedmq.broker.serve.describe import Descriptions
+from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.load import LoadReporter
 from seaweedmq.broker.upkeep.maintenance import Maintenance
@@ -150,12 +151,22 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         segments=parts.owned.segments.values,
         cpu_share=lambda: reporter.cpu_share,
     )
+    compaction = AutoCompaction(
+        config=parts.config,
+        broker_id=info.id,
+        view=parts.view,
+        store=parts.store,
+        converter=parts.converter,
+        cpu_share=lambda: reporter.cpu_share,
+    )
     maintenance = Maintenance(
         config=parts.config,
         broker_id=info.id,
         view=parts.view,
         store=parts.store,
+        converter=parts.converter,
         conversion=conversion,
+        compaction=compaction,
         segments=parts.owned.segments.values,
         wall_us=parts.env.wall_us,
         report_emptied=parts.report_emptied,

@@ -11,3 +11,13 @@ TIMESTAMP_MAX_US = 253_402_300_799_999_999
 def us_of(moment: datetime) -> int:
     """Microseconds since 1970 UTC of an aware datetime, exactly: ``timestamp()`` would go through a float."""
     return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_text(us: int) -> str:
+    """Microseconds since 1970 UTC as ISO 8601, exactly."""
+    return f"{(EPOCH + timedelta(microseconds=us)).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def us_of_text(text: str) -> int:
+    """The inverse of :func:`moment_text`. Raises ValueError."""
+    return us_of(datetime.fromisoformat(text))

@@ -6,10 +6,19 @@
     topics/<namespace>/<topic>/lineage.json
     topics/<namespace>/<topic>/log/<segment, 8 digits>/<base offset, 20 digits>-<writer>.log
     topics/<namespace>/<topic>/table/<segment, 8 digits>-<base, 20 digits>-<end, 20 digits>.parquet
+    topics/<namespace>/<topic>/table/.kept/<the same name>
+    topics/<namespace>/<topic>/table/_delta_log/
+    topics/<namespace>/<topic>/.staged/<sink>/done.json
+    topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
 topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
 skips those that begin with ``_``. Whatever else is put there begins with a dot: both pass over that.
+
+A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
+readers that have begun with it, once it does not count any more.
+
+What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic.
 """
 
 import re
@@ -22,6 +31,10 @@ TOPICS: Final = "topics"
 TOPIC_DOCUMENT: Final = "topic.json"
 LINEAGE_DOCUMENT: Final = "lineage.json"
 FENCE_PREFIX: Final = "fence-"
+KEPT: Final = ".kept"
+DELTA_LOG: Final = "_delta_log"
+"""In the folder of the tables: which of them count, for readers of Delta tables."""
+STAGED: Final = ".staged"
 Kind: TypeAlias = Literal["log", "table"]
 
 _FILE = re.compile(
@@ -98,6 +111,38 @@ def table_path(topic: TopicName, segment: int, base: int, end: int) -> str:
     if not 0 <= base < end:
         raise InvalidArgument(f"table of offsets [{base}, {end}): a table file holds at least one record")
     return f"{table_dir(topic)}/{table_prefix(segment)}{base:020d}-{end:020d}.parquet"
+
+
+def delta_log_dir(topic: TopicName) -> str:
+    """Folder of the topic's Delta log."""
+    return f"{table_dir(topic)}/{DELTA_LOG}"
+
+
+def kept_path(table: str) -> str:
+    """The other name of a table, which it keeps for a while when it does not count any more."""
+    folder, slash, name = table.rpartition("/")
+    return f"{folder}{slash}{KEPT}/{name}"
+
+
+def staged_dir(topic: TopicName) -> str:
+    """Folder of what sinks have put down for the topic."""
+    return f"{topic_dir(topic)}/{STAGED}"
+
+
+def sink_dir(topic: TopicName, sink: str) -> str:
+    """Folder of one sink.
+
+    Raises:
+        InvalidArgument: its id can not be part of a file name.
+    """
+    return f"{staged_dir(topic)}/{check_name('sink', sink)}"
+
+
+def batch_dir(topic: TopicName, sink: str, batch: int) -> str:
+    """Folder of one batch of a sink. Raises InvalidArgument."""
+    if batch < 0:
+        raise InvalidArgument(f"batch {batch} of sink {sink}: batches are numbered from 0")
+    return f"{sink_dir(topic, sink)}/{batch:020d}"
 
 
 def parse_segment_file(path: str) -> SegmentFileName | None:

@@ -46,6 +46,9 @@ class BrokerConfig:
     """Longest time from written to fsynced for ``replicated`` topics."""
     log_grace_s: float = 600.0
     """How long a log file stays after its Parquet file is complete, and an expired file after retention chose it."""
+    table_grace_s: float = 3_600.0
+    """How long a table that does not count any more, be it expired, deleted by hand or replaced, stays under its second
+    name and takes space: a query that has begun lists files once, and reads each when its turn comes."""
     table_row_group_bytes: int = 16 * MIB
     conversion_backlog_bytes_max: int = 4096 * MIB
     """While it has much to do a broker leaves sealed log files as they are, up to so much of them ..."""

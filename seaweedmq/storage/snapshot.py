@@ -51,8 +51,11 @@ class TopicSnapshot:
         return plan_snapshot(segment, self.files, max(start, self.topic.low_watermark(segment.slots)), end)
 
 
-def read_snapshot(root: Path, name: TopicName) -> TopicSnapshot:
+def read_snapshot(root: Path, name: TopicName, segments: Iterable[int] | None = None) -> TopicSnapshot:
     """Read ``topic.json`` and ``lineage.json`` below the storage root and list the topic's files.
+
+    Args:
+        segments: whose files are listed; None: of all that ``lineage.json`` names.
 
     Raises:
         InvalidArgument: there is no such directory.
@@ -61,12 +64,18 @@ def read_snapshot(root: Path, name: TopicName) -> TopicSnapshot:
     """
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
-    topic = topic_from_document(_document(root, name, TOPIC_DOCUMENT))
-    lineage_of, segments = lineage_from_document(_document(root, name, LINEAGE_DOCUMENT))
+    topic = topic_from_document(read_document(root, name, TOPIC_DOCUMENT))
+    lineage_of, known = lineage_from_document(read_document(root, name, LINEAGE_DOCUMENT))
     for found in (topic.name, lineage_of):
         if found != name:
             raise Corrupt(f"{root / topic_dir(name)} holds documents of topic {found}: it was renamed or copied")
-    return TopicSnapshot(topic=topic, segments=segments, files=list_files(root, name, [s.id for s in segments]))
+    listed = [s.id for s in known] if segments is None else segments
+    return TopicSnapshot(topic=topic, segments=known, files=list_files(root, name, listed))
+
+
+def read_topic(root: Path, name: TopicName) -> Topic:
+    """What ``topic.json`` says: one small file. Raises as :func:`read_snapshot`."""
+    return topic_from_document(read_document(root, name, TOPIC_DOCUMENT))
 
 
 def list_files(root: Path, name: TopicName, segments: Iterable[int]) -> tuple[SegmentFile, ...]:
@@ -101,7 +110,8 @@ def list_topics(root: Path) -> list[TopicName]:
     return sorted(found)
 
 
-def _document(root: Path, name: TopicName, document: str) -> bytes:
+def read_document(root: Path, name: TopicName, document: str) -> bytes:
+    """``topic.json`` or ``lineage.json`` of a topic. Raises NotFound, naming those there are, and StorageFailed."""
     path = root / document_path(name, document)
     try:
         return path.read_bytes()

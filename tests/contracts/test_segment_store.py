@@ -266,14 +266,14 @@ async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: Se
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic(uid=7))})
     await put_table(store, table)
     await store.fence(NAME, 7, 1)
-    await store.sweep(NAME, 7)
+    await store.sweep(NAME, 7, kept_s=0.0)
     assert len(await store.list_topic_files(NAME)) == 3, "nothing is pruned yet"
     pruned = replace(make_topic(uid=7), pruned=IdRanges(((0, 2),)))
     await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(pruned)})
-    await store.sweep(NAME, 8)
+    await store.sweep(NAME, 8, kept_s=0.0)
     assert len(await store.list_topic_files(NAME)) == 3, "these are not of topic 8"
-    await store.sweep(NAME, 7)
-    await store.sweep(NAME, 7)
+    await store.sweep(NAME, 7, kept_s=0.0)
+    await store.sweep(NAME, 7, kept_s=0.0)
     assert await store.list_topic_files(NAME) == [kept]
     assert await store.is_fenced(NAME, 7, 0)
     assert await store.is_fenced(NAME, 7, 1), "without the fence it had"
@@ -283,7 +283,7 @@ async def test_what_the_document_calls_pruned_is_fenced_and_swept_away(store: Se
 async def test_nothing_is_swept_while_the_topic_has_no_document(store: SegmentStore) -> None:
     await write_log(store, 0, [b"x"])
     with pytest.raises(StorageFailed, match=r"the topic was deleted, or is being created"):
-        await store.sweep(NAME, 7)
+        await store.sweep(NAME, 7, kept_s=0.0)
     assert len(await store.list_topic_files(NAME)) == 1
 
 

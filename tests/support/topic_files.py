@@ -1,6 +1,9 @@
 """A topic's files as brokers would have left them, written with the real codec and converter."""
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +11,11 @@ import pyarrow as pa
 from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHIFT, stamp
 from seaweedmq.codec.logfile import LogPreamble, encode_preamble
-from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, log_path
+from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, kept_path, log_path
 from seaweedmq.codec.payload.batch import encode_frame, full_schema, schema_to_bytes
+from seaweedmq.core.lineage.topology import Sealing, succeed
 from seaweedmq.model.files import FileKind, SegmentFile
-from seaweedmq.model.ring import even_ranges
+from seaweedmq.model.ring import KeyRange, even_ranges
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.snapshot import list_files
@@ -32,6 +36,7 @@ class TopicFiles:
     segments: dict[int, Segment] = field(default_factory=dict)
     uid: int = 7
     partitions: int | None = None
+    retention_s: float | None = None
 
     def __post_init__(self) -> None:
         self.open_segments(self.partitions or 1)
@@ -48,6 +53,46 @@ class TopicFiles:
         self.segments[segment] = replace(self.segments[segment], state=SegmentState.SEALED, end_offset=end_offset)
         self.write_documents()
 
+    def split(self, segment: int, end_offset: int, count: int = 2) -> list[int]:
+        """Seal a segment, with as many successors, and return their ids."""
+        return self.succeed([segment], [end_offset], count)
+
+    def merge(self, segments: Sequence[int], end_offsets: Sequence[int]) -> list[int]:
+        """Seal neighbours, with one successor, and return its id."""
+        return self.succeed(segments, end_offsets, 1)
+
+    def succeed(self, parents: Sequence[int], end_offsets: Sequence[int], count: int) -> list[int]:
+        """Seal segments where they end, as one change, and open their successors."""
+        sealings = [
+            Sealing(
+                segment=replace(self.segments[n], end_offset=None, state=SegmentState.OPEN),
+                end_offset=end,
+                epoch=1,
+                sequences=(),
+            )
+            for n, end in zip(parents, end_offsets, strict=True)
+        ]
+        slots = KeyRange(self.segments[parents[0]].slots.lo, self.segments[parents[-1]].slots.hi)
+        edges = [slots.lo + slots.width * i // count for i in range(count + 1)]
+        ranges = [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
+        change = succeed(self.topic, sealings, ranges=ranges, placement=[("b-1",)] * count, now_us=NOON_US)
+        self.segments |= {segment.id: segment for segment in change.segments}
+        self.write_documents()
+        return [segment.id for segment in change.segments if segment.is_open]
+
+    def compact(self, segment: int, start: int, end: int) -> SegmentFile:
+        """One table of what some hold, which go."""
+        replaced = [f for f in self.files(segment) if f.kind is FileKind.TABLE and start <= f.base_offset < end]
+        folder = self.root / "aside"
+        aside = TopicFiles(folder, self.name, self.schema, uid=self.uid, partitions=self.partitions)
+        aside.segments = {segment: replace(self.segments[segment], end_offset=None, state=SegmentState.OPEN)}
+        made = aside.table(start, end, segment=segment)
+        for file in replaced:
+            (self.root / file.path).unlink()
+        (folder / made.path).rename(self.root / made.path)
+        shutil.rmtree(folder)
+        return made
+
     @property
     def topic(self) -> Topic:
         return Topic(
@@ -57,7 +102,7 @@ class TopicFiles:
             durability=Durability.STORED,
             scaling=Scaling.AUTO,
             schema=None if self.schema is None else schema_to_bytes(self.schema),
-            retention_s=None,
+            retention_s=self.retention_s,
             retention_bytes=None,
             next_segment=len(self.segments),
             created_us=NOON_US,
@@ -133,3 +178,11 @@ class TopicFiles:
 
     def files(self, segment: int = 0) -> tuple[SegmentFile, ...]:
         return list_files(self.root, self.name, [segment])
+
+    def keep_tables(self) -> None:
+        """Give every table its second name, as brokers do when they publish it."""
+        for file in (f for number in self.segments for f in self.files(number) if f.kind is FileKind.TABLE):
+            kept = self.root / kept_path(file.path)
+            kept.parent.mkdir(exist_ok=True)
+            if not kept.exists():
+                kept.hardlink_to(self.root / file.path)

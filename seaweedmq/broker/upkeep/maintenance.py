@@ -1,4 +1,4 @@
-"""Files behind the stream: seal old logs, have them converted, delete what retention and the grace period let go."""
+"""Files behind the stream: seal old logs, have them converted, merge small tables, delete what may go by now."""
 
 import asyncio
 import logging
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from seaweedmq.broker.segment.primary import OpenSegment
+from seaweedmq.broker.upkeep.compaction import AutoCompaction
 from seaweedmq.broker.upkeep.conversion import Conversion
 from seaweedmq.broker.upkeep.share import is_looked_after
 from seaweedmq.coordination.view import ClusterView
@@ -15,14 +16,16 @@ from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable
 from seaweedmq.errors import SeaweedMQError
 from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import US_PER_S, BrokerConfig
-from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
-from seaweedmq.ports import SegmentStore
+from seaweedmq.ports import SegmentStore, TableConverter
 
 log = logging.getLogger(__name__)
 
 EMPTIED_PER_REPORT = 1_000
+_BEHIND = -1
+"""No uid of a topic: tables of it came or went since."""
 
 
 class Maintenance:
@@ -35,7 +38,9 @@ class Maintenance:
         broker_id: str,
         view: ClusterView,
         store: SegmentStore,
+        converter: TableConverter,
         conversion: Conversion,
+        compaction: AutoCompaction,
         segments: Callable[[], Iterable[OpenSegment]],
         wall_us: Callable[[], int],
         report_emptied: Callable[[ReportEmptied], Awaitable[None]],
@@ -44,7 +49,9 @@ class Maintenance:
         self._broker_id = broker_id
         self._view = view
         self._store = store
+        self._converter = converter
         self._conversion = conversion
+        self._compaction = compaction
         self._segments = segments
         self._wall_us = wall_us
         self._report_emptied = report_emptied
@@ -53,6 +60,9 @@ class Maintenance:
         self._files_due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
         Not the wall clock: one that is set back would stop retention until it is there again."""
+        self._published: dict[TopicName, int] = {}
+        """Topics of which other programs are told which tables count -> uid, or ``_BEHIND``. Those that are not in it
+        are due as well: a process may have been killed before it could tell of tables it had made."""
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -61,9 +71,12 @@ class Maintenance:
             await asyncio.sleep(self._config.maintenance_interval_s)
             for segment in list(self._segments()):
                 segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
-            for name in await self._conversion.round():
+            converted = await self._conversion.round()
+            for name in converted:
                 self._files_due.pop(name, None)
-            for known in (self._emptied, self._files_due):
+                self._published[name] = _BEHIND
+            await self._compaction.round(converted)
+            for known in (self._emptied, self._files_due, self._published):
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
             for name in list(self._view.topics):
@@ -110,12 +123,29 @@ class Maintenance:
             expired = [f for f in expired_files(listed, policy, now_us) if f.segment not in needed]
         if expired:
             await self._store.delete(expired)
+            if any(f.kind is FileKind.TABLE for f in expired):
+                self._published[topic.name] = _BEHIND
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
         self._files_due[topic.name] = self._loop.time() + pause_s
-        await self._store.sweep(topic.name, topic.uid)  # and so it is there, and showed what it has
+        has_tables = any(f.kind is FileKind.TABLE for of_segment in files.values() for f in of_segment)
+        if has_tables or topic.name in self._published:
+            await self._publish(topic)
+        await self._store.sweep(topic.name, topic.uid, kept_s=self._config.table_grace_s)
+        # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
+
+    async def _publish(self, topic: Topic) -> None:
+        """Say for other programs which tables count, if that may not be said yet."""
+        now = self._as_it_is_now(topic)
+        if now is None or self._published.get(topic.name) == topic.uid:
+            return
+        try:
+            if await self._converter.reconcile(now):
+                self._published[topic.name] = topic.uid
+        except SeaweedMQError as error:
+            log.warning("%s: the list of its tables for other programs is brought in line later: %s", topic.name, error)
 
     def _is_asked_about(self, segment: Segment, now_us: int) -> bool:
         """Whether publishers may still come to learn from its log files how far they got: more of them than its record

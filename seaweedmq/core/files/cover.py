@@ -86,20 +86,30 @@ def uncovered(tables: Iterable[SegmentFile], start: int, end: int) -> Iterator[t
         yield start, end
 
 
-def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int) -> None:
-    """Make sure that a new table of offsets ``[base, end)`` has no record that another one of the segment has.
+def refuse_overlap(tables: Iterable[SegmentFile], base: int, end: int, replaced: Collection[SegmentFile] = ()) -> None:
+    """Make sure that a new table of offsets ``[base, end)`` has no record that another one of the segment has, but for
+    those that it was made of and replaces.
 
     Plain Parquet readers take whatever lies in the table folder: they would see such a record twice.
 
     Raises:
-        Unavailable: another converter was faster.
+        Unavailable: another converter was faster, or somebody took away what is to be replaced.
     """
+    missing = {table.path for table in replaced}
     for table in tables:
-        if table.base_offset < end and base < _end(table):
+        if table.path in missing:
+            missing.remove(table.path)
+        elif any(r.base_offset <= table.base_offset and _end(table) <= _end(r) for r in replaced):
+            continue  # one of the replaced replaced it
+        elif table.base_offset < end and base < _end(table):
             raise Unavailable(
-                f"offsets [{base}, {end}) were converted by another process meanwhile: {table.path}; "
-                "convert again, and what it holds is left out"
+                f"offsets [{base}, {end}) were {'merged' if replaced else 'converted'} by another process meanwhile: "
+                f"{table.path}; {'plan again' if replaced else 'convert again'}, and what it holds is left out"
             )
+    if missing:
+        raise Unavailable(
+            f"{min(missing)} is gone: retention removed it, or another process merged it meanwhile; plan again"
+        )
 
 
 def _end(table: SegmentFile) -> int:

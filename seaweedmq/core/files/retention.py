@@ -12,11 +12,12 @@ one would delete, or keep, what others sent.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
+from seaweedmq.core.files.compaction import doubled
 from seaweedmq.core.files.cover import covered_since
 from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -105,7 +106,10 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
         segments: all that the topic has files of.
         now_us: by the clock that dated the files.
     """
-    ordered = [sorted(_tables(segment.files), key=_reach) for segment in segments]
+    twice = {table.path: table for segment in segments for table in doubled(segment.files)}
+    """Neither their age nor their size plays a part: others have their records. They go first."""
+    staying = [table for table in twice.values() if table.modified_us + policy.log_grace_us > now_us]
+    ordered = [sorted((t for t in _tables(s.files) if t.path not in twice), key=_reach) for s in segments]
     ages = [
         (us, number, table)
         for number, tables in enumerate(ordered)
@@ -137,13 +141,15 @@ def expired_files(segments: Sequence[Listed], policy: RetentionPolicy, now_us: i
             else:
                 kept_logs.append((log, bound))
         # A table outlives the logs it was made of, or they would be converted once more.
-        held = [any(_overlaps(table, *kept) for kept in kept_logs) for table in tables]
+        # And those that it doubles, or what is left of them would stand alone.
+        held = [
+            any(_overlaps(table, *kept) for kept in kept_logs) or any(_has_part_of(table, other) for other in staying)
+            for table in tables
+        ]
         free.append(tables[: held.index(True)] if True in held else tables)
-    going: list[SegmentFile] = []
+    going = [table for table in twice.values() if table not in staying]
     for tables in free:
         going += takewhile(lambda t: t.path in due, tables)
-    going += (t for s in segments for t in _doubled(s.files) if t.modified_us + policy.log_grace_us <= now_us)
-    going = list({table.path: table for table in going}.values())
     return sorted(logs, key=lambda f: (f.modified_us, f.base_offset, f.path)) + going
 
 
@@ -185,18 +191,14 @@ def _chosen_by_retention(ages: Sequence[tuple[int, int, SegmentFile]], policy: R
     return chosen
 
 
-def _doubled(files: Iterable[SegmentFile]) -> Iterator[SegmentFile]:
-    """Tables of a segment all of whose records another one has: converters that did not see each other made both."""
-    reached = 0
-    for table in sorted(_tables(files), key=lambda t: (t.base_offset, -(t.end_offset or 0))):
-        if (table.end_offset or 0) <= reached:
-            yield table
-        reached = max(reached, table.end_offset or 0)
-
-
 def _overlaps(table: SegmentFile, log: SegmentFile, bound: int | None) -> bool:
     end = table.end_offset or 0
     return log.base_offset < end and (bound is None or table.base_offset < bound)
+
+
+def _has_part_of(table: SegmentFile, other: SegmentFile) -> bool:
+    is_beside = (other.end_offset or 0) <= table.base_offset or (table.end_offset or 0) <= other.base_offset
+    return table.segment == other.segment and not is_beside
 
 
 def _reach(table: SegmentFile) -> tuple[int, int]:

@@ -7,7 +7,15 @@ import shutil
 from collections.abc import Iterable, Set
 from pathlib import Path
 
-from seaweedmq.codec.paths import FENCE_PREFIX, log_dir, logs_dir, parse_segment_file, table_dir, table_prefix
+from seaweedmq.codec.paths import (
+    DELTA_LOG,
+    FENCE_PREFIX,
+    log_dir,
+    logs_dir,
+    parse_segment_file,
+    table_dir,
+    table_prefix,
+)
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
@@ -16,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 LOCK_NAME = ".converting"
 """In the folder of a segment's logs, while they are converted."""
+
+SCANS_MAX = 5
+"""Of a folder that changes all the time."""
 
 _reported: set[str] = set()
 _REPORTED_MAX = 10_000
@@ -36,7 +47,7 @@ def scan_topic(root: Path, topic: TopicName) -> list[SegmentFile]:
     with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
         for folder in folders:
             logs += _scan(root, f"{logs_dir(topic)}/{folder.name}", None) if folder.is_dir() else []
-    return logs + _scan(root, table_dir(topic), None)
+    return logs + _scan_steady(root, table_dir(topic), None)
 
 
 def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
@@ -46,11 +57,27 @@ def scan_logs(root: Path, topic: TopicName, segment: int) -> list[SegmentFile]:
 
 def scan_tables(root: Path, topic: TopicName, segments: Iterable[int]) -> list[SegmentFile]:
     """Tables of some segments; those of others cost no more than their name."""
-    return _scan(root, table_dir(topic), {table_prefix(segment) for segment in segments})
+    return _scan_steady(root, table_dir(topic), {table_prefix(segment) for segment in segments})
+
+
+def _scan_steady(root: Path, directory: str, prefixes: Set[str] | None) -> list[SegmentFile]:
+    """As ``_scan``, once more if names came or went meanwhile: a listing of many names takes several calls, and where a
+    merge puts one table in the place of others between two of them, it may show neither."""
+    try:
+        for _ in range(SCANS_MAX):
+            before_ns = (root / directory).stat().st_mtime_ns
+            files = _scan(root, directory, prefixes)
+            if (root / directory).stat().st_mtime_ns == before_ns:
+                return files
+    except FileNotFoundError:
+        return []
+    return files
 
 
 def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the log folders and tables of these segments."""
+    if not pruned:
+        return
     with contextlib.suppress(FileNotFoundError), os.scandir(root / logs_dir(topic)) as folders:
         for folder in folders:
             if folder.name.isdecimal() and int(folder.name) in pruned and folder.is_dir(follow_symlinks=False):
@@ -81,7 +108,7 @@ def _scan(root: Path, directory: str, prefixes: Set[str] | None) -> list[Segment
         return []
     with entries:
         for entry in entries:
-            if entry.name.startswith((".", FENCE_PREFIX)):
+            if entry.name.startswith((".", FENCE_PREFIX)) or entry.name == DELTA_LOG:
                 continue
             if prefixes is not None and entry.name[0].isdigit() and _prefix(entry.name) not in prefixes:
                 continue  # another segment's

@@ -132,13 +132,18 @@ def make_directories(root: Path, relative: str) -> Path:
 def sync_directories(root: Path, directory: Path) -> None:
     """Make the names in ``directory``, and its own name up to ``root``, durable."""
     for path in (directory, *directory.parents):
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_directory(path)
         if path == root:
             return
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a folder durable, but not its own."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def unique_suffix() -> str:

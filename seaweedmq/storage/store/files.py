@@ -20,6 +20,7 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
+from seaweedmq.storage.store.kept import sweep_kept
 
 T = TypeVar("T")
 
@@ -184,18 +185,17 @@ class FileSegmentStore:
 
         await self._run(self._documents, "write the documents of", self.root / topic_dir(topic), put)
 
-    async def sweep(self, topic: TopicName, uid: int) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
         document = self.root / document_path(topic, TOPIC_DOCUMENT)
 
         def sweep() -> None:
             found = topic_from_document(document.read_bytes())
-            if found.uid == uid and found.pruned:
+            if found.uid == uid:
                 sweep_pruned(self.root, topic, found.pruned)
+                sweep_kept(self.root, topic, kept_s)
 
         try:
-            await self._run(
-                self._syncs, "delete what is left of pruned segments of", self.root / topic_dir(topic), sweep
-            )
+            await self._run(self._syncs, "delete what is left of old files of", self.root / topic_dir(topic), sweep)
         except FileNotFoundError:
             raise _no_document(document) from None
 

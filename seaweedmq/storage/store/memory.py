@@ -197,9 +197,15 @@ class MemorySegmentStore:
                 await self.fault(StorageOp.PUT, path)
                 self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "")
 
-    async def put_file(self, path: str, content: bytes, beside: tuple[str, MemoryFile | None] | None = None) -> None:
+    async def put_file(
+        self,
+        path: str,
+        content: bytes,
+        beside: tuple[str, MemoryFile | None] | None = None,
+        replaced: Sequence[SegmentFile] = (),
+    ) -> None:
         """Replace a whole file atomically and durably. ``beside``: another one, without which there is none, and its
-        path; one of the same path may be of a later topic.
+        path; one of the same path may be of a later topic. ``replaced``: tables that it was made of.
 
         Raises:
             NotFound: that one is gone.
@@ -212,11 +218,12 @@ class MemorySegmentStore:
                 raise NotFound(f"{other} is gone: its topic was deleted, or retention removed it")
         name = parse_segment_file(path)
         if name is not None and name.end_offset is not None:
-            refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset)
+            refuse_overlap(self._tables(name.topic, name.segment), name.base_offset, name.end_offset, replaced)
         self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "", len(content), named=True)
         self.sync_names(path.rpartition("/")[0])
 
-    async def sweep(self, topic: TopicName, uid: int) -> None:
+    async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
+        """Tables have one name here: who opened one has it whole."""
         await self.fault(StorageOp.DELETE, topic_dir(topic))
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
         if document is None:

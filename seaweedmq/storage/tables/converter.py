@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 import sys
@@ -9,11 +10,20 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
+from seaweedmq.core.files.counting import TABLE_GRACE_S
 from seaweedmq.errors import DeadlineExceeded, Unavailable
 from seaweedmq.model.files import SegmentFile
-from seaweedmq.model.topic import Topic
+from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
-from seaweedmq.storage.tables.protocol import decode_answer, encode_request
+from seaweedmq.storage.tables.protocol import (
+    Answer,
+    decode_answer,
+    encode_compaction,
+    encode_conversion,
+    encode_reconciliation,
+)
+
+log = logging.getLogger(__name__)
 
 IDLE_S = 30.0
 """The child holds some 70 MB: it is ended when there was nothing to convert for this long."""
@@ -22,6 +32,7 @@ CONVERT_TIMEOUT_S = 600.0
 EXIT_TIMEOUT_S = 5.0
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 ATTEMPTS = 3
+WARNED_MAX = 1_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 """Uncompressed; ``BrokerConfig.table_row_group_bytes`` says otherwise."""
 
@@ -35,11 +46,13 @@ class ProcessTableConverter:
         *,
         rng: random.Random,
         row_group_bytes: int = ROW_GROUP_BYTES,
+        table_grace_s: float = TABLE_GRACE_S,
         idle_s: float = IDLE_S,
         timeout_s: float = CONVERT_TIMEOUT_S,
     ) -> None:
         self._root = root
         self._row_group_bytes = row_group_bytes
+        self._table_grace_s = table_grace_s
         self._idle_s = idle_s
         self.timeout_s = timeout_s
         """Of one request."""
@@ -48,6 +61,8 @@ class ProcessTableConverter:
         self._child: Process | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._warned: dict[TopicName, str] = {}
+        """What was said last of a topic's Delta log that is not in line."""
 
     @property
     def pid(self) -> int | None:
@@ -62,7 +77,63 @@ class ProcessTableConverter:
             Unavailable: the child died, three times.
             DeadlineExceeded: it did not answer.
         """
-        request = encode_request(self._root, topic, logs, end_offset, self._row_group_bytes)
+        return await self._tables(
+            topic,
+            encode_conversion(
+                self._root,
+                topic,
+                logs,
+                end_offset,
+                row_group_bytes=self._row_group_bytes,
+                table_grace_s=self._table_grace_s,
+            ),
+        )
+
+    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+        """As the port says.
+
+        Raises:
+            Corrupt, NotFound, StorageFailed: as ``compact.compact_tables``.
+            Unavailable: another process is at it, or the child died, three times.
+            DeadlineExceeded: it did not answer.
+        """
+        return await self._tables(
+            topic,
+            encode_compaction(
+                self._root,
+                topic,
+                tables,
+                row_group_bytes=self._row_group_bytes,
+                table_grace_s=self._table_grace_s,
+            ),
+        )
+
+    async def reconcile(self, topic: Topic) -> bool:
+        """As the port says.
+
+        Raises:
+            Unavailable, DeadlineExceeded: as ``convert``.
+        """
+        answer = await self._answer(encode_reconciliation(self._root, topic, table_grace_s=self._table_grace_s))
+        self._warn(topic.name, answer.warning)
+        return answer.warning is None
+
+    async def _tables(self, topic: Topic, request: bytes) -> list[SegmentFile]:
+        answer = await self._answer(request)
+        self._warn(topic.name, answer.warning)
+        return answer.tables
+
+    def _warn(self, name: TopicName, warning: str | None) -> None:
+        """Once for each reason: a log that is damaged stays so until somebody rebuilds it."""
+        if warning is None:
+            self._warned.pop(name, None)
+        elif self._warned.get(name) != warning:
+            if len(self._warned) >= WARNED_MAX:
+                self._warned.clear()
+            self._warned[name] = warning
+            log.warning("%s: the Delta log is not in line with the tables: %s", name, warning)
+
+    async def _answer(self, request: bytes) -> Answer:
         async with self._turn:
             self._stop_idle_timer()
             asking = retrying(backoff(self._rng, 0.5, 0.5), on=Unavailable, stop=after_attempts(ATTEMPTS))
@@ -105,8 +176,8 @@ class ProcessTableConverter:
             answered = line.endswith(b"\n")
         except TimeoutError:
             raise DeadlineExceeded(
-                f"the table worker did not answer within {self.timeout_s:.0f} s: the storage may hang; the log files "
-                "are kept and tried again"
+                f"the table worker did not answer within {self.timeout_s:.0f} s: the storage may hang; the files are "
+                "kept and tried again"
             ) from None
         except OSError as e:
             raise Unavailable(f"the table worker {child.pid} can not be reached ({e}): it is started again") from e

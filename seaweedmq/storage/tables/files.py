@@ -1,6 +1,7 @@
 """Conversion between files of a mounted directory. Blocking; used by the child process.
 
-Tables of a segment must not overlap: plain Parquet readers would see records twice. A lock keeps two processes of one
+Tables of a segment must not overlap: plain Parquet readers would see records twice. (While a merge of tables is
+committed they do, see ``compact``.) A lock keeps two processes of one
 machine from doing the same work. Where locks do not reach other machines (NFS with ``local_lock``, several mounts),
 claims keep their tables apart: see ``_claimed``.
 """
@@ -10,7 +11,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -23,6 +24,7 @@ from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import LOCK_NAME, scan_segment, scan_tables
 from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.kept import keep
 from seaweedmq.storage.tables.convert import Job, convert_logs
 
 CLAIM_PREFIX = ".claim-"
@@ -136,11 +138,23 @@ class DirectoryTarget:
 
     def publish(self, sink: IO[bytes], base: int, end: int) -> SegmentFile:
         sink.close()
+        return self.publish_file(Path(sink.name), base, end)
+
+    def publish_file(self, made: Path, base: int, end: int, replaced: Collection[SegmentFile] = ()) -> SegmentFile:
+        """Give a file in the folder its name; it may have been written on another machine.
+
+        Args:
+            replaced: the tables that it was made of, which may be there, and have to be.
+
+        Raises:
+            Unavailable: as ``_claimed`` and ``refuse_overlap``.
+        """
         path = table_path(self._topic, self._segment, base, end)
         final = self._root / path
         with self._claimed(base, end):
-            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end)
-            file_io.publish(self._root, (Path(sink.name), final))
+            refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
+            keep(self._root, made, path)
+            file_io.publish(self._root, (made, final))
         stat = final.stat()
         return SegmentFile(
             topic=self._topic,

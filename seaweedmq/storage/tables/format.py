@@ -42,39 +42,66 @@ def table_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
     return pa.schema([*place, *leading, *columns.values()])
 
 
-class TableWriter:
-    """Streams batches into one Parquet file. Memory: one row group and its encoded columns."""
+def stored_schema(topic: Topic, topic_schema: pa.Schema | None) -> pa.Schema:
+    """What a reader of such a table finds: Parquet has no seconds, and keeps milliseconds for them."""
+    return pa.schema([_child(f) for f in table_schema(topic, topic_schema)])
 
-    def __init__(
-        self, sink: IO[bytes], topic: Topic, segment: int, topic_schema: pa.Schema | None, row_group_bytes: int
-    ) -> None:
+
+class TableFile:
+    """Writes rows that have all columns of a table into one Parquet file, row group by row group."""
+
+    def __init__(self, sink: IO[bytes], topic: Topic, topic_schema: pa.Schema | None) -> None:
         """``sink`` is open for reading and writing; it stays open."""
         self._sink = sink
-        self._topic_schema = topic_schema
-        self._segment = segment
-        self._row_group_bytes = row_group_bytes
-        self._schema = table_schema(topic, topic_schema).with_metadata(
+        self.schema = table_schema(topic, topic_schema).with_metadata(
             {
                 "seaweedmq.topic": str(topic.name),
                 "seaweedmq.topic_uid": str(topic.uid),
                 "seaweedmq.schema_version": "0" if topic_schema is None else "1",
             }
         )
+        self._writer = pq.ParquetWriter(
+            sink,
+            self.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[f.name for f in self.schema if _repeats(f)] or False,
+            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+            write_statistics=[name for name in _STATISTICS if name in self.schema.names],
+            write_page_checksum=True,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """One row group."""
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def close(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+        seal_footer(self._sink)
+
+    def abandon(self) -> None:
+        """Release the file without caring for its content."""
+        with contextlib.suppress(OSError, pa.ArrowException):  # the reason to abandon it may strike again
+            self._writer.close()
+
+
+class TableWriter:
+    """Streams batches of frames into one Parquet file. Memory: one row group and its encoded columns."""
+
+    def __init__(
+        self, sink: IO[bytes], topic: Topic, segment: int, topic_schema: pa.Schema | None, row_group_bytes: int
+    ) -> None:
+        """``sink`` is open for reading and writing; it stays open."""
+        self._file = TableFile(sink, topic, topic_schema)
+        self._topic_schema = topic_schema
+        self._segment = segment
+        self._row_group_bytes = row_group_bytes
         self._batches: list[pa.RecordBatch] = []
         self._partitions: list[int] = []
         """Of each batch: a frame of a topic with partitions is of one."""
         self._waiting_bytes = 0
         self._offset: int | None = None
-        self._writer = pq.ParquetWriter(
-            sink,
-            self._schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[f.name for f in self._schema if _repeats(f)] or False,
-            column_encoding=dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
-            write_statistics=[name for name in _STATISTICS if name in self._schema.names],
-            write_page_checksum=True,
-        )
 
     def add(self, batch: pa.RecordBatch, header: FrameHeader, first: int, count: int) -> None:
         """Add ``count`` records from the ``first`` on of a frame's batch. Offsets must go on without gap."""
@@ -92,14 +119,12 @@ class TableWriter:
     def close(self) -> None:
         """Write what waits, and the footer."""
         self._flush()
-        self._writer.close()
-        seal_footer(self._sink)
+        self._file.close()
 
     def abandon(self) -> None:
         """Release the file without caring for its content."""
         self._batches.clear()
-        with contextlib.suppress(OSError, pa.ArrowException):  # the reason to abandon it may strike again
-            self._writer.close()
+        self._file.abandon()
 
     def _flush(self) -> None:
         if not self._batches or self._offset is None:
@@ -111,12 +136,34 @@ class TableWriter:
             PARTITION: np.repeat(np.array(self._partitions, np.int32), [batch.num_rows for batch in self._batches]),
             OFFSET: np.arange(self._offset, self._offset + count, dtype=np.int64),
         }
-        columns = [array_of(place[f], f.type) if f in place else table.column(f.name) for f in self._schema]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), row_group_size=count)
+        columns = [array_of(place[f], f.type) if f in place else table.column(f.name) for f in self._file.schema]
+        self._file.write(pa.Table.from_arrays(columns, schema=self._file.schema))
         self._offset += count
         self._batches.clear()
         self._partitions.clear()
         self._waiting_bytes = 0
+
+
+def _without_seconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_time32(kind):
+        return pa.time32("ms")
+    if pa.types.is_struct(kind):
+        return pa.struct([_child(kind.field(i)) for i in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_child(kind.key_field), _child(kind.item_field), keys_sorted=kind.keys_sorted)
+    if pa.types.is_list(kind):
+        return pa.list_(_child(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_child(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_child(kind.value_field), kind.list_size)
+    return kind
+
+
+def _child(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_seconds(field.type))
 
 
 def _repeats(field: pa.Field) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import IO
 
 from seaweedmq.codec.paths import table_path
+from seaweedmq.core.files.compaction import Merge
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.tables.compact import write_merge
 from seaweedmq.storage.tables.convert import Job, convert_logs
 
 
@@ -41,6 +43,21 @@ class MemoryTableConverter:
             await self._store.put_file(path, content, beside=beside)
         listed = {f.path: f for f in await self._store.list_files(logs[0].topic, logs[0].segment)}
         return [listed[t.path] for t in tables if t.path in listed]
+
+    async def reconcile(self, topic: Topic) -> bool:
+        """Nobody else reads what is in memory."""
+        return True
+
+    async def compact(self, topic: Topic, tables: Sequence[SegmentFile]) -> list[SegmentFile]:
+        merge = Merge(tables=tuple(tables))
+        contents = {table.path: await self._store.open_input(table) for table in tables}
+        sink = io.BytesIO()
+        write_merge(sink, topic, merge, lambda table: contents[table.path], self._row_group_bytes)
+        path = table_path(tables[0].topic, tables[0].segment, merge.base_offset, merge.end_offset)
+        await self._store.put_file(path, sink.getvalue(), replaced=tables)
+        self._store.files[path].modified_us = max(table.modified_us for table in tables)
+        await self._store.delete(tables)
+        return [f for f in await self._store.list_files(tables[0].topic, tables[0].segment) if f.path == path]
 
     async def close(self) -> None:
         """Nothing to end."""

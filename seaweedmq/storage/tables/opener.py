@@ -10,7 +10,7 @@ from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store.faults import GONE, storage_failed
 from seaweedmq.storage.tables.footer import verify_footer
-from seaweedmq.storage.tables.format import table_schema
+from seaweedmq.storage.tables.format import stored_schema
 
 PAGE_BUFFER_BYTES = 1024 * 1024
 """Read of a column at once. Without a buffer Arrow reads what a row group has of it, before it decodes a page."""
@@ -37,7 +37,7 @@ def open_table(source: BlockingInput, file: SegmentFile, topic: Topic) -> pq.Par
             f"{file.path} has {table.metadata.num_rows} rows where its name says {rows}: it was renamed, or is not "
             "ours; restore it from a copy"
         )
-    if not table.schema_arrow.equals(table_schema(topic, schema_of(table, topic))):
+    if not table.schema_arrow.equals(stored_schema(topic, schema_of(table, topic))):
         raise Corrupt(f"{file.path} does not have the columns of topic {topic.name}: a foreign file; move it away")
     return table
 

@@ -1,42 +1,91 @@
 """What the broker and its table worker say to each other: one JSON object a line.
 
-Request: ``{"root", "topic" (as codec.metadata), "logs": [file], "end_offset", "row_group_bytes"}``.
-Answer: ``{"tables": [file]}`` or ``{"error": code, "message"}``. A file is the fields of ``model.files.SegmentFile``.
+Requests: ``{"kind": "convert", "root", "topic" (as codec.metadata), "table_grace_s", "logs": [file], "end_offset",
+"row_group_bytes"}``; ``{"kind": "compact", "root", "topic", "table_grace_s", "tables": [file], "row_group_bytes"}`` to
+merge tables; and ``{"kind": "reconcile", "root", "topic", "table_grace_s"}``, which brings the Delta log of the topic
+in line with its tables, as the others do, too. Answer: ``{"tables": [file], "warning"}``, where the warning tells why
+the log is not in line, and is null if it is; or ``{"error": code, "message"}``. A file is the fields of
+``model.files.SegmentFile``.
 """
 
 import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seaweedmq.codec.metadata import topic_to_json
 from seaweedmq.errors import ALL_KINDS, SeaweedMQError
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic, TopicName
 
+CONVERT, COMPACT, RECONCILE = "convert", "compact", "reconcile"
 
-def encode_request(
-    root: Path, topic: Topic, logs: Sequence[SegmentFile], end_offset: int | None, row_group_bytes: int
+
+class Answer(NamedTuple):
+    """What was done."""
+
+    tables: list[SegmentFile]
+    warning: str | None
+    """Why the topic's Delta log is not in line with its tables."""
+
+
+def encode_conversion(
+    root: Path,
+    topic: Topic,
+    logs: Sequence[SegmentFile],
+    end_offset: int | None,
+    *,
+    row_group_bytes: int,
+    table_grace_s: float,
 ) -> bytes:
     """One line."""
-    request = {
-        "root": str(root),
-        "topic": topic_to_json(topic).decode(),
+    convert = {
         "logs": [file_fields(f) for f in logs],
         "end_offset": end_offset,
         "row_group_bytes": row_group_bytes,
     }
-    return json.dumps(request).encode() + b"\n"
+    return _line({"kind": CONVERT, **_common(root, topic, table_grace_s), **convert})
 
 
-def decode_answer(line: bytes) -> list[SegmentFile]:
-    """The tables of an answer, or its error raised."""
+def encode_compaction(
+    root: Path, topic: Topic, tables: Sequence[SegmentFile], *, row_group_bytes: int, table_grace_s: float
+) -> bytes:
+    """One line."""
+    compact = {"tables": [file_fields(f) for f in tables], "row_group_bytes": row_group_bytes}
+    return _line({"kind": COMPACT, **_common(root, topic, table_grace_s), **compact})
+
+
+def encode_reconciliation(root: Path, topic: Topic, *, table_grace_s: float) -> bytes:
+    """One line."""
+    return _line({"kind": RECONCILE, **_common(root, topic, table_grace_s)})
+
+
+def _common(root: Path, topic: Topic, table_grace_s: float) -> dict[str, Any]:
+    return {"root": str(root), "topic": topic_to_json(topic).decode(), "table_grace_s": table_grace_s}
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """One line."""
+    return _line({"tables": [file_fields(f) for f in answer.tables], "warning": answer.warning})
+
+
+def encode_error(error: SeaweedMQError) -> bytes:
+    """One line."""
+    return _line({"error": error.code, "message": str(error)})
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def decode_answer(line: bytes) -> Answer:
+    """The inverse of :func:`encode_answer`; of an error, that error is raised."""
     answer = json.loads(line)
     if "error" in answer:
         kinds = {kind.code: kind for kind in ALL_KINDS}
         raise kinds.get(answer["error"], SeaweedMQError)(answer["message"])
-    return [file_of(fields) for fields in answer["tables"]]
+    return Answer([file_of(fields) for fields in answer["tables"]], answer["warning"])
 
 
 def file_fields(file: SegmentFile) -> dict[str, Any]:

@@ -147,9 +147,10 @@ def _encode(batch: pa.RecordBatch, topic_schema: pa.Schema | None, base_offset: 
     if headers.null_count < len(headers):
         flags |= FLAG_HEADERS
         columns.append(headers)
-    stored = pa.RecordBatch.from_arrays([*columns, *values], schema=payload_schema(flags, topic_schema))
-    return encode_frame(
-        stored,
+    schema = payload_schema(flags, topic_schema)
+    arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip([*columns, *values], schema, strict=True)]
+    return encode_frame(  # what was cast are milliseconds, to the seconds that they were
+        pa.RecordBatch.from_arrays(arrays, schema=schema),
         flags=flags,
         producer_id=0,
         producer_epoch=0,

@@ -1,4 +1,5 @@
-"""The child process that converts log files to Parquet: ``python -m seaweedmq.storage.tables.worker``.
+"""The child process that converts log files to Parquet, merges tables, and keeps Delta logs: ``python -m
+seaweedmq.storage.tables.worker``.
 
 One JSON request a line on stdin, one JSON answer a line on stdout, until EOF: so it ends with its parent, however that
 ends. A process of its own has its own GIL and memory and a low priority; the broker's event loop notices nothing.
@@ -14,26 +15,40 @@ import pyarrow as pa
 
 from seaweedmq.codec.metadata import topic_from_json
 from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.storage.tables.compact import compact_tables
+from seaweedmq.storage.tables.delta import DeltaLogs
 from seaweedmq.storage.tables.files import convert_files
-from seaweedmq.storage.tables.protocol import file_fields, file_of
+from seaweedmq.storage.tables.protocol import COMPACT, CONVERT, Answer, encode_answer, encode_error, file_of
 
 NICENESS = 10
 
 
-def answer(line: bytes) -> bytes:
-    """Do what a request says; return the line to answer."""
-    request = json.loads(line)
-    try:
-        tables = convert_files(
-            Path(request["root"]),
-            topic_from_json(request["topic"].encode()),
-            [file_of(fields) for fields in request["logs"]],
-            request["end_offset"],
-            request["row_group_bytes"],
-        )
-    except SeaweedMQError as e:
-        return json.dumps({"error": e.code, "message": str(e)}).encode() + b"\n"
-    return json.dumps({"tables": [file_fields(f) for f in tables]}).encode() + b"\n"
+class Worker:
+    """Answers requests, and remembers what the Delta logs of topics say, from one request to the next."""
+
+    def __init__(self) -> None:
+        self._logs = DeltaLogs()
+
+    def answer(self, line: bytes) -> bytes:
+        """Do what a request says; return the line to answer."""
+        request = json.loads(line)
+        root, topic = Path(request["root"]), topic_from_json(request["topic"].encode())
+        tables: list[SegmentFile] = []
+        try:
+            if request["kind"] == CONVERT:
+                logs = [file_of(fields) for fields in request["logs"]]
+                tables = convert_files(root, topic, logs, request["end_offset"], request["row_group_bytes"])
+            elif request["kind"] == COMPACT:
+                merged = [file_of(fields) for fields in request["tables"]]
+                tables = compact_tables(root, topic, merged, request["row_group_bytes"])
+        except SeaweedMQError as e:
+            return encode_error(e)
+        try:
+            self._logs.reconcile(root, topic, grace_s=request["table_grace_s"])
+        except SeaweedMQError as e:
+            return encode_answer(Answer(tables, str(e)))
+        return encode_answer(Answer(tables, None))
 
 
 def main() -> None:
@@ -45,8 +60,9 @@ def main() -> None:
     # Answers go to the real stdout; whatever a library prints must not come between them.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
+        worker = Worker()
         for line in sys.stdin.buffer:
-            answers.write(answer(line))
+            answers.write(worker.answer(line))
             answers.flush()
             pa.default_memory_pool().release_unused()
 

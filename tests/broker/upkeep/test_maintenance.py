@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
-from seaweedmq.model.topic import Scaling, TopicChange
+from seaweedmq.model.topic import Scaling, Topic, TopicChange
 from seaweedmq.storage.store.memory import StorageOp
+from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story
 
 HOUR_S = 3_600.0
@@ -152,3 +154,32 @@ async def test_logs_of_a_sealed_segment_wait_as_well(bed: Bed) -> None:
     assert not bed.files(FileKind.TABLE)
     await asyncio.sleep(10)
     assert len(bed.files(FileKind.TABLE)) == 1
+
+
+@story
+async def test_others_are_told_of_tables_that_came_and_went_and_told_again_when_that_failed(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    outcomes: list[bool | SeaweedMQError] = []
+
+    async def reconcile(converter: MemoryTableConverter, topic: Topic) -> bool:
+        told.append(len(bed.files(FileKind.TABLE)))
+        outcome = outcomes.pop(0) if outcomes else True
+        if isinstance(outcome, SeaweedMQError):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host, retention_s=HOUR_S / 6)
+    await asyncio.sleep(30)
+    assert told == [], "without tables there is nothing to tell"
+    await two_tables(bed, host)
+    assert told == [1, 2]
+    await asyncio.sleep(HOUR_S / 60)
+    assert told == [1, 2], "nor again while nothing changes"
+    outcomes += [Unavailable("the table worker died"), False]
+    await asyncio.sleep(HOUR_S / 12)
+    assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
+    assert told == [1, 2, 1, 1, 1]

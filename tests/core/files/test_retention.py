@@ -293,3 +293,18 @@ def test_no_record_is_lost_without_retention(
         since = covered_since(one.base_offset, spans[one.base_offset], made)
         assert since is not None
         assert since + 100 <= now_us
+
+
+def test_what_a_merge_replaced_is_not_counted_and_goes_before_the_table_that_replaced_it() -> None:
+    replaced = [table(0, 10, modified_us=0), table(10, 20, modified_us=50)]
+    one, last = table(0, 20, modified_us=50, size_bytes=20), table(20, 30, modified_us=60)
+    files = [*replaced, one, last]
+    assert expired(files, 155, end=30, retention_bytes=30) == [replaced[0].path, replaced[1].path]
+    assert expired(files, 120, end=30, retention_bytes=30) == [replaced[0].path]
+    assert expired(files, 1_000, end=30, retention_bytes=10) == [*(t.path for t in replaced), one.path]
+
+
+def test_a_table_stays_while_one_that_it_doubles_has_to_stay() -> None:
+    old, young = table(0, 20, modified_us=0), table(5, 10, modified_us=500)
+    assert expired([old, young], 550, end=20, retention_us=10) == []
+    assert expired([old, young], 700, end=20, retention_us=10) == [young.path, old.path]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seaweedmq.codec.frame import split_frames
+from seaweedmq.codec.frame import HEADER_BYTES, split_frames, stamp
 from seaweedmq.codec.payload.batch import schema_to_bytes
 from seaweedmq.errors import Corrupt, OutOfRange, StorageFailed
 from seaweedmq.model.files import SegmentFile
@@ -23,6 +23,7 @@ from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.store.memory import MemorySegmentStore
 from seaweedmq.storage.tables.files import convert_files
 from seaweedmq.storage.tables.memory_converter import MemoryTableConverter
+from tests.codec.samples import Sample, sample, samples
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, records_of, tables_of, value_of, write_log
 
 TYPED = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
@@ -138,6 +139,24 @@ async def test_plain_and_typed_records_of_one_segment(store: FileSegmentStore) -
     convert(store, [log], topic)
     await store.delete([log])
     assert await read(store, 0, 12, topic=topic) == before
+
+
+SECONDS = pa.schema([pa.field("at", pa.timestamp("s", "UTC")), pa.field("clock", pa.list_(pa.time32("s")))])
+OF_EVERY_TYPE = [
+    *(each for each in samples() if each.topic_schema is not None),
+    sample("seconds", [pa.array([0, None], SECONDS.types[0]), pa.array([[1], None], SECONDS.types[1])], 256, SECONDS),
+]
+
+
+@pytest.mark.parametrize("each", OF_EVERY_TYPE, ids=lambda each: each.name)
+async def test_every_type_of_column_survives_the_way_through_a_table(store: FileSegmentStore, each: Sample) -> None:
+    topic = make_topic(schema_to_bytes(each.topic_schema))
+    log = await write_log(store, 0, [stamp(each.frame_bytes[:HEADER_BYTES], 0) + each.frame_bytes[HEADER_BYTES:]])
+    count = each.batch.num_rows
+    before = await read(store, 0, count, topic=topic)
+    convert(store, [log], topic)
+    await store.delete([log])
+    assert repr(await read(store, 0, count, topic=topic)) == repr(before)  # nan is not equal to itself
 
 
 def make_frame_of_names(base: int, count: int, schema: pa.Schema) -> bytes:

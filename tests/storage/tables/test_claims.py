@@ -14,11 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seaweedmq.codec.paths import table_dir
+from seaweedmq.core.files.compaction import Merge
 from seaweedmq.errors import Unavailable
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables import files as table_files
+from seaweedmq.storage.tables.compact import publish_merge
 from seaweedmq.storage.tables.files import CLAIM_AGE_S_MAX, CLAIM_PREFIX, DirectoryTarget
 from tests.support.segments import NAME, logs_of, make_frame, make_topic, tables_of, write_log
 
@@ -94,6 +96,47 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
     tables = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(tables)), tables
     assert not list((root / table_dir(NAME)).glob(f"{CLAIM_PREFIX}*"))
+
+
+@given(ranges=st.lists(RANGES, min_size=2, max_size=3), seed=st.integers(0, 10**6))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_same_table(
+    ranges: list[tuple[int, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("storage")
+    target = DirectoryTarget(root, NAME, 0)
+    tables = [target.publish(target.create(), n, n + 1) for n in range(12)]
+    merges = [Merge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]
+    turns = Turns(random.Random(seed), len(merges))
+
+    def merge(one: Merge) -> None:
+        try:
+            sink = DirectoryTarget(root, NAME, 0).create()
+            sink.close()
+            turns.step()
+            publish_merge(root, one, str(Path(sink.name).relative_to(root)))
+        except Unavailable:
+            pass  # another one was faster
+        finally:
+            turns.done()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in (
+            (table_files, "scan_tables"),
+            (file_io, "publish"),
+            (Path, "touch"),
+            (Path, "glob"),
+            (Path, "unlink"),
+        ):
+            patch.setattr(owner, name, before(turns, getattr(owner, name)))
+        patch.setattr(file_io, "remove_stale_temporaries", lambda *args: None)
+        with ThreadPoolExecutor(len(merges)) as pool:
+            for _ in pool.map(merge, merges):
+                pass
+    left = sorted((t.base_offset, t.end_offset or 0) for t in scan_tables(root, NAME, [0]))
+    assert [left[0][0], left[-1][1]] == [0, 12]
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(left)), left
+    assert not list((root / table_dir(NAME)).glob(".[ct]*"))
 
 
 async def test_a_claim_that_was_left_behind_holds_others_up_for_a_while(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from seaweedmq.errors import Corrupt, DeadlineExceeded
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.converter import ProcessTableConverter
-from tests.support.segments import T0, make_frame, make_topic, tables_of, write_log
+from seaweedmq.storage.tables.delta import rebuild_log
+from seaweedmq.storage.tables.delta_versions import history
+from tests.support.segments import NAME, T0, make_frame, make_topic, tables_of, write_log
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +65,7 @@ from seaweedmq.codec.metadata import topic_from_json
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.read.reader import read_segment
 from seaweedmq.storage.read.time_search import find_offset_by_time
-from seaweedmq.storage.tables.worker import convert_files
+from seaweedmq.storage.tables import delta, files
 
 async def main():
     store, topic = FileSegmentStore(sys.argv[1]), topic_from_json(sys.argv[2].encode())
@@ -73,7 +75,10 @@ async def main():
         found = await find_offset_by_time(store, topic, 0, int(sys.argv[3]), 20)
         assert found and found.offset == 13, found
         logs = [f for f in await store.list_files(topic.name, 0) if f.kind == "log"]
-        convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
+        files.convert_files(Path(sys.argv[1]), topic, logs, None, 1_000)
+        delta.is_checkpoint_due = lambda commits, size_bytes: True
+        for step in ("first", "from the checkpoint"):
+            delta.DeltaLogs().reconcile(Path(sys.argv[1]), topic)
         await store.delete(logs)
     await store.close()
 
@@ -102,6 +107,29 @@ async def test_errors_come_back_as_what_they_are_and_the_child_goes_on(
     child = converter.pid
     assert len(await converter.convert(make_topic(), [log, cut], 30)) == 1
     assert converter.pid == child
+    await converter.close()
+
+
+async def test_a_conversion_and_a_request_to_reconcile_bring_the_delta_log_in_line(
+    store: FileSegmentStore, log: SegmentFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    converter = ProcessTableConverter(store.root, rng=random.Random(1))
+    (table,) = await converter.convert(make_topic(), [log], None)
+    (only,) = history(store.root, NAME)
+    assert (only.version, only.added, only.records) == (0, 1, 20)
+    (store.root / log.path).unlink()
+    await store.delete([table])
+    assert await converter.reconcile(make_topic())
+    assert [(v.operation, v.removed, v.records) for v in history(store.root, NAME)[1:]] == [("DELETE", 1, 0)]
+    damaged = store.root / "topics/shop/orders/table/_delta_log/00000000000000000001.json"
+    damaged.write_text("{")
+    more = await write_log(store, 20, [make_frame(20, 10)])
+    for _ in range(2):
+        assert len(await converter.convert(make_topic(), [more], 30)) == 1, "conversion does not depend on it"
+        assert not await converter.reconcile(make_topic())
+    assert caplog.text.count("the Delta log is not in line") == 1
+    rebuild_log(store.root, make_topic())
+    assert await converter.reconcile(make_topic())
     await converter.close()
 
 

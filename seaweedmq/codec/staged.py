@@ -1,0 +1,139 @@
+"""``manifest.json``, ``progress.json`` and ``done.json`` of a staged batch. Bytes <-> values.
+
+Each ends with a checksum of what comes before it: on a file system that can not publish a file by its name, a half
+written one must not pass for a whole one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from xxhash import xxh3_64_hexdigest
+
+from seaweedmq.errors import Corrupt, InvalidArgument, Unsupported
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+
+T = TypeVar("T")
+
+_VERSION = 1
+_MARK = b"\n#"
+"""Between the JSON, which is one line, and its checksum."""
+
+
+def manifest_to_bytes(manifest: Manifest) -> bytes:
+    """``manifest.json``."""
+    return _to_bytes(
+        topic_uid=manifest.topic_uid,
+        batch=manifest.batch,
+        producer_id=manifest.producer_id,
+        ring=_range(manifest.ring),
+        files=[[file.name, file.size_bytes, file.record_count] for file in manifest.files],
+        roots=[_place(place) for place in manifest.roots],
+    )
+
+
+def manifest_from_bytes(data: bytes, path: str) -> Manifest:
+    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+
+    def read(fields: Mapping[str, Any]) -> Manifest:
+        return Manifest(
+            topic_uid=_number(fields["topic_uid"]),
+            batch=_number(fields["batch"]),
+            producer_id=_number(fields["producer_id"]),
+            ring=_range_of(fields["ring"]),
+            files=tuple(StagedFile(_text(n), _number(size), _number(count)) for n, size, count in fields["files"]),
+            roots=tuple(map(_place_of, fields["roots"])),
+        )
+
+    return _from_bytes(data, path, read)
+
+
+def progress_to_bytes(progress: Progress) -> bytes:
+    """``progress.json``."""
+    return _to_bytes(
+        places=[_place(place) for place in progress.places],
+        finished=[[segment, end.kept, list(end.successors)] for segment, end in progress.finished.items()],
+        reached=[[segment, at.sequence, at.offset] for segment, at in progress.reached.items()],
+    )
+
+
+def progress_from_bytes(data: bytes, path: str) -> Progress:
+    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+
+    def read(fields: Mapping[str, Any]) -> Progress:
+        return Progress(
+            places=tuple(map(_place_of, fields["places"])),
+            finished={
+                _number(segment): Finished(_number(kept), tuple(map(_number, successors)))
+                for segment, kept, successors in fields["finished"]
+            },
+            reached={
+                _number(segment): Reached(_number(sequence), _number(offset))
+                for segment, sequence, offset in fields["reached"]
+            },
+        )
+
+    return _from_bytes(data, path, read)
+
+
+def done_to_bytes(done: Done) -> bytes:
+    """``done.json``."""
+    return _to_bytes(batch=done.batch, ranges=[_range(slots) for slots in done.ranges])
+
+
+def done_from_bytes(data: bytes, path: str) -> Done:
+    """Raises Corrupt, naming ``path``; Unsupported: of a later version."""
+
+    def read(fields: Mapping[str, Any]) -> Done:
+        return Done(batch=_number(fields["batch"]), ranges=tuple(map(_range_of, fields["ranges"])))
+
+    return _from_bytes(data, path, read)
+
+
+def _to_bytes(**fields: Any) -> bytes:
+    text = json.dumps({"v": _VERSION, **fields}, separators=(",", ":")).encode()
+    return b"".join((text, _MARK, xxh3_64_hexdigest(text).encode(), b"\n"))
+
+
+def _from_bytes(data: bytes, path: str, read: Callable[[Mapping[str, Any]], T]) -> T:
+    text, mark, checksum = data.partition(_MARK)
+    if not mark or checksum.strip() != xxh3_64_hexdigest(text).encode():
+        raise Corrupt(f"{path} is damaged, or was never written to its end: restore it, or remove the folder it is in")
+    fields = json.loads(text)
+    if fields["v"] != _VERSION:
+        raise Unsupported(f"{path} has version {fields['v']}, this build reads {_VERSION}: upgrade seaweedmq here")
+    try:
+        return read(fields)
+    except (KeyError, TypeError, ValueError, InvalidArgument) as error:
+        raise Corrupt(f"{path} is not what this build writes ({error!r}): remove the folder it is in") from error
+
+
+def _range(slots: KeyRange) -> list[int]:
+    return [slots.lo, slots.hi]
+
+
+def _range_of(value: Any) -> KeyRange:
+    lo, hi = value
+    return KeyRange(_number(lo), _number(hi))
+
+
+def _place(place: Place) -> list[Any]:
+    return [place.segment, *_range(place.slots), list(place.predecessors)]
+
+
+def _place_of(value: Any) -> Place:
+    segment, lo, hi, predecessors = value
+    return Place(_number(segment), _range_of((lo, hi)), tuple(map(_number, predecessors)))
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number from 0")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "/" in value:
+        raise ValueError(f"{value!r} is no name")
+    return value

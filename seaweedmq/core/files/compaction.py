@@ -1,0 +1,187 @@
+"""Which tables of a segment are merged into fewer, larger ones. Pure: decided by names and sizes alone.
+
+Readers open files one after another, and each costs them what they could read half a megabyte in. A merge takes tables
+that follow one another without gap, of one kind of columns and of one segment, and makes one of them, so offsets stay
+in order and no record is ever in two tables that count. Tables of a good size are left alone: who runs a compaction
+again finds nothing to do.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
+from typing import Final
+
+from seaweedmq.model.config import MIB
+from seaweedmq.model.files import FileKind, SegmentFile
+
+TARGET_BYTES: Final = 256 * MIB
+TARGET_BYTES_MIN: Final = 1 * MIB
+RETAINED_TABLES_MIN: Final = 8
+AUTO_TARGET_BYTES: Final = 128 * MIB
+"""What a broker's worker merges in one go, as much as it converts in one."""
+AUTO_TABLES_MIN: Final = 8
+"""Fewer small tables side by side are left to become more."""
+AUTO_TABLES_MAX: Final = 64
+"""So many of them are merged even if it is mostly one of them that is written again."""
+AUTO_MERGE_TABLES_MAX: Final = 1_000
+MERGE_TABLES_MAX: Final = 10_000
+"""What becomes one table; a merge of more is several."""
+
+
+def granular(target_bytes: int, retention_bytes: int | None) -> int:
+    """The target for tables of a topic that keeps so much: retention takes whole tables, and has to have some to choose
+    from."""
+    return (
+        target_bytes if retention_bytes is None else max(1, min(target_bytes, retention_bytes // RETAINED_TABLES_MIN))
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """Tables of a segment that become one, of offsets ``[base_offset, end_offset)``."""
+
+    tables: tuple[SegmentFile, ...]
+    """By offset, at least two: each begins where the one before it ends."""
+
+    def __post_init__(self) -> None:
+        if len(self.tables) < 2 or any(_end(one) != other.base_offset for one, other in pairwise(self.tables)):
+            raise AssertionError("a merge is of tables that follow one another without gap")
+
+    @property
+    def base_offset(self) -> int:
+        return self.tables[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        return _end(self.tables[-1])
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(t.size_bytes for t in self.tables)
+
+    def __str__(self) -> str:
+        first = self.tables[0]
+        return f"{first.topic}#{first.segment} [{self.base_offset}, {self.end_offset})"
+
+
+def doubled(files: Iterable[SegmentFile]) -> list[SegmentFile]:
+    """Tables of one segment all of whose records another one has: what a merge replaced and did not come to remove, or
+    what converters made that did not see each other."""
+    reached = 0
+    found = []
+    for table in sorted(_tables(files), key=lambda t: (t.base_offset, -_end(t))):
+        if _end(table) <= reached:
+            found.append(table)
+        reached = max(reached, _end(table))
+    return found
+
+
+def containing(table: SegmentFile, files: Iterable[SegmentFile]) -> SegmentFile | None:
+    """The table, another one, that has all records of this one."""
+    for other in _tables(files):
+        if other.path != table.path and other.base_offset <= table.base_offset and _end(table) <= _end(other):
+            return other
+    return None
+
+
+def merges(
+    files: Iterable[SegmentFile], target_bytes: int, kind_of: Callable[[SegmentFile], object] = lambda table: None
+) -> list[Merge]:
+    """What to merge of one segment's files for tables of about ``target_bytes``, in order of offsets.
+
+    A stretch of small tables becomes as few tables as it takes, all of about the same size, so that they can be made
+    at the same time.
+
+    Args:
+        kind_of: tables of different kinds are not merged, and those of kind NotImplemented are left alone.
+    """
+    found: list[Merge] = []
+    for run in _runs(files, target_bytes / 2, kind_of):
+        parts = max(math.ceil(_size(run) / target_bytes), math.ceil(len(run) / MERGE_TABLES_MAX))
+        found += [Merge(tables=tuple(part)) for part in _even(run, parts) if len(part) > 1]
+    return found
+
+
+def due_merge(files: Iterable[SegmentFile], target_bytes: int = AUTO_TARGET_BYTES) -> Merge | None:
+    """The merge of one segment's tables that a broker makes on the side; None: there are too few small ones.
+
+    None of the merged tables is larger than all others together. So whenever a record is written again, its table at
+    least doubles, and a stream of small tables costs a few rewrites, not one a table.
+    """
+    for run in _runs(files, target_bytes / 2, lambda table: None):
+        for first in range(min(len(run), AUTO_TABLES_MAX)):
+            taken = _worth(run, first, target_bytes)
+            if len(taken) >= AUTO_TABLES_MIN:
+                return Merge(tables=tuple(taken))
+        if len(run) >= AUTO_TABLES_MAX:
+            taken = [t for t, sum_bytes in zip(run, _sums(run), strict=True) if sum_bytes <= target_bytes]
+            return Merge(tables=tuple(taken[:AUTO_TABLES_MAX]))
+    return None
+
+
+def _worth(run: Sequence[SegmentFile], first: int, target_bytes: int) -> Sequence[SegmentFile]:
+    """The most of the tables from the first on that are worth a merge."""
+    size = largest = worth = 0
+    for count, table in enumerate(run[first : first + AUTO_MERGE_TABLES_MAX], start=1):
+        size += table.size_bytes
+        largest = max(largest, table.size_bytes)
+        if size > target_bytes:
+            break
+        if 2 * largest <= size:
+            worth = count
+    return run[first : first + worth]
+
+
+def _runs(
+    files: Iterable[SegmentFile], small_bytes: float, kind_of: Callable[[SegmentFile], object]
+) -> Iterable[list[SegmentFile]]:
+    """Small tables that follow one another without gap, of one kind. What another table has is left out: in whole,
+    since it is going to be removed, and in part, since a table made of it would overlap that one as well."""
+    tables = _tables(files)
+    gone = {table.path for table in doubled(tables)}
+    ordered = sorted((t for t in tables if t.path not in gone), key=lambda t: t.base_offset)
+    if len({t.segment for t in ordered}) > 1:
+        raise AssertionError("tables of one segment at a time")
+    overlapping = {t.path for pair in pairwise(ordered) if pair[1].base_offset < _end(pair[0]) for t in pair}
+    small = [table for table in ordered if table.size_bytes < small_bytes and table.path not in overlapping]
+    kinds = {table.path: kind_of(table) for table in small}
+    run: list[SegmentFile] = []
+    for table in ordered:
+        is_next = bool(run) and table.base_offset == _end(run[-1])
+        kind = kinds.get(table.path, NotImplemented)
+        if run and not (is_next and kind is not NotImplemented and kind == kinds[run[-1].path]):
+            yield run
+            run = []
+        if kind is not NotImplemented:
+            run.append(table)
+    if run:
+        yield run
+
+
+def _even(run: Sequence[SegmentFile], parts: int) -> list[list[SegmentFile]]:
+    """The tables in so many stretches of about the same size."""
+    share = _size(run) / parts
+    before = 0
+    numbered = []
+    for table in run:
+        numbered.append((min(parts - 1, int((before + table.size_bytes / 2) / share)) if share else 0, table))
+        before += table.size_bytes
+    return [[table for _, table in part] for _, part in groupby(numbered, key=lambda entry: entry[0])]
+
+
+def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
+    return [f for f in files if f.kind is FileKind.TABLE]
+
+
+def _sums(tables: Iterable[SegmentFile]) -> Iterable[int]:
+    """Of the sizes of all up to each."""
+    return accumulate(t.size_bytes for t in tables)
+
+
+def _size(tables: Iterable[SegmentFile]) -> int:
+    return sum(t.size_bytes for t in tables)
+
+
+def _end(table: SegmentFile) -> int:
+    return table.end_offset or 0

@@ -1,0 +1,82 @@
+"""A batch that was put down in the shared storage to be published as one, exactly once, by whoever finishes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from seaweedmq.model.ring import KeyRange
+
+
+class Place(NamedTuple):
+    """A segment as the lineage has it."""
+
+    segment: int
+    slots: KeyRange
+    predecessors: tuple[int, ...]
+
+
+class Finished(NamedTuple):
+    """What became of a segment's rows."""
+
+    kept: int
+    """So many of them, from the first one on, are committed there, and no more ever will be."""
+    successors: tuple[int, ...]
+    """Who gets the others; empty if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Frames back to back. Their producer, epoch and sequences are set when they are published."""
+
+    name: str
+    """In the batch's folder."""
+    size_bytes: int
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a batch is: from here on everything follows from this, whoever publishes it and how often."""
+
+    topic_uid: int
+    batch: int
+    """Of the sink, rising; it is the producer's epoch."""
+    producer_id: int
+    ring: KeyRange
+    files: tuple[StagedFile, ...]
+    """In the order of the rows."""
+    roots: tuple[Place, ...]
+    """The open segments of that moment."""
+
+    @property
+    def record_count(self) -> int:
+        """Rows of the batch."""
+        return sum(file.record_count for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a segment is: rows below ``sequence`` are acknowledged, the last of them below ``offset``."""
+
+    sequence: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a batch is, as somebody has noted it: at least so far."""
+
+    places: tuple[Place, ...] = ()
+    """Of the segments that are named below."""
+    finished: Mapping[int, Finished] = field(default_factory=dict)
+    """In the order of what happened."""
+    reached: Mapping[int, Reached] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The last batch that a sink has finished; those before it were finished earlier."""
+
+    batch: int
+    ranges: tuple[KeyRange, ...]
+    """Of the open segments then: rows that are staged by them seldom have to be sorted anew."""

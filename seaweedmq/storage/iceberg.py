@@ -1,0 +1,245 @@
+"""A topic's tables as one of Iceberg's: the same files, registered with a catalog. Blocking.
+
+Needs ``pip install "seaweedmq[iceberg]"``. Which tables count is what the Delta log says, and they are registered
+under the names that they keep for a while after they were replaced: by then another export has to have been made.
+Iceberg keeps absolute paths, so the storage has to be mounted at the same place wherever it is read.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from seaweedmq.codec.delta import Add
+from seaweedmq.codec.iceberg_schema import iceberg_columns
+from seaweedmq.codec.moment import us_of_text
+from seaweedmq.codec.paths import delta_log_dir, table_dir
+from seaweedmq.errors import AlreadyExists, InvalidArgument, Unavailable, Unsupported
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.tables.delta import reconcile
+from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta_state import LogState, read_state
+from seaweedmq.storage.tables.delta_tables import holds_plain, topic_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+UID_KEY = "seaweedmq.topic_uid"
+_NAME_MAPPING = "schema.name-mapping.default"
+_NO_RETRY = {"commit.retry.num-retries": "0"}
+"""pyiceberg would add the same files once more on top of what another export has added."""
+_UNUSED_ID = 1_000_000
+_BOUNDED = ("_segment", "_partition", "_offset", "_timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export did."""
+
+    table: str
+    """As Iceberg's catalog names it."""
+    snapshot: int | None
+    """Id of the newest one; None if the topic has no tables."""
+    added: int
+    removed: int
+    files: int
+    """In all."""
+    left_out: Mapping[str, str]
+    """Columns that Iceberg can not have -> why."""
+
+
+def export_iceberg(root: Path, name: TopicName, catalog: str, **properties: str) -> Exported:
+    """Register the topic's tables with a catalog as table ``namespace.topic``, or bring that in line: what is new is
+    added and what was replaced dropped in one snapshot, none if nothing changed. No file is copied.
+
+    Args:
+        catalog: the name of a catalog in ``.pyiceberg.yaml``, or a URI: ``sqlite:///file.db`` and others of SQL,
+            ``http://...`` and ``https://...`` of REST.
+        properties: of the catalog, in the words of pyiceberg. ``warehouse`` is where the metadata goes; for SQL it is
+            ``iceberg`` below the storage root unless given.
+
+    Raises:
+        Unsupported: pyiceberg is not installed, or could not read the files.
+        InvalidArgument: no such catalog, or it does not answer.
+        AlreadyExists: it has a table of that name that is of something else.
+        Unavailable: another export was faster; do it again.
+        NotFound, Corrupt, StorageFailed: as ``reconcile``.
+    """
+    root = root.absolute()
+    topic = read_snapshot(root, name).topic
+    opened = _open_catalog(root, catalog, properties)
+    reconcile(root, topic)
+    state = _log_state(root, topic)
+    columns, left_out, unreadable = iceberg_columns(topic_columns(topic, plain=holds_plain(state.metadata)))
+    if unreadable:
+        raise Unsupported(
+            f"topic {name} can not be exported to Iceberg: pyiceberg reads no file that has a column like "
+            f"{'; '.join(f'{column}, {why}' for column, why in unreadable.items())}. Publish to a topic without"
+        )
+    identifier = (name.namespace, name.name)
+    from pyiceberg.exceptions import CommitFailedException, RESTError, TableAlreadyExistsError
+
+    try:
+        table = _table(opened, identifier, topic, columns, state)
+        if table is None:
+            return Exported(table=".".join(identifier), snapshot=None, added=0, removed=0, files=0, left_out=left_out)
+        added, removed = _bring_in_line(table, columns, left_out, _wanted(root, topic, state))
+    except (CommitFailedException, TableAlreadyExistsError) as e:
+        raise Unavailable(f"another process changed {'.'.join(identifier)} meanwhile: export again ({e})") from e
+    except (OSError, RESTError) as e:
+        raise InvalidArgument(f"catalog {catalog} does not answer ({e}): see that it runs, and its settings") from e
+    snapshot = table.current_snapshot()
+    return Exported(
+        table=".".join(identifier),
+        snapshot=None if snapshot is None else snapshot.snapshot_id,
+        added=added,
+        removed=removed,
+        files=len(state.active),
+        left_out=left_out,
+    )
+
+
+def _open_catalog(root: Path, catalog: str, properties: Mapping[str, str]) -> "Catalog":
+    try:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NotInstalledError
+    except ImportError as e:
+        raise Unsupported(f'to export to Iceberg, pip install "seaweedmq[iceberg]" ({e})') from e
+    scheme = urlsplit(catalog).scheme if "://" in catalog or catalog.startswith("sqlite:") else ""
+    given: dict[str, Any] = dict(properties)
+    if scheme in ("http", "https"):
+        name, given = "seaweedmq", {"type": "rest", "uri": catalog, **given}
+    elif scheme:
+        name, given = "seaweedmq", {"type": "sql", "uri": catalog, "warehouse": (root / "iceberg").as_uri(), **given}
+    else:
+        name = catalog
+    try:
+        return load_catalog(name, **given)
+    except NotInstalledError as e:
+        raise Unsupported(f"catalog {catalog} needs more of pyiceberg: {e}") from e
+    except Exception as e:  # each kind of catalog has errors of its own
+        said = str(e).splitlines()[0] if str(e) else repr(e)
+        raise InvalidArgument(
+            f"catalog {catalog} can not be opened ({said}): give the name of one in .pyiceberg.yaml, or a URI like "
+            "sqlite:///iceberg.db"
+        ) from e
+
+
+def _log_state(root: Path, topic: Topic) -> LogState:
+    try:
+        with LogFolder.opened(root / delta_log_dir(topic.name)) as folder:
+            return read_state(folder, folder.listing())
+    except FileNotFoundError:
+        return LogState()
+
+
+def _table(
+    catalog: "Catalog", identifier: tuple[str, str], topic: Topic, columns: pa.Schema, state: LogState
+) -> "Table | None":
+    """The topic's table in the catalog, made if it is not there and there is something for it."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError:
+        if not state.active:
+            return None
+        catalog.create_namespace_if_not_exists(identifier[0])
+        return catalog.create_table(identifier, schema=columns, properties={UID_KEY: str(topic.uid), **_NO_RETRY})
+    if table.properties.get(UID_KEY) != str(topic.uid):
+        raise AlreadyExists(
+            f"the catalog has a table {'.'.join(identifier)} that is of another topic, or none of SeaweedMQ: drop or "
+            "rename it, or export to another catalog"
+        )
+    return table
+
+
+def _wanted(root: Path, topic: Topic, state: LogState) -> dict[str, Add]:
+    """By the URI that Iceberg is told."""
+    folder = root / table_dir(topic.name)
+    return {(folder / path).as_uri(): add for path, add in state.active.items()}
+
+
+def _bring_in_line(
+    table: "Table", columns: pa.Schema, left_out: Iterable[str], wanted: Mapping[str, Add]
+) -> tuple[int, int]:
+    """Add what is missing, drop what does not count any more, in one snapshot; how many of each."""
+    there = {task.file.file_path: task.file for task in table.scan().plan_files()}
+    added = [uri for uri in wanted if uri not in there]
+    dropped = [file for uri, file in there.items() if uri not in wanted]
+    fields = {field.name for field in table.schema().fields}
+    has_new_columns = any(name not in fields for name in columns.names)
+    if not (added or dropped or has_new_columns):
+        return 0, 0
+    with table.transaction() as transaction:
+        if has_new_columns:
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
+        mapping = _name_mapping(transaction.table_metadata.schema(), left_out)
+        if transaction.table_metadata.properties.get(_NAME_MAPPING) != mapping:
+            transaction.set_properties({_NAME_MAPPING: mapping})
+        if added or dropped:
+            snapshots = transaction.update_snapshot()
+            with snapshots.overwrite() if dropped else snapshots.merge_append() as change:
+                for file in dropped:
+                    change.delete_data_file(file)
+                for file in _data_files(transaction.table_metadata, {uri: wanted[uri] for uri in added}):
+                    change.append_data_file(file)
+    return len(added), len(dropped)
+
+
+def _name_mapping(schema: Any, left_out: Iterable[str]) -> str:
+    """Where in the files the columns are, which carry no numbers of Iceberg's. Those that are left out have numbers,
+    too, which no column has: pyiceberg refuses to read a file with others."""
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
+
+    others = [
+        MappedField.model_validate({"field-id": _UNUSED_ID + n, "names": [name]}) for n, name in enumerate(left_out)
+    ]
+    return NameMapping([*schema.name_mapping.root, *others]).model_dump_json()
+
+
+def _data_files(metadata: Any, adds: Mapping[str, Add]) -> "Iterable[DataFile]":
+    """As ``Table.add_files`` would make them, which refuses files with columns that the table has not."""
+    from pyiceberg.conversions import to_bytes
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    known = {f.name: f for f in metadata.schema().fields if f.name in _BOUNDED}
+    for uri, add in adds.items():
+        stats = json.loads(add.stats)
+
+        def bounds(of: str, stats: Any = stats) -> dict[int, bytes]:
+            return {
+                known[name].field_id: to_bytes(known[name].field_type, us_of_text(v) if isinstance(v, str) else v)
+                for name, v in stats.get(of, {}).items()
+                if name in known
+            }
+
+        nulls = {known[name].field_id: count for name, count in stats.get("nullCount", {}).items() if name in known}
+        yield DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=uri,
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=add.records,
+            file_size_in_bytes=add.size_bytes,
+            column_sizes={},
+            value_counts=dict.fromkeys(nulls, add.records),
+            null_value_counts=nulls,
+            nan_value_counts={},
+            lower_bounds=bounds("minValues"),
+            upper_bounds=bounds("maxValues"),
+            split_offsets=None,
+            sort_order_id=None,
+            spec_id=metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+        )

@@ -1,0 +1,100 @@
+"""Compaction of a topic: finish what another one left, choose, merge wherever there is room, publish one by one."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from seaweedmq.core.files.compaction import TARGET_BYTES, Merge, granular, merges
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, Unavailable
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.jobs.run import Progress, Run, attempt, no_progress, one_after_another
+from seaweedmq.storage.snapshot import TopicSnapshot, list_files, read_snapshot
+from seaweedmq.storage.tables.compact import kind_of, merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.delta import reconcile
+
+
+@dataclass(slots=True, kw_only=True)
+class Compaction:
+    """What a compaction came to."""
+
+    topic: TopicName
+    tables_before: int = 0
+    tables_after: int = 0
+    made: list[SegmentFile] = field(default_factory=list)
+    merged: int = 0
+    """Tables that ``made`` replaced."""
+    merged_bytes: int = 0
+    finished: int = 0
+    """Tables that an earlier compaction had replaced and not come to remove."""
+    problems: list[SeaweedMQError] = field(default_factory=list)
+    """Damaged or foreign tables, which stay as they are; the others were merged all the same."""
+    elsewhere: list[SeaweedMQError] = field(default_factory=list)
+    """What another process merged or removed meanwhile."""
+    version: int | None = None
+    """Of the Delta log, if it was written."""
+
+
+def compact_topic(
+    root: Path,
+    name: TopicName,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    progress: Progress = no_progress,
+    run: Run = one_after_another,
+) -> Compaction:
+    """Merge the small tables of a topic, see ``core.files.compaction``. Brokers may write and anybody read meanwhile;
+    it may be killed anywhere, and the next one goes on.
+
+    Raises:
+        InvalidArgument: the target is none, or there is no such directory.
+        NotFound: no such topic. Corrupt: its documents are damaged. StorageFailed: the directory refused.
+    """
+    if target_bytes < 1:
+        raise InvalidArgument(f"target of {target_bytes} bytes: give the size that tables are to have, like 256MiB")
+    snapshot = read_snapshot(root, name)
+    found = Compaction(topic=name)
+    for segment in snapshot.segments:
+        removed, refused = remove_doubled(root, snapshot.topic, segment.id)
+        found.finished += len(removed)
+        found.problems += refused
+    snapshot = read_snapshot(root, name)
+    planned = plan(root, snapshot, target_bytes)
+    found.tables_before = sum(f.kind is FileKind.TABLE for f in snapshot.files)
+    total, done = sum(merge.size_bytes for merge in planned), 0
+    progress(0, total)
+    for merge, made in run(partial(attempt, merge_tables, root, snapshot.topic), planned):
+        table = made if isinstance(made, SeaweedMQError) else attempt(publish_merge, root, merge, made)
+        if isinstance(table, SegmentFile):
+            found.made.append(table)
+            found.merged += len(merge.tables)
+            found.merged_bytes += merge.size_bytes
+        elif isinstance(table, NotFound | Unavailable):
+            found.elsewhere.append(table)
+        else:
+            found.problems.append(table)
+        done += merge.size_bytes
+        progress(done, total)
+    try:
+        found.version = reconcile(root, snapshot.topic)
+    except SeaweedMQError as error:  # what was merged is merged, and the next call brings the log in line
+        found.problems.append(error)
+    after = list_files(root, name, [s.id for s in snapshot.segments])
+    found.tables_after = sum(f.kind is FileKind.TABLE for f in after)
+    return found
+
+
+def plan(root: Path, snapshot: TopicSnapshot, target_bytes: int) -> list[Merge]:
+    """The merges of all segments. What was deleted by hand is left to go."""
+    target = granular(target_bytes, snapshot.topic.retention_bytes)
+    files: defaultdict[int, list[SegmentFile]] = defaultdict(list)
+    for file in snapshot.files:
+        if file.kind is FileKind.TABLE:
+            files[file.segment].append(file)
+    found: list[Merge] = []
+    for segment in snapshot.segments:
+        low = snapshot.topic.low_watermark(segment.slots)
+        live = [t for t in files[segment.id] if (t.end_offset or 0) > low]
+        found += merges(live, target, partial(kind_of, root, snapshot.topic))
+    return found

@@ -1,0 +1,216 @@
+"""One table beside the log files that may hold the same records."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from seaweedmq.codec.frame import Frame
+from seaweedmq.codec.payload.batch import decode_frame, full_batch, schema_from_bytes
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.topic import Topic
+from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.tables.format import PARTITION
+from seaweedmq.storage.tables.rows import Rows, table_rows
+
+SHOWN_LENGTH_MAX = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that is not as it should be."""
+
+    path: str
+    """Of the file."""
+    what: str
+    """One sentence."""
+    offset: int | None = None
+    """None: of the whole file."""
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one task verifies: a table and the logs that may have its records; or offsets that logs alone have."""
+
+    table: SegmentFile | None
+    logs: tuple[SegmentFile, ...]
+    """Without a table: as ``SnapshotPiece.files``."""
+    start: int = 0
+    end: int | None = None
+    """Without a table; None: as far as they go."""
+    is_complete: bool = False
+    """All up to the end has to be there."""
+
+    @property
+    def size_bytes(self) -> int:
+        return (0 if self.table is None else self.table.size_bytes) + sum(f.size_bytes for f in self.logs)
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What a task found. Of a file the first difference is named, and the others are not looked for."""
+
+    records: int = 0
+    """Of the table."""
+    compared: int = 0
+    """Records that a log holds as well, once for each log."""
+    differences: list[Difference] = field(default_factory=list)
+    gone: bool = False
+    """The table was merged, or removed by retention, before it was looked at."""
+
+
+def verify_part(root: Path, topic: Topic, end_offsets: dict[int, int | None], part: Part) -> Found:
+    """Read the table through, and whatever the logs hold of its records.
+
+    Args:
+        end_offsets: of the segments: what a log holds beyond is nobody's.
+    """
+    found = Found()
+    if part.table is None:
+        _walk(root, topic, part, found)
+        return found
+    table = part.table
+    try:
+        for _, batch in table_rows(partial(open_input, root), topic, table):
+            found.records += batch.num_rows
+    except NotFound:
+        found.gone = True
+        return found
+    except Corrupt as e:
+        found.differences.append(Difference(path=table.path, what=str(e), offset=table.base_offset + found.records))
+        return found
+    limit = end_offsets.get(table.segment)
+    end = table.end_offset or 0
+    for log in part.logs:
+        try:
+            found.compared += _compare(root, topic, table, log, end if limit is None else min(end, limit), found)
+        except NotFound:
+            continue  # it expired, or the table did
+        except Corrupt as e:
+            found.differences.append(Difference(path=log.path, what=str(e)))
+    return found
+
+
+def _walk(root: Path, topic: Topic, part: Part, found: Found) -> None:
+    """Make sure that the frames of logs are sound and follow one another as far as they should; a torn tail ends it."""
+    position = part.start
+    for log in part.logs:
+        try:
+            for frame, _ in _frames(root, topic, log, position):
+                header = frame.header
+                if header.base_offset > position or (part.end is not None and position >= part.end):
+                    break
+                _decoded(topic, frame)
+                position = header.end_offset
+        except NotFound:
+            found.gone = True
+            return
+        except Corrupt as e:
+            found.differences.append(Difference(path=log.path, offset=position, what=str(e)))
+            return
+    if part.is_complete and part.end is not None and position < part.end:
+        what = f"records up to {part.end} were stored, and neither a log nor a table has those from {position} on"
+        found.differences.append(Difference(path=part.logs[0].path, offset=position, what=what))
+
+
+def _compare(root: Path, topic: Topic, table: SegmentFile, log: SegmentFile, end: int, found: Found) -> int:
+    """How many records are in both; the first that differs is noted, and ends it."""
+    rows: Rows = iter(())
+    batch: pa.RecordBatch | None = None
+    first = count = 0
+    for frame, where in _frames(root, topic, log, table.base_offset):
+        header = frame.header
+        if header.base_offset >= end:
+            break
+        logged = _decoded(topic, frame)
+        if batch is None:
+            rows = table_rows(partial(open_input, root), topic, table)
+            _, batch = next(rows)
+            first = table.base_offset
+        position = max(header.base_offset, table.base_offset)
+        while position < min(header.end_offset, end):
+            while position >= first + batch.num_rows:
+                first += batch.num_rows
+                _, batch = next(rows)
+            stop = min(header.end_offset, end, first + batch.num_rows)
+            difference = _first_difference(
+                batch.slice(position - first, stop - position),
+                logged.slice(position - header.base_offset, stop - position),
+                position,
+                header.slot_min,
+            )
+            if difference is not None:
+                offset, column, what = difference
+                found.differences.append(
+                    Difference(path=table.path, offset=offset, column=column, what=f"{what} in {log.path} {where}")
+                )
+                return count
+            count += stop - position
+            position = stop
+    return count
+
+
+def _first_difference(
+    stored: pa.RecordBatch, logged: pa.RecordBatch, position: int, partition: int
+) -> tuple[int, str, str] | None:
+    """Offset, column and what of the first record that is not the same."""
+    worst: tuple[int, str, str] | None = None
+    columns = dict(zip(logged.schema.names, logged.columns, strict=True))
+    if PARTITION.name in stored.schema.names:
+        columns[PARTITION.name] = pa.repeat(pa.scalar(partition, PARTITION.type), stored.num_rows)
+    for name, column in columns.items():
+        if name not in stored.schema.names:
+            return position, name, "there is no such column, but there is"
+        other = stored.column(name)
+        if other.type != column.type:
+            other = other.cast(column.type)  # seconds, which Parquet has not
+        if other.equals(column):
+            continue
+        for row, (ours, theirs) in enumerate(zip(other.to_pylist(), column.to_pylist(), strict=True)):
+            if ours != theirs and repr(ours) != repr(theirs):  # not a number equals nothing, not even itself
+                if worst is None or position + row < worst[0]:
+                    worst = position + row, name, f"{_shown(ours)}, but {_shown(theirs)}"
+                break
+    return worst
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+
+
+def _decoded(topic: Topic, frame: Frame) -> pa.RecordBatch:
+    schema = None
+    if topic.schema is not None and frame.header.schema_version:
+        schema = schema_from_bytes(topic.schema)
+    try:
+        return full_batch(decode_frame(frame, schema), frame.header, schema)
+    except pa.ArrowException as e:
+        raise Corrupt(f"the frame of offset {frame.header.base_offset} is damaged: {e}") from e
+
+
+def _frames(root: Path, topic: Topic, log: SegmentFile, start: int) -> Iterator[tuple[Frame, str]]:
+    """What the log held when it was listed, from an offset on."""
+    scanner = LogScanner(topic, log, skip_below=start)
+    with closing(open_input(root, log)) as source:
+        while (wanted := scanner.wants()) is not None:
+            position, length = wanted
+            source.seek(position)
+            for frame in scanner.feed(source.read(max(0, min(length, log.size_bytes - position)))).frames:
+                yield frame.frame, f"at byte {frame.position}"
+
+
+def logs_of(table: SegmentFile, logs: Sequence[SegmentFile], bounds: dict[str, int | None]) -> tuple[SegmentFile, ...]:
+    """Those that may hold records of the table. ``bounds``: by path, where a log ends, or None."""
+    return tuple(
+        log
+        for log in logs
+        if log.base_offset < (table.end_offset or 0)
+        and ((bound := bounds[log.path]) is None or bound > table.base_offset)
+    )

@@ -1,0 +1,356 @@
+"""What sinks put down below a topic's folder before it is published: frames, manifests, and marks of what is done.
+
+Blocking; for processes outside the cluster. Names say what a thing is: a batch without a manifest is being staged, or
+was given up; with one it is to be finished by whoever finds it; ``done.json`` names the last one that was.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seaweedmq.codec.documents import topic_from_document
+from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, batch_dir, document_path, sink_dir, staged_dir, topic_dir
+from seaweedmq.codec.staged import (
+    done_from_bytes,
+    done_to_bytes,
+    manifest_from_bytes,
+    manifest_to_bytes,
+    progress_from_bytes,
+    progress_to_bytes,
+)
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.frames import Frames
+from seaweedmq.model.staged import Done, Manifest, Progress, StagedFile
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.file_io import (
+    publish,
+    read_at,
+    sync_directories,
+    sync_file,
+    unique_suffix,
+    write_all,
+    written_aside,
+)
+
+MANIFEST = "manifest.json"
+PROGRESS = "progress.json"
+DONE = "done.json"
+SWEPT_AGE_S = 86_400.0
+"""What was staged longer ago, and has no manifest, is nobody's any more."""
+DONE_AGE_S = 30 * 86_400.0
+"""A sink that has finished nothing for so long is forgotten."""
+SWEPT_MAX = 100
+"""Folders that one sweep removes."""
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+def topic_in_storage(root: Path, name: TopicName) -> Topic:
+    """The topic as ``topic.json`` has it.
+
+    Raises:
+        NotFound: no such topic there.
+        Corrupt, StorageFailed: as they say.
+    """
+    path = root / document_path(name, TOPIC_DOCUMENT)
+    try:
+        return topic_from_document(path.read_bytes())
+    except FileNotFoundError:
+        raise NotFound(
+            f"storage {root} holds no topic {name}: give the root that the brokers were started with"
+        ) from None
+    except OSError as error:
+        raise storage_failed("read", str(path), error) from error
+
+
+class StagedFrame(NamedTuple):
+    """Where a frame lies."""
+
+    file: int
+    """Its number in the manifest."""
+    position: int
+    """Of its header, in bytes."""
+    header: FrameHeader
+
+
+class StagingFile:
+    """One task's frames, being written. Whoever does not :meth:`finish` it leaves nothing."""
+
+    def __init__(self, folder: Path, label: str) -> None:
+        self._path = folder / f"{label}-{unique_suffix()}.frames"
+        self._size_bytes = 0
+        self._records = 0
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, frames: Sequence[Frames], records: int) -> None:
+        """Append whole frames with so many records in all."""
+        write_all(self._fd, frames)
+        self._size_bytes += sum(map(len, frames))
+        self._records += records
+
+    def finish(self) -> StagedFile:
+        """Make it durable."""
+        sync_file(self._fd)
+        return StagedFile(self._path.name, self._size_bytes, self._records)
+
+    def close(self, *, keep: bool) -> None:
+        """Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            if not keep:
+                self._path.unlink(missing_ok=True)
+
+
+class StagedBatch:
+    """The folder of one batch. Methods raise StorageFailed; those that read a document Corrupt as well."""
+
+    def __init__(self, root: Path, topic: TopicName, sink: str, batch: int) -> None:
+        self._root = root
+        self._topic = topic
+        self._sink = sink
+        self.batch = batch
+        self.folder = root / batch_dir(topic, sink, batch)
+
+    @contextlib.contextmanager
+    def staging(self, label: str) -> Iterator[StagingFile]:
+        """A file of this batch, for one task; gone again unless the block ends well.
+
+        Raises:
+            NotFound: the topic's folder is not there: it was deleted.
+        """
+        with self._failing("stage into"):
+            try:
+                for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
+                    folder.mkdir(exist_ok=True)  # never the topic's: it would come to life again
+            except FileNotFoundError:
+                raise NotFound(f"topic {self._topic} is not in the storage any more: it was deleted") from None
+            file = StagingFile(self.folder, label)
+            done = False
+            try:
+                yield file
+                done = True
+            finally:
+                file.close(keep=done)
+
+    def manifest(self) -> Manifest | None:
+        """The one that counts, if there is one."""
+        data = self._read(MANIFEST)
+        return None if data is None else manifest_from_bytes(data, str(self.folder / MANIFEST))
+
+    def put_manifest(self, manifest: Manifest) -> Manifest:
+        """Put it there unless there is one; return the one that counts."""
+        with self._failing("write the manifest of"), written_aside(self.folder) as aside:
+            aside.write_bytes(manifest_to_bytes(manifest))
+            with aside.open("rb") as written:
+                sync_file(written.fileno())
+            final = self.folder / MANIFEST
+            try:
+                os.link(aside, final)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                _write_new(final, manifest_to_bytes(manifest))
+            sync_directories(self._root, self.folder)
+        stored = self.manifest()
+        assert stored is not None, "it was there a moment ago"
+        return stored
+
+    def progress(self) -> Progress:
+        """As it was noted last."""
+        data = self._read(PROGRESS)
+        return Progress() if data is None else progress_from_bytes(data, str(self.folder / PROGRESS))
+
+    def note(self, progress: Progress) -> None:
+        """In place of what was noted before; durable."""
+        with self._failing("note the progress of"), written_aside(self.folder) as aside:
+            aside.write_bytes(progress_to_bytes(progress))
+            publish(self._root, (aside, self.folder / PROGRESS))
+
+    def noted_ago_s(self) -> float:
+        """How long ago something was noted, or the manifest put down, by the clock of the storage."""
+        with self._failing("look at"), written_aside(self.folder) as aside:
+            aside.touch()
+            now = aside.stat().st_mtime
+            noted = self.folder / PROGRESS
+            return now - (noted if noted.exists() else self.folder / MANIFEST).stat().st_mtime
+
+    def begun_us(self) -> int:
+        """When the manifest was put down, by the clock of the storage; microseconds."""
+        with self._failing("look at"):
+            return (self.folder / MANIFEST).stat().st_mtime_ns // 1_000
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Remove files of tasks whose work is not needed, and the folder if nothing is left."""
+        with self._failing("clear"):
+            for name in names:
+                (self.folder / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+    def remove(self) -> None:
+        """The whole folder."""
+        with self._failing("clear"), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.folder)
+
+    def _read(self, name: str) -> bytes | None:
+        with self._failing("read"):
+            try:
+                return (self.folder / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _failing(self, action: str) -> contextlib.AbstractContextManager[None]:
+        return failing(action, self.folder)
+
+
+class StagedSink:
+    """The folder of one sink. Methods raise StorageFailed."""
+
+    def __init__(self, root: Path, topic: TopicName, sink: str) -> None:
+        self._root = root
+        self._topic = topic
+        self._sink = sink
+        self._folder = root / sink_dir(topic, sink)
+
+    def batch(self, number: int) -> StagedBatch:
+        return StagedBatch(self._root, self._topic, self._sink, number)
+
+    def done(self) -> Done | None:
+        """What was finished last. Raises Corrupt."""
+        path = self._folder / DONE
+        with failing("read", path):
+            try:
+                return done_from_bytes(path.read_bytes(), str(path))
+            except FileNotFoundError:
+                return None
+
+    def finish(self, done: Done) -> None:
+        """A batch is published: its mark is what counts from now on, so it comes first."""
+        with failing("mark as done a batch of", self._folder), written_aside(self._folder) as aside:
+            aside.write_bytes(done_to_bytes(done))
+            publish(self._root, (aside, self._folder / DONE))
+            for folder in self._folder.iterdir():
+                if folder.name.isdecimal() and int(folder.name) <= done.batch:
+                    shutil.rmtree(folder)
+
+    def remove(self) -> None:
+        """The whole folder: the sink comes never again."""
+        with failing("clear", self._folder), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._folder)
+
+
+class StagedFrames:
+    """The frames of a manifest, in order. Used by one thread at a time."""
+
+    def __init__(self, folder: Path, files: Sequence[StagedFile]) -> None:
+        self._folder = folder
+        self._files = files
+        self._open: tuple[int, int] | None = None
+        """Number and descriptor of the file that was read last."""
+
+    def headers(self, lo: int = 0, hi: int = 1 << 16) -> Iterator[StagedFrame]:
+        """Every frame whose slots overlap ``[lo, hi)``; payloads are not read.
+
+        Raises:
+            Corrupt: a file is gone, or not what was staged. StorageFailed: it can not be read.
+        """
+        for number, file in enumerate(self._files):
+            position = 0
+            while position < file.size_bytes:
+                header = self._header(number, position)
+                if header.slot_min < hi and header.slot_max >= lo:
+                    yield StagedFrame(number, position, header)
+                position += header.frame_bytes
+            if position != file.size_bytes:
+                raise Corrupt(f"{self._folder / file.name} has frames up to byte {position} of {file.size_bytes}")
+
+    def payload(self, frame: StagedFrame) -> bytes:
+        """Behind the header. Raises as :meth:`headers`."""
+        data = self._read(frame.file, frame.position + HEADER_BYTES, frame.header.payload_length)
+        if len(data) != frame.header.payload_length:
+            raise Corrupt(f"{self._folder / self._files[frame.file].name} ends in the middle of a frame")
+        return data
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+    def _header(self, number: int, position: int) -> FrameHeader:
+        try:
+            return decode_header(self._read(number, position, HEADER_BYTES))
+        except Corrupt as error:
+            raise Corrupt(f"{self._folder / self._files[number].name} at byte {position}: {error}") from error
+
+    def _read(self, number: int, position: int, length: int) -> bytes:
+        path = self._folder / self._files[number].name
+        try:
+            if self._open is None or self._open[0] != number:
+                self.close()
+                self._open = number, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return read_at(self._open[1], position, length)
+        except FileNotFoundError:
+            raise Corrupt(
+                f"{path} is gone, which the manifest beside it names: restore it, or remove the folder and begin the "
+                "query anew from where the topic ends"
+            ) from None
+        except OSError as error:
+            raise storage_failed("read", str(path), error) from error
+
+
+@contextlib.contextmanager
+def failing(action: str, path: Path) -> Iterator[None]:
+    """Errors of the operating system as StorageFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_failed(action, str(path), error) from error
+
+
+def sweep(root: Path, topic: TopicName) -> int:
+    """Remove what dead sinks left: batches that were staged and have no manifest, and marks of long ago; up to
+    ``SWEPT_MAX``. Return how many folders went."""
+    swept = 0
+    top = root / staged_dir(topic)
+    with failing("sweep", top), contextlib.suppress(FileNotFoundError), written_aside(root / topic_dir(topic)) as aside:
+        aside.touch()
+        now_s = aside.stat().st_mtime
+        for sink in sorted(p for p in top.iterdir() if p.is_dir()):
+            for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
+                with contextlib.suppress(FileNotFoundError):
+                    is_old = now_s - _touched_s(folder) > SWEPT_AGE_S
+                    if is_old and swept < SWEPT_MAX and not (folder / MANIFEST).exists():
+                        shutil.rmtree(folder)
+                        swept += 1
+            with contextlib.suppress(FileNotFoundError):
+                left = [path.name for path in sink.iterdir()]
+                age_s = now_s - _touched_s(sink)
+                if age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE]):
+                    shutil.rmtree(sink)
+                    swept += 1
+    return swept
+
+
+def _touched_s(folder: Path) -> float:
+    """When something was last put there."""
+    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Where there are no links. Whoever comes second leaves what is there."""
+    with contextlib.suppress(FileExistsError):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(fd, [data])
+            sync_file(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,76 @@
+"""The second name of a table, by which readers that have begun with it find it when it does not count any more.
+
+It is a hard link, made before the first name, so that whoever sees a table can rely on it. Deleting a table takes the
+first name; the second one follows when its time is up. Where there are no links a table has one name, and a query that
+begins with it may end with an error.
+"""
+
+import contextlib
+import errno
+import logging
+from pathlib import Path
+
+from seaweedmq.codec.paths import KEPT, kept_path, parse_segment_file, table_dir
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store import file_io
+
+logger = logging.getLogger(__name__)
+
+NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV})
+"""What a file system says that has no hard links, or not here, or not for this file."""
+
+_told: set[Path] = set()
+_TOLD_MAX = 100
+
+
+def keep(root: Path, temporary: Path, table: str) -> None:
+    """Give a complete file the second name of ``table``, a path below ``root``, durably. One that is there already was
+    left by somebody who was killed before the first name came, or is of a table that was deleted: it is replaced."""
+    kept = root / kept_path(table)
+    folder = kept.parent
+    folder.mkdir(exist_ok=True)  # and not what is above it: that would bring back a topic that is deleted just now
+    try:
+        try:
+            kept.hardlink_to(temporary)
+        except FileExistsError:
+            with file_io.written_aside(folder) as link:
+                link.hardlink_to(temporary)
+                link.replace(kept)
+    except OSError as e:
+        if e.errno not in NO_LINKS:
+            raise
+        if root not in _told and len(_told) < _TOLD_MAX:
+            _told.add(root)
+            logger.warning(
+                "%s has no hard links (%s): tables that are replaced or expire are gone at once, also for queries that "
+                "have begun with them and must be started again",
+                root,
+                e.strerror,
+            )
+        return
+    file_io.sync_directory(folder)
+
+
+def sweep_kept(root: Path, topic: TopicName, kept_s: float) -> None:
+    """Remove second names of tables whose first one went ``kept_s`` ago, or never came: who made them was killed in
+    between. When that was the inode tells, which changes with its names; by the clock of the storage."""
+    folder = root / table_dir(topic) / KEPT
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return
+    first = {path.name for path in folder.parent.iterdir()}
+    alone = [name for name in names if name not in first and _is_ours(topic, name)]
+    if not alone:
+        return
+    with file_io.written_aside(folder) as probe:
+        probe.touch()
+        now_s = probe.stat().st_mtime
+    for name in alone:
+        with contextlib.suppress(FileNotFoundError):
+            if now_s - (folder / name).lstat().st_ctime >= kept_s:
+                (folder / name).unlink()
+
+
+def _is_ours(topic: TopicName, name: str) -> bool:
+    return name.startswith(file_io.TEMPORARY_PREFIX) or parse_segment_file(f"{table_dir(topic)}/{name}") is not None

@@ -1,0 +1,344 @@
+"""``table/_delta_log`` of a topic: which of its tables count, for readers of Delta tables. Blocking.
+
+The names of tables are the truth for SeaweedMQ itself; the log is what is published of it for others. Bringing it in
+line is one commit that adds and removes, made only if nobody else made that version. Whatever was interrupted, the next
+call finishes. Tables are listed under the names that they keep for a while once they do not count any more, so that a
+reader which has begun, and travel back in time, find them. Neither ``deltalake`` nor Spark is needed.
+"""
+
+import logging
+import os
+import shutil
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from seaweedmq.codec.delta import Add, Commit, Remove, commit_info, encode_commit
+from seaweedmq.codec.documents import lineage_from_document
+from seaweedmq.codec.paths import (
+    LINEAGE_DOCUMENT,
+    delta_log_dir,
+    document_path,
+    parse_segment_file,
+    table_dir,
+    table_path,
+)
+from seaweedmq.core.files.counting import (
+    TABLE_GRACE_S,
+    Operation,
+    Span,
+    around,
+    change,
+    counting,
+    is_checkpoint_due,
+    oldest_needed,
+)
+from seaweedmq.errors import Conflict, Corrupt, NotFound, Unsupported
+from seaweedmq.model.config import US_PER_S
+from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, read_state
+from seaweedmq.storage.tables.delta_tables import Columns, enter, holds_plain, keep_again, log_metadata
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 20
+"""Of a commit: with each that fails, another process has made one."""
+TABLES_KNOWN_MAX = 30_000
+"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each."""
+ASIDE_PREFIX = ".delta_log-aside-"
+ASIDE_MAX = 3
+UID_KEY = "seaweedmq.topic_uid"
+
+
+def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+    """Bring the topic's log in line with the tables that count.
+
+    Args:
+        grace_s: how long versions stay readable; no longer than replaced tables keep their names.
+
+    Returns:
+        The version that was made; None if the log was in line.
+
+    Raises:
+        Corrupt: the log is damaged; it and the tables stay as they are.
+        Conflict: other processes were faster, many times.
+        StorageFailed: the directory refused.
+    """
+    return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
+
+
+def rebuild_log(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+    """Move the topic's log aside, whatever state it is in, and write a new one from the tables.
+
+    The new one begins with version 0, and readers see another table. The last few that were moved aside stay.
+
+    Raises: as :func:`reconcile`.
+    """
+    folder = root / table_dir(topic.name)
+    log = root / delta_log_dir(topic.name)
+    try:
+        if log.exists():
+            log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
+        for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
+            shutil.rmtree(old)
+    except OSError as e:
+        raise storage_failed("move aside", str(log), e) from e
+    return reconcile(root, topic, grace_s=grace_s)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a topic's log and tables. Never believed without a look."""
+
+    log: LogState = field(default_factory=LogState)
+    active: dict[Span, Add] = field(default_factory=dict)
+    """The tables of the log."""
+    foreign: list[Add] = field(default_factory=list)
+    """What is in the log and can be no table of the topic, or is one that is in it already."""
+    names: frozenset[str] = frozenset()
+    """Of the files in the folder of the tables, as of the last look."""
+    lying: dict[str, Span] = field(default_factory=dict)
+    """The tables among them."""
+    refused: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Those that are no sound tables of the topic -> size and time of their last change."""
+    settings: object = None
+    """What of the topic decides which tables count and what their columns are, as of the last look; None: the next
+    look has to be at everything."""
+    records: int = 0
+    """In the tables of the log."""
+
+
+class DeltaLogs:
+    """Keeps logs in line, and remembers what they say from one time to the next."""
+
+    def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
+        self._tables_max = tables_max
+        self._known: OrderedDict[tuple[Path, TopicName], _Known] = OrderedDict()
+
+    def reconcile(self, root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+        """As the function of this name."""
+        attempts = Retrying(stop=stop_after_attempt(ATTEMPTS), retry=retry_if_exception_type(Conflict), reraise=True)
+        try:
+            return attempts(partial(self._attempt, root, topic, grace_s))
+        except OSError as e:
+            raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
+
+    def _attempt(self, root: Path, topic: Topic, grace_s: float) -> int | None:
+        key = (root, topic.name)
+        known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
+        version = _Change(root, topic, grace_s, known).make()
+        self._known[key] = known
+        while self._known and sum(len(k.names) for k in self._known.values()) > self._tables_max:
+            self._known.popitem(last=False)
+        return version
+
+
+class _Change:
+    """One attempt to bring a log in line."""
+
+    def __init__(self, root: Path, topic: Topic, grace_s: float, known: _Known) -> None:
+        self._root = root
+        self._topic = topic
+        self._grace_s = grace_s
+        self._known = known
+        self._tables = root / table_dir(topic.name)
+        self._entered: dict[Span, tuple[Add, Columns]] = {}
+
+    def make(self) -> int | None:
+        try:
+            names = frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
+        except FileNotFoundError:
+            return None
+        path = delta_log_dir(self._topic.name)
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(LogFolder.opened(self._root / path))
+            except FileNotFoundError:
+                if not any(self._span(name) for name in names):
+                    return None
+                # And not what is above it: that would bring back a topic which is deleted just now.
+                try:
+                    (self._root / path).mkdir(exist_ok=True)
+                except FileNotFoundError:
+                    return None
+                file_io.sync_directories(self._root, self._root / path)
+                folder = stack.enter_context(LogFolder.opened(self._root / path))
+            self._read(folder)
+            version = self._commit(folder, self._changed(names))
+            log = self._known.log
+            if is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
+                self._checkpoint(folder)
+            return version
+
+    def _read(self, folder: LogFolder) -> None:
+        """Make sure that what is known of the log is its newest version."""
+        known, before = self._known, self._known.log.version
+        try:
+            if known.log.catch_up(folder) and known.log.version == before:
+                return
+            listing = folder.listing()
+            known.log = read_state(folder, listing)
+            folder.mend_hint(listing.checkpoints)
+        except (Corrupt, Unsupported) as e:
+            raise damaged(folder.path, self._topic.name, str(e)) from e
+        of = configured(known.log).get(UID_KEY)
+        if known.log.version >= 0 and of != str(self._topic.uid):
+            raise damaged(folder.path, self._topic.name, "it is that of another table or topic")
+        known.settings = None
+        known.active, known.foreign = {}, []
+        for path, add in known.log.active.items():
+            span = self._span(path.rpartition("/")[2])
+            if span is None or span in known.active:
+                known.foreign.append(add)
+            else:
+                known.active[span] = add
+        keep_again(self._root, self._topic, known.active)
+        known.records = sum(s.end - s.base for s in known.active)
+
+    def _changed(self, names: frozenset[str]) -> set[Span]:
+        """Tables that came or went since the last look, or about which something else changed."""
+        known = self._known
+        changed = {n: s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
+        came = {n: s for n in names - known.names if (s := self._span(n)) is not None}
+        known.lying |= came
+        known.names = names
+        others = {n for n, stamp in known.refused.items() if _file_stamp(self._tables / n) != stamp}
+        known.refused = {n: stamp for n, stamp in known.refused.items() if n not in others}
+        changed |= came | {n: known.lying[n] for n in others if n in known.lying}
+        settings = (self._topic.schema, self._topic.low_watermarks, self._topic.pruned)
+        if settings != known.settings:
+            known.settings = settings
+            return {*known.lying.values(), *known.active}
+        return set(changed.values())
+
+    def _commit(self, folder: LogFolder, changed: set[Span]) -> int | None:
+        """Make the version that the change calls for, if it does."""
+        known, log = self._known, self._known.log
+        if not changed and not known.foreign:
+            return None
+        lying = set(around(changed, known.lying.values()))
+        lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
+        before = {span: known.active[span] for span in around(changed | lying, known.active)}
+        while True:
+            counted = counting(lying)
+            diff = change(before.keys(), counted.spans)
+            refused = self._enter(diff.added)
+            if not refused:
+                break
+            lying -= refused
+        for gap in counted.missing:
+            logger.warning(
+                "%s#%d: offsets [%d, %d) are only in tables that overlap others in part, and not in the Delta log: "
+                "`seaweedmq table compact` makes one of them",
+                self._topic.name,
+                *gap,
+            )
+        columns = [c for _, c in (self._entered[s] for s in diff.added)]
+        plain = Columns.PLAIN in columns or (bool(known.active) and holds_plain(log.metadata))
+        metadata, features = log_metadata(self._topic, plain, self._grace_s, log.metadata)
+        is_first = log.version < 0
+        if not (diff.added or diff.removed or known.foreign) and (is_first or metadata == log.metadata):
+            return None
+        now_ms = time.time_ns() // 1_000_000  # noqa: TID251 - in a process of its own, on a real disk
+        removes = [_removed(before[s], now_ms, s in diff.gone) for s in diff.removed]
+        removes += [_removed(add, now_ms, True) for add in known.foreign]
+        adds = {s: replace(self._entered[s][0], brings_records=s in diff.come) for s in diff.added}
+        rows = sum(s.end - s.base for s in diff.added)
+        records = known.records + rows - sum(s.end - s.base for s in diff.removed)
+        commit = Commit(
+            adds=tuple(adds.values()),
+            removes=tuple(removes),
+            metadata=metadata if metadata != log.metadata else None,
+            features=features if is_first or features != log.features else None,
+            info=commit_info(
+                operation=Operation.CREATE if is_first else diff.operation,
+                timestamp_ms=now_ms,
+                files=(len(adds), len(removes), len(known.active) + len(adds) - len(diff.removed)),
+                rows=(rows, records),
+            ),
+        )
+        data = encode_commit(commit)
+        stamp = folder.put_commit(log.version + 1, data)
+        log.apply(commit, len(data), stamp)
+        for span in diff.removed:
+            del known.active[span]
+        known.active |= adds
+        known.foreign, known.records = [], records
+        return log.version
+
+    def _enter(self, spans: Collection[Span]) -> set[Span]:
+        """Look into tables that are new to the log; those that are none."""
+        refused = set()
+        for span in spans:
+            if span in self._entered:
+                continue
+            path = table_path(self._topic.name, *span)
+            try:
+                self._entered[span] = enter(self._root, self._topic, span)
+            except Corrupt as e:
+                refused.add(span)
+                name = path.rpartition("/")[2]
+                self._known.refused[name] = _file_stamp(self._root / path)
+                logger.warning("not in the Delta log: %s", e)
+            except NotFound as e:
+                raise Conflict(f"{path} went while it was looked into") from e
+        return refused
+
+    def _above_watermarks(self, spans: set[Span]) -> set[Span]:
+        """Without tables all of whose records were deleted by hand, or whose segment is forgotten."""
+        topic = self._topic
+        if topic.pruned:
+            spans = {s for s in spans if s.segment not in topic.pruned}
+        if any(topic.low_watermarks):
+            lows = _low_watermarks(self._root, topic)
+            spans = {s for s in spans if s.end > lows.get(s.segment, 0)}
+        return spans
+
+    def _checkpoint(self, folder: LogFolder) -> None:
+        """So that readers, and this process when it begins, read one file instead of many; and remove old ones."""
+        now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
+        horizon_us = int((now_s - self._grace_s) * US_PER_S)
+        log = self._known.log
+        folder.put_checkpoint(log.version, log.as_checkpoint(horizon_us // 1_000))
+        log.checkpoint, log.bytes_since = log.version, 0
+        listing = folder.listing()
+        needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
+        folder.remove_below(needed, listing)
+        folder.remove_stale_temporaries(now_s)
+
+    def _span(self, name: str) -> Span | None:
+        found = parse_segment_file(f"{table_dir(self._topic.name)}/{name}")
+        if found is None or found.end_offset is None:
+            return None
+        return Span(found.segment, found.base_offset, found.end_offset)
+
+
+def _removed(add: Add, now_ms: int, takes_records: bool) -> Remove:
+    return Remove(path=add.path, size_bytes=add.size_bytes, removed_ms=now_ms, takes_records=takes_records)
+
+
+def _file_stamp(path: Path) -> tuple[int, int]:
+    """Of a file that is gone, too."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return -1, -1
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _low_watermarks(root: Path, topic: Topic) -> Mapping[int, int]:
+    """By segment. Without a lineage beside the files nothing is known to be deleted."""
+    try:
+        _, segments = lineage_from_document((root / document_path(topic.name, LINEAGE_DOCUMENT)).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return {s.id: topic.low_watermark(s.slots) for s in segments}

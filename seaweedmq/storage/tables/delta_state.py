@@ -1,0 +1,113 @@
+"""What a Delta log says, commit by commit from its last checkpoint on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seaweedmq.codec.delta import Add, Commit, LogMetadata, Remove
+from seaweedmq.codec.delta_checkpoint import Checkpoint
+from seaweedmq.errors import Corrupt
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
+
+
+@dataclass(slots=True, kw_only=True)
+class LogState:
+    """A log as of one version."""
+
+    version: int = -1
+    """-1: it has none yet."""
+    metadata: LogMetadata | None = None
+    features: frozenset[str] = frozenset()
+    active: dict[str, Add] = field(default_factory=dict)
+    """By path: the tables that belong to the version."""
+    removed: dict[str, Remove] = field(default_factory=dict)
+    checkpoint: int = -1
+    """The last one; -1: there is none."""
+    bytes_since: int = 0
+    """Of the commits since."""
+    stamp: Stamp | None = None
+    """Of the file of ``version``; None if that is gone, and a checkpoint has taken its place."""
+
+    def apply(self, commit: Commit, size_bytes: int, stamp: Stamp | None) -> None:
+        """Go on to the next version."""
+        self.version += 1
+        self.bytes_since += size_bytes
+        self.stamp = stamp
+        if commit.metadata is not None:
+            self.metadata = commit.metadata
+        if commit.features is not None:
+            self.features = commit.features
+        for remove in commit.removes:
+            self.active.pop(remove.path, None)
+            self.removed[remove.path] = remove
+        for add in commit.adds:
+            self.active[add.path] = add
+            self.removed.pop(add.path, None)
+
+    def catch_up(self, folder: LogFolder) -> bool:
+        """Take in what others have added. False: it is another log by now.
+
+        Raises:
+            Corrupt, Unsupported: the log is damaged.
+        """
+        if self.version < 0 or self.stamp is None or folder.stamp(self.version) != self.stamp:
+            return False
+        while (found := folder.commit(self.version + 1)) is not None:
+            self.apply(*found, folder.stamp(self.version + 1))
+        return True
+
+    def as_checkpoint(self, removed_since_ms: int) -> Checkpoint:
+        """All that holds; forgets what was removed earlier, for no reader of a version that old is served."""
+        if self.metadata is None:
+            raise AssertionError("the first commit of a log describes the table")
+        self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > removed_since_ms}
+        return Checkpoint(
+            metadata=self.metadata,
+            features=self.features,
+            adds=list(self.active.values()),
+            removes=list(self.removed.values()),
+        )
+
+
+def read_state(folder: LogFolder, listing: Listing, version: int | None = None) -> LogState:
+    """The log as of a version, which is there; None: the newest.
+
+    Raises:
+        Corrupt: damaged, or commits are missing. Unsupported: another program wrote it, and readers have to know more.
+    """
+    newest = max([*listing.commits[-1:], *listing.checkpoints[-1:]], default=-1) if version is None else version
+    base = max((v for v in listing.checkpoints if v <= newest), default=-1)
+    state = LogState()
+    if base >= 0:
+        found = folder.checkpoint(base)
+        state = LogState(
+            version=base,
+            metadata=found.metadata,
+            features=found.features,
+            active={a.path: a for a in found.adds},
+            removed={r.path: r for r in found.removes},
+            checkpoint=base,
+            stamp=folder.stamp(base),
+        )
+    while state.version < newest:
+        commit = folder.commit(state.version + 1)
+        if commit is None:
+            raise Corrupt(f"version {state.version + 1} is missing")
+        state.apply(*commit, folder.stamp(state.version + 1))
+    if state.version >= 0 and state.metadata is None:
+        raise Corrupt("no version describes the table")
+    return state
+
+
+def configured(state: LogState) -> Mapping[str, str]:
+    """What was set by name in the log."""
+    return {} if state.metadata is None else state.metadata.configuration
+
+
+def damaged(path: Path, topic: TopicName, why: str) -> Corrupt:
+    """What a user is told of a log that can not be read."""
+    return Corrupt(
+        f"{path} can not be read: {why}; no record is lost by that, and `seaweedmq table rebuild {topic}` writes it "
+        "anew from the tables"
+    )

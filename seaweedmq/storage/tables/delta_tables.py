@@ -1,0 +1,200 @@
+"""A table on its way into a Delta log: looked into, given its other name, described; and the columns of the log."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from xxhash import xxh3_128_hexdigest
+
+from seaweedmq.codec.delta import Add, LogMetadata, stats_json
+from seaweedmq.codec.delta_schema import columns_of, delta_schema, features_needed, left_out
+from seaweedmq.codec.moment import moment_text
+from seaweedmq.codec.paths import KEPT, kept_path, table_dir, table_path
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.files.counting import Span
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.topic import Topic
+from seaweedmq.storage.store import file_io
+from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.format import table_schema
+from seaweedmq.storage.tables.opener import open_table
+
+VALUE = "_value"
+_NUMBERS = ("_segment", "_partition", "_offset")
+_TIME = "_timestamp"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES})
+
+
+class Columns(StrEnum):
+    """Which columns a table has beside those that all have."""
+
+    PLAIN = "plain"
+    TYPED = "typed"
+
+
+def enter(root: Path, topic: Topic, span: Span) -> tuple[Add, Columns]:
+    """Make sure that a table is sound, and say what a log says of it.
+
+    Raises:
+        Corrupt: it is damaged, or none of the topic's. NotFound: it is gone. StorageFailed: the storage refused.
+    """
+    path = table_path(topic.name, *span)
+    try:
+        found = (root / path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Corrupt(f"{path} is no file: move it away")
+        source = (root / path).open("rb")
+    except FileNotFoundError:
+        raise NotFound(f"{path} is gone") from None
+    except OSError as e:
+        raise storage_failed("read", path, e) from e
+    file = SegmentFile(
+        topic=topic.name,
+        segment=span.segment,
+        kind=FileKind.TABLE,
+        base_offset=span.base,
+        end_offset=span.end,
+        writer="",
+        size_bytes=found.st_size,
+        path=path,
+        modified_us=found.st_mtime_ns // 1_000,
+    )
+    with source, open_table(source, file, topic) as table:
+        uid = (table.schema_arrow.metadata or {}).get(b"seaweedmq.topic_uid", b"").decode(errors="replace")
+        if uid not in ("", str(topic.uid)):
+            raise Corrupt(f"{path} is of an earlier topic {topic.name}: move it away")
+        columns = Columns.PLAIN if VALUE in table.schema_arrow.names else Columns.TYPED
+        bounds = column_bounds(table.metadata)
+    for name, low, high in (("_segment", span.segment, span.segment), ("_offset", span.base, span.end - 1)):
+        if bounds.get(name, (low, high))[:2] != (low, high):
+            raise Corrupt(
+                f"{path} has {name} from {bounds[name][0]} to {bounds[name][1]}, which is not what its name says: it "
+                "was renamed; restore it from a copy"
+            )
+    add = Add(
+        path=_name_that_stays(root, topic, path),
+        size_bytes=found.st_size,
+        modified_ms=found.st_mtime_ns // 1_000_000,
+        stats=stats_json(span.end - span.base, bounds),
+    )
+    return add, columns
+
+
+def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int | str, int]]:
+    """Least, greatest and how many nulls of the columns that say where and when, as far as the footer tells of all its
+    rows."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    found: dict[str, tuple[int | str, int | str, int]] = {}
+    first = groups[0] if groups else None
+    indexes = {} if first is None else {first.column(j).path_in_schema: j for j in range(first.num_columns)}
+    for name in (*_NUMBERS, _TIME):
+        if name not in indexes:
+            continue
+        stats = [group.column(indexes[name]).statistics for group in groups]
+        if any(s is None or not s.has_min_max or not s.has_null_count for s in stats):
+            continue
+        low, high = min(s.min_raw for s in stats), max(s.max_raw for s in stats)
+        nulls = sum(s.null_count for s in stats)
+        found[name] = (moment_text(low), moment_text(high), nulls) if name == _TIME else (low, high, nulls)
+    return found
+
+
+def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
+    """The name that a table keeps for a while after its first one went, relative to the folder of the tables. Given
+    to it here if whoever made it did not, on file systems that can."""
+    kept = kept_path(path) if _keep(root, path) else path
+    return kept.removeprefix(f"{table_dir(topic.name)}/")
+
+
+def keep_again(root: Path, topic: Topic, listed: Mapping[Span, Add]) -> None:
+    """Give second names back to tables that a log lists by them: copies of a storage may have lost them."""
+    try:
+        kept = set(os.listdir(root / table_dir(topic.name) / KEPT))  # noqa: PTH208 - names will do
+    except FileNotFoundError:
+        kept = set()
+    for span, add in listed.items():
+        folder, _, name = add.path.rpartition("/")
+        if folder == KEPT and name not in kept:
+            with contextlib.suppress(NotFound):
+                _keep(root, table_path(topic.name, *span))
+
+
+def _keep(root: Path, path: str) -> bool:
+    """Give a table its second name, if it has none. False: there are no links here."""
+    kept = root / kept_path(path)
+    if kept.exists():
+        return True
+    try:
+        kept.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.link(root / path, kept)
+    except FileNotFoundError:
+        raise NotFound(f"{path} is gone") from None
+    except OSError as e:
+        if e.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def log_metadata(
+    topic: Topic, plain: bool, grace_s: float, before: LogMetadata | None
+) -> tuple[LogMetadata, frozenset[str]]:
+    """What the log is to say of the whole table, and what its readers have to know.
+
+    Args:
+        plain: whether a table of plain records is or was in it.
+        before: what it says. That stays but for the columns.
+    """
+    schema = delta_schema(topic_columns(topic, plain=plain))
+    if before is not None:
+        metadata = LogMetadata(
+            id=before.id,
+            name=before.name,
+            schema=schema,
+            configuration=before.configuration,
+            created_ms=before.created_ms,
+        )
+    else:
+        unique = xxh3_128_hexdigest(f"{topic.uid}/{file_io.unique_suffix()}".encode())
+        interval = f"interval {int(grace_s)} seconds"
+        metadata = LogMetadata(
+            id="-".join((unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:])),
+            name=str(topic.name),
+            schema=schema,
+            configuration={
+                "delta.logRetentionDuration": interval,
+                "delta.deletedFileRetentionDuration": interval,
+                "seaweedmq.topic": str(topic.name),
+                "seaweedmq.topic_uid": str(topic.uid),
+            },
+            created_ms=topic.created_us // 1_000,
+        )
+    return metadata, features_needed(schema)
+
+
+def holds_plain(metadata: LogMetadata | None) -> bool:
+    """Whether a log declares the column of plain records."""
+    return metadata is not None and VALUE in columns_of(metadata.schema)
+
+
+def topic_columns(topic: Topic, *, plain: bool = False) -> pa.Schema:
+    """Columns of all tables of a topic together, where each that some may lack can be null."""
+    typed = None if topic.schema is None else schema_from_bytes(topic.schema)
+    own = table_schema(topic, typed)
+    fields = [f if f.name.startswith("_") else f.with_nullable(True) for f in own]
+    if plain and typed is not None:
+        fields.append(table_schema(topic, None).field(VALUE).with_nullable(True))
+    return pa.schema(fields)
+
+
+def left_out_of(topic: Topic) -> dict[str, str]:
+    """Columns of a topic that its Delta log leaves out -> why, in words."""
+    return left_out(topic_columns(topic))

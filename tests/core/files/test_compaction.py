@@ -1,0 +1,152 @@
+"""Which tables are merged: few, large ones in the end, in order of offsets, and nothing again and again."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaweedmq.core.files.compaction import (
+    AUTO_TABLES_MAX,
+    AUTO_TABLES_MIN,
+    Merge,
+    containing,
+    doubled,
+    due_merge,
+    merges,
+)
+from seaweedmq.model.files import FileKind, SegmentFile
+from tests.support.segments import NAME
+
+SIZES = st.lists(st.integers(1, 400), max_size=60)
+
+
+def table(base: int, end: int, size_bytes: int = 10) -> SegmentFile:
+    return SegmentFile(
+        topic=NAME,
+        segment=0,
+        kind=FileKind.TABLE,
+        base_offset=base,
+        end_offset=end,
+        writer="",
+        size_bytes=size_bytes,
+        path=f"{base}-{end}",
+        modified_us=0,
+    )
+
+
+def row(*sizes: int, base: int = 0) -> list[SegmentFile]:
+    """Tables of ten records each that follow one another."""
+    return [table(base + 10 * n, base + 10 * n + 10, size) for n, size in enumerate(sizes)]
+
+
+def story(found: list[Merge]) -> list[tuple[int, int]]:
+    return [(merge.base_offset, merge.end_offset) for merge in found]
+
+
+def merged(tables: list[SegmentFile], merge: Merge) -> list[SegmentFile]:
+    """The tables after it."""
+    new = table(merge.base_offset, merge.end_offset, merge.size_bytes)
+    return sorted([*(t for t in tables if t not in merge.tables), new], key=lambda t: t.base_offset)
+
+
+def test_small_tables_that_follow_one_another_become_one() -> None:
+    assert story(merges(row(10, 10, 10), 100)) == [(0, 30)]
+
+
+def test_one_table_alone_and_none_are_left() -> None:
+    assert merges(row(10), 100) == []
+    assert merges([], 100) == []
+
+
+def test_tables_of_a_good_size_are_left_alone_and_part_the_others() -> None:
+    assert story(merges(row(10, 10, 50, 10, 10), 100)) == [(0, 20), (30, 50)]
+    assert merges(row(10, 60, 10, 300, 10), 100) == []
+
+
+def test_what_is_too_much_for_one_table_becomes_several_of_one_size() -> None:
+    found = merges(row(*[10] * 26), 100)
+    assert story(found) == [(0, 90), (90, 170), (170, 260)]
+
+
+def test_a_gap_is_not_bridged() -> None:
+    assert story(merges([*row(10, 10), *row(10, 10, base=50)], 100)) == [(0, 20), (50, 70)]
+
+
+def test_kinds_of_columns_stay_apart_and_what_can_not_be_read_is_left() -> None:
+    tables = row(*[10] * 8)
+    kinds = {t.path: kind for t, kind in zip(tables, "ppptt?tt", strict=True)}
+    found = merges(tables, 100, lambda t: NotImplemented if kinds[t.path] == "?" else kinds[t.path])
+    assert story(found) == [(0, 30), (30, 50), (60, 80)]
+
+
+def test_what_another_table_has_is_no_part_of_a_merge_and_is_known_by_it() -> None:
+    tables = [*row(10, 10, 10, 10), table(0, 20, 20)]
+    assert [t.path for t in doubled(tables)] == ["0-10", "10-20"]
+    assert containing(tables[0], tables) == tables[4]
+    assert containing(tables[2], tables) is None
+    assert story(merges(tables, 100)) == [(0, 40)]
+    assert [t.path for t in merges(tables, 100)[0].tables] == ["0-20", "20-30", "30-40"]
+
+
+def test_tables_that_overlap_in_part_are_left_alone() -> None:
+    tables = [*row(10, 10), table(20, 35), table(30, 40), *row(10, 10, base=40)]
+    assert story(merges(tables, 100)) == [(0, 20), (40, 60)]
+
+
+@given(sizes=SIZES, target=st.integers(2, 500))
+def test_merging_ends_and_no_table_grows_beyond_the_target_by_more_than_one(sizes: list[int], target: int) -> None:
+    tables = row(*sizes)
+    for _ in range(20):
+        found = merges(tables, target)
+        if not found:
+            break
+        for merge in found:
+            assert all(t.size_bytes < target / 2 for t in merge.tables)
+            assert merge.size_bytes <= 2 * target
+            tables = merged(tables, merge)
+    else:
+        raise AssertionError("it does not end")
+    assert sum(t.size_bytes for t in tables) == sum(sizes)
+    assert all(one.end_offset == other.base_offset for one, other in pairwise(tables))
+    small = [t.size_bytes < target / 2 for t in tables]
+    assert not any(one and other for one, other in pairwise(small)), "no two small ones side by side"
+
+
+def test_on_the_side_a_few_small_tables_are_left_to_become_more() -> None:
+    assert due_merge(row(*[10] * (AUTO_TABLES_MIN - 1)), 1_000) is None
+    due = due_merge(row(*[10] * AUTO_TABLES_MIN), 1_000)
+    assert due is not None
+    assert story([due]) == [(0, 10 * AUTO_TABLES_MIN)]
+
+
+def test_on_the_side_a_large_table_is_not_written_again_for_some_small_ones() -> None:
+    tables = row(100, *[10] * 8)
+    due = due_merge(tables, 1_000)
+    assert due is not None
+    assert story([due]) == [(10, 90)]
+    assert due_merge(merged(tables, due), 1_000) is None
+    due = due_merge(row(80, *[10] * 8), 1_000)
+    assert due is not None
+    assert story([due]) == [(0, 90)]
+
+
+def test_on_the_side_many_tables_are_merged_whatever_it_costs() -> None:
+    sizes = [3**n for n in range(AUTO_TABLES_MAX)]
+    assert due_merge(row(*sizes[: AUTO_TABLES_MAX - 1]), 10**40) is None
+    due = due_merge(row(*sizes), 10**40)
+    assert due is not None
+    assert len(due.tables) == AUTO_TABLES_MAX
+
+
+def test_a_stream_of_small_tables_leaves_few_and_writes_each_record_a_few_times() -> None:
+    tables: list[SegmentFile] = []
+    written, most = 0, 0
+    for n in range(5_000):
+        tables.append(replace(table(n * 10, n * 10 + 10), size_bytes=10 + n % 7))
+        while (due := due_merge(tables, 20_000)) is not None:
+            written += due.size_bytes
+            tables = merged(tables, due)
+        most = max(most, sum(t.size_bytes < 10_000 for t in tables))
+    assert most < 40
+    assert written < 8 * sum(t.size_bytes for t in tables)

@@ -1,0 +1,337 @@
+"""A topic whose lineage and files change, and a query that copies it by frontiers, killed and restarted: all in memory.
+
+Every key's records are numbered. Publishers send again, to successors, what a sealed segment did not keep. The sink is
+exactly once, as Spark's are: a batch that was attempted before replaces what it had given.
+"""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from seaweedmq.core.lineage.batches import Range, between, cut, tasks
+from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, advanced, beginning
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.model.segment import Segment, SegmentState
+from seaweedmq.model.topic import TopicName
+
+NAME = TopicName("shop", "orders")
+SLOTS = 8
+"""A key each."""
+BATCHES_LEFT_MAX = 1_500
+"""Once nothing happens any more, the query ends with fewer; with a limit of one record some hundreds."""
+
+Record = tuple[int, int]
+"""Key and number."""
+
+
+class Broken(AssertionError):
+    """The copy is not what it must be."""
+
+
+@dataclass
+class Stored:
+    """One segment and what its files hold."""
+
+    id: int
+    slots: KeyRange
+    start: int
+    predecessors: tuple[int, ...] = ()
+    successors: tuple[int, ...] = ()
+    end: int | None = None
+    records: list[Record] = field(default_factory=list)
+    """From ``start`` on, the ones not committed at the end."""
+    committed: int = 0
+    tables: list[tuple[int, int]] = field(default_factory=list)
+    removed_below: int = 0
+
+    @property
+    def written(self) -> int:
+        return self.start + len(self.records)
+
+    @property
+    def table_end(self) -> int:
+        return max((end for _, end in self.tables), default=self.start)
+
+    def as_segment(self) -> Segment:
+        return Segment(
+            topic=NAME,
+            id=self.id,
+            slots=self.slots,
+            epoch=1,
+            state=SegmentState.OPEN if self.end is None else SegmentState.SEALED,
+            replicas=("b-1",),
+            predecessors=self.predecessors,
+            successors=self.successors,
+            start_offset=self.start,
+            end_offset=self.end,
+        )
+
+
+class Source:
+    """The topic. Each method is something that happens to it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.segments: dict[int, Stored] = {}
+        self.sent: dict[int, int] = defaultdict(int)
+        """Records of each key."""
+        self.pruned: dict[int, tuple[int, int]] = {}
+        """Segment -> where it began and ended."""
+        self._next = 0
+        bounds = sorted({0, SLOTS, *rng.sample(range(1, SLOTS), rng.randrange(3))})
+        for lo, hi in pairwise(bounds):
+            self._open(KeyRange(lo, hi), 0, ())
+
+    def lineage(self) -> Lineage:
+        return Lineage(stored.as_segment() for stored in self.segments.values())
+
+    def open(self) -> list[Stored]:
+        return sorted((s for s in self.segments.values() if s.end is None), key=lambda s: s.slots.lo)
+
+    def publish(self) -> None:
+        stored = self.rng.choice(self.open())
+        for _ in range(self.rng.randrange(1, 12)):
+            key = self.rng.randrange(stored.slots.lo, stored.slots.hi)
+            stored.records.append((key, self.sent[key]))
+            self.sent[key] += 1
+
+    def commit(self, stored: Stored | None = None) -> None:
+        stored = stored or self.rng.choice(self.open())
+        stored.committed = self.rng.randint(stored.committed, stored.written)
+
+    def convert(self) -> None:
+        """What is committed becomes a table."""
+        ends = {s.id: s.committed if s.end is None else s.end for s in self.segments.values()}
+        behind = [s for s in self.segments.values() if ends[s.id] > s.table_end]
+        if behind:
+            stored = self.rng.choice(behind)
+            stored.tables.append((stored.table_end, ends[stored.id]))
+
+    def compact(self) -> None:
+        for stored in self.segments.values():
+            if len(stored.tables) > 1 and self.rng.random() < 0.5:
+                stored.tables = [(stored.tables[0][0], stored.table_end)]
+
+    def fail_over(self) -> None:
+        self._succeed([self.rng.choice(self.open())], pieces=1)
+
+    def split(self) -> None:
+        self._succeed([self.rng.choice(self.open())], pieces=2)
+
+    def merge(self) -> None:
+        neighbours = self.open()
+        first = self.rng.randrange(len(neighbours))
+        self._succeed(neighbours[first : first + self.rng.randint(2, 3)], pieces=self.rng.choice((1, 1, 2)))
+
+    def retain(self, read_up_to: Callable[[int], int]) -> None:
+        """Retention takes tables of what was read, from the front."""
+        stored = self.rng.choice(list(self.segments.values()))
+        while stored.tables and stored.tables[0][1] <= read_up_to(stored.id):
+            stored.removed_below = stored.tables.pop(0)[1]
+
+    def prune(self) -> None:
+        """Forget sealed segments without records, whose predecessors are forgotten."""
+        for number in sorted(self.segments):
+            stored = self.segments[number]
+            is_empty = stored.end is not None and max(stored.removed_below, stored.start) >= stored.end
+            if is_empty and not any(p in self.segments for p in stored.predecessors):
+                self.pruned[number] = (stored.start, stored.end or 0)
+                del self.segments[number]
+
+    def read(self, wanted: Range) -> list[Record]:
+        """The records of offsets, as the files have them now."""
+        stored = self.segments.get(wanted.segment)
+        if stored is None:
+            raise Broken(f"{wanted} is to be read of a segment that is gone")
+        if wanted.start < stored.removed_below:
+            raise Broken(f"{wanted} is to be read, and what lies below {stored.removed_below} was removed")
+        end = stored.written if stored.end is None else stored.end
+        if wanted.end > end:
+            raise Broken(f"{wanted} is to be read, and the segment ends at {end}")
+        return stored.records[wanted.start - stored.start : wanted.end - stored.start]
+
+    def everything_committed(self) -> None:
+        for stored in self.segments.values():
+            end = stored.written if stored.end is None else stored.end
+            stored.committed = end
+            if end > stored.table_end:
+                stored.tables.append((stored.table_end, end))
+
+    def _open(self, slots: KeyRange, start: int, predecessors: tuple[int, ...]) -> Stored:
+        stored = Stored(self._next, slots, start, predecessors, committed=start)
+        self.segments[stored.id] = stored
+        self._next += 1
+        return stored
+
+    def _succeed(self, parents: Sequence[Stored], pieces: int) -> None:
+        lo, hi = parents[0].slots.lo, parents[-1].slots.hi
+        cuts = sorted(self.rng.sample(range(lo + 1, hi), min(pieces - 1, hi - lo - 1)))
+        bounds = [lo, *cuts, hi]
+        again: list[Record] = []
+        for parent in parents:
+            parent.end = self.rng.randint(parent.committed, parent.written)
+            again += parent.records[parent.end - parent.start :]
+            del parent.records[parent.end - parent.start :]
+            parent.committed = parent.end
+        for a, b in pairwise(bounds):
+            above = [p for p in parents if p.slots.overlaps(KeyRange(a, b))]
+            child = self._open(KeyRange(a, b), max(p.end or 0 for p in above), tuple(p.id for p in above))
+            child.records = [record for record in again if a <= record[0] < b]
+            for parent in above:
+                parent.successors = (*parent.successors, child.id)
+
+
+Plan = Callable[["Query", Frontier, Frontier], list[tuple[Range, ...]]]
+
+
+def plan_by_offsets(query: "Query", start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
+    """As the stream does."""
+    found = between(query.source.lineage(), start, end)
+    query.alarms += len(found.lost)
+    for number in found.lost:  # of some that were pruned nobody can tell whether they were read to their end
+        first, last = query.source.pruned[number]
+        if start.get(number, first) < end.get(number, last):
+            raise Broken(f"segment {number} was pruned before it was read")
+    return cut(tasks(found.paths, query.task_records_min), 0, None)
+
+
+def committed_ends(source: Source) -> Mapping[int, int]:
+    """As brokers tell."""
+    return {stored.id: stored.committed for stored in source.open()}
+
+
+def table_ends(source: Source) -> Mapping[int, int]:
+    """As files tell."""
+    return {stored.id: stored.table_end for stored in source.open()}
+
+
+@dataclass
+class Query:
+    """Spark's part: offset log, commit log, tasks at the same time, and a sink that knows a batch by its number."""
+
+    source: Source
+    plan: Plan = plan_by_offsets
+    ends: Callable[[Source], Mapping[int, int]] = table_ends
+    serial_max: int | None = 0
+    task_records_min: int = 1
+    limit: int | None = None
+    offsets: list[str] = field(default_factory=list)
+    """Of the batches that were planned, in order, as text; the first is where the query began."""
+    committed: int = 0
+    """So many batches are in the sink."""
+    copy: list[Record] = field(default_factory=list)
+    alarms: int = 0
+    attempts: dict[int, tuple[object, object]] = field(default_factory=dict)
+    """Number of a batch -> partitions and records of its first attempt."""
+
+    def trigger(self, rng: random.Random, *, dies: bool = False) -> bool:
+        """One micro-batch, or the one that was planned before; whether there was anything to do.
+
+        ``dies``: it is killed after its offset was written, perhaps in the middle of its tasks.
+        """
+        if not self.offsets:
+            self.offsets.append(written(beginning(self.source.lineage(), {})))
+        if self.committed == len(self.offsets) - 1:
+            start = frontier(self.offsets[-1])
+            limit = None if self.limit is None else Records(self.limit)
+            end = advanced(self.source.lineage(), start, self.ends(self.source), limit, self.serial_max)
+            if written(end) == self.offsets[-1]:
+                return False
+            self.offsets.append(written(end))
+        if dies and rng.random() < 0.5:
+            return True
+        partitions = self.plan(self, *map(frontier, self.offsets[-2:]))
+        given = [[record for part in task for record in self.source.read(part)] for task in partitions]
+        first = self.attempts.setdefault(self.committed, (partitions, given))
+        if first != (partitions, given):
+            raise Broken(f"batch {self.committed} is {partitions} when it is repeated, and was {first[0]}")
+        if dies:
+            return True
+        self.copy += together(rng, given)
+        self.committed += 1
+        return True
+
+    def read_up_to(self, segment: int) -> int:
+        """Nothing below it is read again by this query."""
+        if not self.committed:
+            return 0
+        done = frontier(self.offsets[self.committed])
+        if segment in done:
+            return done[segment]
+        lineage = self.source.lineage()
+        return 2**63 if segment in lineage.ancestors(done) else 0
+
+    def check(self) -> None:
+        """The copy holds every record once, and those of each key in order."""
+        following: dict[int, int] = defaultdict(int)
+        for key, number in self.copy:
+            if number != following[key]:
+                raise Broken(f"record {number} of key {key} comes where {following[key]} is due")
+            following[key] += 1
+        if dict(following) != {key: count for key, count in self.source.sent.items() if count}:
+            raise Broken(f"the copy has {dict(following)} of {dict(self.source.sent)}")
+
+
+def written(place: Frontier) -> str:
+    return json.dumps({str(segment): place[segment] for segment in sorted(place)})
+
+
+def frontier(text: str) -> dict[int, int]:
+    return {int(segment): offset for segment, offset in json.loads(text).items()}
+
+
+def together(rng: random.Random, given: Sequence[Sequence[Record]]) -> list[Record]:
+    """What tasks give that run at the same time."""
+    waiting = [list(reversed(records)) for records in given if records]
+    made = []
+    while waiting:
+        task = rng.choice(waiting)
+        made.append(task.pop())
+        if not task:
+            waiting.remove(task)
+    return made
+
+
+HAPPENINGS: tuple[str, ...] = (
+    *("publish",) * 8,
+    *("commit",) * 5,
+    *("convert",) * 4,
+    *("compact",) * 3,
+    *("fail_over", "split", "merge", "retain"),
+)
+
+
+def run(seed: int, steps: int = 160, **broken: object) -> Query:
+    """One tale, and the copy at its end. Raises Broken."""
+    rng = random.Random(seed)
+    source = Source(rng)
+    options: dict[str, object] = {
+        "ends": rng.choice((committed_ends, table_ends)),
+        "serial_max": rng.choice((None, 0, 5, 40)),
+        "task_records_min": rng.choice((1, 10, 1_000)),
+        "limit": rng.choice((None, 1, 7, 50)),
+    }
+    query = Query(source, **{**options, **broken})  # type: ignore[arg-type]
+    down = 0
+    for _ in range(steps):
+        happening = rng.choice((*HAPPENINGS, *("trigger",) * 4, *("dies",) * 3, "prune"))
+        down = max(0, down - 1)
+        if happening in ("trigger", "dies"):
+            if not down:
+                query.trigger(rng, dies=happening == "dies")
+                down = rng.randrange(20) if happening == "dies" else 0
+        elif happening == "retain":
+            source.retain(query.read_up_to)
+        else:
+            getattr(source, happening)()
+    source.everything_committed()
+    for _ in range(BATCHES_LEFT_MAX):
+        if not query.trigger(rng):
+            break
+    else:
+        raise Broken("the query does not come to an end")
+    query.check()
+    return query

@@ -1,0 +1,126 @@
+"""Where a reader goes on in the lineage, and what lies between two of its places."""
+
+import pytest
+
+from seaweedmq.core.lineage.batches import Range, between, cut, tasks
+from seaweedmq.core.lineage.frontier import Lineage, Records, advanced, beginning, beginning_at, everything
+from seaweedmq.errors import InvalidArgument, Unavailable
+from seaweedmq.model.segment import Segment
+from tests.core.lineage.test_lineage import segment
+
+# 0 -> 1, 2 (split);  2, 3 -> 4 (merge);  1 and 4 are open
+HISTORY = [
+    segment(0, end=10),
+    segment(1, (0,), start=10),
+    segment(2, (0,), end=20, start=10),
+    segment(3, end=7),
+    segment(4, (2, 3), start=20),
+]
+ENDS = {1: 15, 4: 23}
+
+
+def lineage(*segments: Segment) -> Lineage:
+    return Lineage(segments or HISTORY)
+
+
+def test_all_there_is_ends_in_the_open_segments() -> None:
+    assert beginning(lineage(), {}) == {0: 0, 3: 0}
+    assert everything(lineage(), {0: 0, 3: 0}, ENDS) == {1: 15, 4: 23}
+    assert between(lineage(), {0: 0, 3: 0}, {1: 15, 4: 23}).records == 10 + 5 + 10 + 7 + 3
+
+
+def test_a_finished_segment_stays_until_its_last_successor_has_begun() -> None:
+    place = advanced(lineage(), {0: 0, 3: 0}, ENDS, Records(14))
+    assert place == {0: 7, 3: 7}  # 3 waits for 2
+    assert advanced(lineage(), place, ENDS, Records(3), serial_max=None) == {1: 10, 2: 10, 3: 7}
+    assert advanced(lineage(), {1: 15, 2: 12, 3: 7}, ENDS, Records(7)) == {1: 15, 2: 19, 3: 7}
+    assert advanced(lineage(), {1: 15, 2: 20, 3: 7}, ENDS, Records(8)) == {1: 15, 4: 23}
+
+
+def test_a_batch_ends_at_a_split_unless_little_lies_on_both_sides() -> None:
+    history = [segment(0, end=60), segment(1, (0,), start=60), segment(2, (0,), start=60)]
+    ends = {1: 160, 2: 62}
+    assert advanced(lineage(*history), {0: 0}, ends, serial_max=100) == {0: 60, 2: 62}
+    assert advanced(lineage(*history), {0: 60, 2: 62}, ends, serial_max=100) == {1: 160, 2: 62}
+    assert advanced(lineage(*history), {0: 0}, ends, serial_max=None) == {1: 160, 2: 62}
+
+
+def test_a_failover_ends_no_batch() -> None:
+    history = [segment(0, end=1_000), segment(1, (0,), start=1_000)]
+    assert advanced(lineage(*history), {0: 0}, {1: 9_000}, serial_max=100) == {1: 9_000}
+    assert between(lineage(*history), {0: 0}, {1: 9_000}).paths == ((Range(0, 0, 1_000), Range(1, 1_000, 9_000)),)
+
+
+def test_limits_are_shared_out_and_what_one_does_not_need_goes_to_others() -> None:
+    history = [segment(0), segment(1), segment(2)]
+    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 90, 1: 2, 2: 90}, Records(30)) == {0: 14, 1: 2, 2: 14}
+    assert advanced(lineage(*history), {0: 0, 1: 0, 2: 0}, {0: 1, 1: 2, 2: 9}, Records(1)) == {0: 0, 1: 0, 2: 1}
+
+
+def test_partitions_that_are_added_enter() -> None:
+    assert advanced(lineage(segment(0), segment(1)), {0: 5}, {0: 5, 1: 3}) == {0: 5, 1: 3}
+
+
+def test_an_end_that_lies_before_the_place_changes_nothing() -> None:
+    assert advanced(lineage(segment(0)), {0: 50}, {0: 20}) == {0: 50}
+    assert advanced(lineage(segment(0)), {0: 50}, {}) == {0: 50}
+
+
+def test_what_must_come_in_order_is_one_path_and_the_rest_apart() -> None:
+    found = between(lineage(), {0: 8, 3: 7}, {1: 12, 4: 21})
+    assert found.paths == ((Range(0, 8, 10), Range(1, 10, 12), Range(2, 10, 20), Range(4, 20, 21)),)
+    found = between(lineage(), {1: 10, 2: 10, 3: 7}, {1: 12, 4: 21})
+    assert found.paths == ((Range(1, 10, 12),), (Range(2, 10, 20), Range(4, 20, 21)))
+    assert between(lineage(), {1: 10, 4: 20}, {1: 10, 4: 20}).paths == ()
+
+
+def test_what_lies_between_stays_the_same_when_the_lineage_goes_on() -> None:
+    before = between(lineage(), {0: 8, 3: 0}, {1: 12, 4: 21})
+    later = [
+        *(s for s in HISTORY if s.id not in (1, 4)),
+        segment(1, (0,), start=10, end=99),
+        segment(4, (2, 3), start=20, end=99),
+        segment(5, (1, 4), start=99),
+    ]
+    assert between(lineage(*later), {0: 8, 3: 0}, {1: 12, 4: 21}) == before
+
+
+def test_a_lineage_that_is_older_than_the_checkpoint_is_told() -> None:
+    with pytest.raises(Unavailable, match="older than the checkpoint"):
+        between(lineage(segment(0)), {0: 4}, {1: 4})
+
+
+def test_what_was_pruned_before_it_was_read_is_lost_and_told() -> None:
+    kept = [segment(1, (0,), start=10), segment(4, (2, 3), start=20)]
+    place = everything(lineage(*kept), {0: 4}, ENDS)
+    assert place == {1: 15, 4: 23}
+    assert between(lineage(*kept), {0: 4, 3: 7}, place).lost == (0, 2, 3)
+
+
+def test_what_was_pruned_after_it_was_read_is_not_lost() -> None:
+    kept = lineage(segment(1, (0,), start=10))
+    assert everything(kept, {0: 10}, {1: 15}) == {1: 15}
+    assert between(kept, {0: 10}, {1: 15}).lost == ()
+
+
+def test_who_begins_skips_what_is_not_wanted() -> None:
+    assert beginning(lineage(), {}, {0}) == {1: 10, 2: 10, 3: 0}
+    assert beginning(lineage(), {}, {3}) == {0: 0, 3: 7}
+    assert beginning(lineage(), {2: 14}, {0, 3}) == {1: 10, 2: 14, 3: 7}
+    assert beginning_at(lineage(), {}, {4: 21}) == {1: 10, 4: 21}
+    assert beginning_at(lineage(), {}, {3: 5}) == {0: 0, 3: 5}
+    with pytest.raises(InvalidArgument, match="segment 2 comes before another one"):
+        beginning_at(lineage(), {}, {2: 12, 4: 21})
+
+
+def test_small_paths_share_a_task() -> None:
+    paths = [(Range(n, 0, 40),) for n in range(5)]
+    assert [len(task) for task in tasks(paths, records_min=100)] == [3, 2]
+
+
+def test_tasks_are_cut_when_order_does_not_matter() -> None:
+    task = (Range(0, 0, 100), Range(1, 100, 130))
+    assert cut([task], 0, None) == [task]
+    assert cut([task], 0, 60) == [(Range(0, 0, 60),), (Range(0, 60, 100), Range(1, 100, 120)), (Range(1, 120, 130),)]
+    assert [sum(r.records for r in part) for part in cut([task], 4, None)] == [32, 32, 32, 32, 2]
+    assert cut([task, task], 2, None) == [task, task]

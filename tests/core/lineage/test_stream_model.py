@@ -1,0 +1,116 @@
+"""A hundred histories of a topic that is copied while it changes, and what breaks if a rule is broken."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from seaweedmq.core.lineage.batches import Range
+from seaweedmq.core.lineage.frontier import Frontier, Lineage, Walk
+from tests.core.lineage.stream_model import Broken, Query, Source, plan_by_offsets, run
+
+SEEDS = range(100)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_copy_holds_every_record_once_and_those_of_a_key_in_order(seed: int) -> None:
+    run(seed)
+
+
+def test_the_histories_have_everything_in_them() -> None:
+    queries = [run(seed) for seed in SEEDS[:30]]
+    assert sum(len(query.copy) for query in queries) > 3_000
+    assert sum(len(query.offsets) for query in queries) > 1_000
+    assert any(len(segment.predecessors) > 1 for query in queries for segment in query.source.segments.values())
+    assert any(query.source.pruned for query in queries)
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    one, other = run(7), run(7)
+    assert (one.offsets, one.copy) == (other.offsets, other.copy)
+
+
+# --- what is broken on purpose ----------------------------------------------------------------------------------------
+
+
+def uncommitted_ends(source: Source) -> Mapping[int, int]:
+    """Up to what log files hold."""
+    return {stored.id: stored.written for stored in source.open()}
+
+
+def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
+    """Partitions that say which tables to read, in the right order."""
+    made = []
+    for task in plan_by_offsets(query, start, end):
+        parts = []
+        for part in task:
+            tables = query.source.segments[part.segment].tables
+            bounds = {part.start, part.end, *(edge for table in tables for edge in table)}
+            edges = sorted(edge for edge in bounds if part.start <= edge <= part.end)
+            parts += [Range(part.segment, a, b) for a, b in pairwise(edges)]
+        made.append(tuple(parts))
+    return made
+
+
+def plan_by_segments(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
+    """A partition for each segment, whatever comes before it."""
+    return [(part,) for task in plan_by_offsets(query, start, end) for part in task]
+
+
+def caught(because: str = "", **broken: object) -> bool:
+    """Whether some seed finds out that something is broken, in these words."""
+    for seed in SEEDS:
+        try:
+            run(seed, **broken)
+        except (Broken, AssertionError, KeyError) as e:
+            if because in str(e):
+                return True
+    return False
+
+
+def test_a_tail_that_is_not_committed_is_found_to_be_taken_back() -> None:
+    assert caught(ends=uncommitted_ends)
+
+
+def test_partitions_by_files_are_found_to_differ_when_repeated() -> None:
+    assert caught("when it is repeated", plan=plan_by_files)
+
+
+def test_partitions_by_segments_are_found_to_overtake() -> None:
+    assert caught("is due", plan=plan_by_segments, serial_max=None)
+
+
+def test_successors_that_enter_before_their_predecessors_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
+
+    def is_begun(self: Walk, segment: int) -> bool:
+        return segment in self.offsets or is_finished(self, segment)
+
+    def leave_if_finished(self: Walk, segment: int) -> None:
+        if is_finished(self, segment):
+            leave(self, segment)
+
+    monkeypatch.setattr(Walk, "_is_finished", is_begun)
+    monkeypatch.setattr(Walk, "_leave", leave_if_finished)
+    assert caught()
+
+
+def test_segments_that_leave_once_they_end_are_found_to_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(self: Walk, segment: int) -> None:
+        self.offsets.pop(segment, None)
+        self._passed.add(segment)
+
+    move = Walk.move
+
+    def move_and_leave(self: Walk, segment: int, offset: int) -> None:
+        move(self, segment, offset)
+        if self._lineage.is_end(segment, offset):
+            leave(self, segment)
+
+    monkeypatch.setattr(Walk, "move", move_and_leave)
+    assert caught()
+
+
+def test_a_frontier_that_knows_no_ancestors_is_found_to_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lineage, "ancestors", lambda self, segments: set())
+    assert caught()

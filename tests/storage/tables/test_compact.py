@@ -1,0 +1,366 @@
+"""Small tables become one: the same rows, whoever looks and wherever it was killed."""
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from seaweedmq.codec.paths import kept_path, table_dir, table_path
+from seaweedmq.core.files.compaction import Merge
+from seaweedmq.errors import Corrupt, NotFound, Unavailable
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.storage.jobs.compacting import compact_topic
+from seaweedmq.storage.snapshot import read_snapshot
+from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.tables.compact import merge_tables, publish_merge, remove_doubled
+from seaweedmq.storage.tables.opener import open_table
+from tests.support.topic_files import TopicFiles
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> TopicFiles:
+    return TopicFiles(tmp_path)
+
+
+def tables(files: TopicFiles, segment: int = 0) -> list[SegmentFile]:
+    found = (f for f in files.files(segment) if f.kind is FileKind.TABLE)
+    return sorted(found, key=lambda f: (f.base_offset, -(f.end_offset or 0)))
+
+
+def ranges(files: TopicFiles, segment: int = 0) -> list[tuple[int, int | None]]:
+    return [(f.base_offset, f.end_offset) for f in tables(files, segment)]
+
+
+def rows(files: TopicFiles) -> pa.Table:
+    """Of the tables, as a plain reader finds them."""
+    return pq.read_table(files.root / table_dir(files.name))
+
+
+def read_once(files: TopicFiles, segment: int = 0) -> list[int]:
+    """The offsets that a reader of ours comes to, table by table."""
+    found: list[int] = []
+    for piece in read_snapshot(files.root, files.name).plan(segment):
+        (file,) = piece.files
+        with contextlib.closing(open_input(files.root, file)) as source, open_table(source, file, files.topic) as table:
+            offsets = table.read(columns=["_offset"])["_offset"].to_pylist()
+            found += [o for o in offsets if piece.start_offset <= o < (piece.end_offset or 0)]
+    return found
+
+
+def small(files: TopicFiles, count: int = 10, each: int = 20, segment: int = 0) -> list[SegmentFile]:
+    return [files.table(n * each, n * each + each, segment=segment) for n in range(count)]
+
+
+def test_a_topic_of_small_tables_becomes_one_of_large_ones(orders: TopicFiles) -> None:
+    orders.open_segments(2)
+    small(orders)
+    small(orders, count=5, segment=1)
+    before = rows(orders).sort_by([("_segment", "ascending"), ("_offset", "ascending")])
+    found = compact_topic(orders.root, orders.name)
+    assert (found.tables_before, found.tables_after, found.merged, len(found.made)) == (15, 2, 15, 2)
+    assert (found.problems, found.elsewhere) == ([], [])
+    assert ranges(orders) == [(0, 200)]
+    assert ranges(orders, 1) == [(0, 100)]
+    after = rows(orders).sort_by([("_segment", "ascending"), ("_offset", "ascending")])
+    assert after.equals(before)
+    again = compact_topic(orders.root, orders.name)
+    assert (again.merged, again.tables_before, again.tables_after) == (0, 2, 2)
+
+
+def test_a_merged_table_prunes_as_well_as_any_other(orders: TopicFiles) -> None:
+    merge = Merge(tables=tuple(small(orders, count=4, each=500)))
+    publish_merge(orders.root, merge, merge_tables(orders.root, orders.topic, merge, row_group_bytes=10_000))
+    (table,) = tables(orders)
+    with (
+        contextlib.closing(open_input(orders.root, table)) as source,
+        open_table(source, table, orders.topic) as opened,
+    ):
+        metadata = opened.metadata
+        assert metadata.num_row_groups > 3
+        names = [metadata.schema.column(i).path for i in range(len(metadata.schema))]
+        group = metadata.row_group(1)
+        offsets, stamps = group.column(names.index("_offset")), group.column(names.index("_timestamp"))
+        assert offsets.statistics.max - offsets.statistics.min == group.num_rows - 1
+        assert stamps.statistics.has_min_max
+        assert offsets.compression == "ZSTD"
+        assert metadata.metadata[b"seaweedmq.topic_uid"] == b"7"
+
+
+def test_a_merged_table_is_as_old_as_its_youngest_and_what_it_replaced_keeps_its_second_name(
+    orders: TopicFiles,
+) -> None:
+    made = small(orders, count=3)
+    for number, table in enumerate(made):
+        os.utime(orders.root / table.path, (1_000 + number, 1_000 + number))
+    found = compact_topic(orders.root, orders.name)
+    assert [t.modified_us for t in tables(orders)] == [1_002_000_000] == [t.modified_us for t in found.made]
+    assert all(pq.read_table(orders.root / kept_path(t.path)).num_rows == 20 for t in made)
+
+
+def test_a_table_of_before_there_were_second_names_gets_one_when_it_is_replaced(orders: TopicFiles) -> None:
+    made = small(orders, count=3)
+    for table in made:
+        (orders.root / kept_path(table.path)).unlink()
+    compact_topic(orders.root, orders.name)
+    assert all(pq.read_table(orders.root / kept_path(t.path)).num_rows == 20 for t in made)
+
+
+def test_typed_and_plain_tables_stay_apart(tmp_path: Path) -> None:
+    typed = TopicFiles(tmp_path, schema=pa.schema([("id", pa.int64()), ("at", pa.timestamp("s")), ("x", pa.float32())]))
+    plain = TopicFiles(tmp_path)
+    typed.write_documents()
+    for n in range(0, 60, 20):
+        typed.table(n, n + 20)
+    for n in range(60, 120, 20):
+        plain.table(n, n + 20)
+    compact_topic(tmp_path, typed.name)
+    assert ranges(typed) == [(0, 60), (60, 120)]
+    first, second = (pq.read_schema(tmp_path / t.path) for t in tables(typed))
+    assert first.names[-3:] == ["id", "at", "x"]
+    assert second.names[-1] == "_value"
+
+
+def test_partitions_are_kept(tmp_path: Path) -> None:
+    files = TopicFiles(tmp_path, partitions=2)
+    small(files, count=3, segment=1)
+    compact_topic(tmp_path, files.name)
+    assert ranges(files, 1) == [(0, 60)]
+    assert pc.unique(rows(files)["_partition"]).to_pylist() == [1]
+
+
+@pytest.mark.parametrize("how", ["page", "footer", "cut", "foreign", "renamed"])
+def test_a_damaged_or_foreign_table_is_named_and_left_and_the_others_are_merged(orders: TopicFiles, how: str) -> None:
+    orders.open_segments(2)
+    small(orders, count=3, segment=1)
+    made = small(orders, count=4, each=500)
+    path = orders.root / made[1].path
+    content = bytearray(path.read_bytes())
+    if how == "page":
+        content[len(content) // 2] ^= 1
+    elif how == "footer":
+        content[-20] ^= 1
+    elif how == "cut":
+        del content[-100:]
+    if how == "foreign":
+        path.unlink()
+        pq.write_table(pa.table({"a": range(500)}), path)
+    elif how == "renamed":
+        path.write_bytes((orders.root / made[2].path).read_bytes())
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    found = compact_topic(orders.root, orders.name)
+    (problem,) = found.problems
+    assert isinstance(problem, Corrupt)
+    assert made[1].path in str(problem)
+    assert path.read_bytes() == before
+    assert ranges(orders) == [(t.base_offset, t.end_offset) for t in made]
+    assert ranges(orders, 1) == [(0, 60)]
+    assert not list((orders.root / table_dir(orders.name)).glob(".tmp*"))
+
+
+def test_names_that_are_not_ours_and_files_half_written_stay(orders: TopicFiles) -> None:
+    small(orders, count=3)
+    folder = orders.root / table_dir(orders.name)
+    for name in ("notes.txt", ".tmp-9-9", "part-00000.snappy.parquet"):
+        (folder / name).write_bytes(b"PAR1")
+    compact_topic(orders.root, orders.name)
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == sorted(
+        ["notes.txt", ".tmp-9-9", "part-00000.snappy.parquet", Path(table_path(orders.name, 0, 0, 60)).name]
+    )
+
+
+def test_what_was_deleted_by_hand_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = TopicFiles(tmp_path)
+    small(files, count=5)
+    monkeypatch.setattr("seaweedmq.model.topic.Topic.low_watermark", lambda self, slots: 45)
+    compact_topic(tmp_path, files.name)
+    assert ranges(files) == [(0, 20), (20, 40), (40, 100)]
+
+
+def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: TopicFiles) -> None:
+    made = small(orders, count=3)
+    merge = Merge(tables=tuple(made))
+    aside = merge_tables(orders.root, orders.topic, merge)
+    (orders.root / made[0].path).unlink()
+    with pytest.raises(Unavailable, match=r"00000000000000000020\.parquet is gone: retention removed it"):
+        publish_merge(orders.root, merge, aside)
+    assert ranges(orders) == [(20, 40), (40, 60)]
+    assert not (orders.root / aside).exists()
+    with pytest.raises(NotFound):
+        merge_tables(orders.root, orders.topic, merge)
+
+
+def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> None:
+    merge = Merge(tables=tuple(small(orders, count=3)))
+    aside = merge_tables(orders.root, orders.topic, merge)
+    folder = orders.root / table_dir(orders.name)
+    folder.parent.rename(folder.parent.with_name(".deleted"))
+    with pytest.raises(NotFound, match="the topic was deleted"):
+        publish_merge(orders.root, merge, aside)
+    assert not folder.parent.exists()
+
+
+def test_of_two_compactions_at_once_one_is_told_that_the_other_was_faster(orders: TopicFiles) -> None:
+    made = small(orders, count=6)
+    one, other = Merge(tables=tuple(made[:4])), Merge(tables=tuple(made[2:]))
+    asides = [merge_tables(orders.root, orders.topic, merge) for merge in (one, one, other)]
+    publish_merge(orders.root, one, asides[0])
+    for merge, aside in ((one, asides[1]), (other, asides[2])):
+        with pytest.raises(Unavailable, match="merged by another process meanwhile"):
+            publish_merge(orders.root, merge, aside)
+    assert ranges(orders) == [(0, 80), (80, 100), (100, 120)]
+    assert read_once(orders) == list(range(120))
+
+
+def test_a_storage_that_fails_leaves_everything_as_it_was(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(orders, count=3)
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    found = compact_topic(orders.root, orders.name)
+    merging, publishing = map(str, found.problems)
+    assert "can not merge tables of" in merging
+    assert "free space" in merging
+    assert "can not write the Delta log of" in publishing
+    assert ranges(orders) == [(0, 20), (20, 40), (40, 60)]
+    assert not list((orders.root / table_dir(orders.name)).glob(".*"))[1:]
+
+
+STEPS = ("merge_tables", "keep", "publish", "scan_tables", "sync_directories", "_unlink", "unlink 1", "unlink 2")
+
+
+def _killed_at(root: Path, step: str) -> None:
+    """Compact in a process of its own that is killed as it comes to a step."""
+    script = f"""
+        import os, signal, sys
+        from pathlib import Path
+        from seaweedmq.model.topic import TopicName
+        from seaweedmq.storage.jobs import compacting
+        from seaweedmq.storage.store import file_io, kept
+        from seaweedmq.storage.tables import compact, files
+
+        def die(*args, **options):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        step = {step!r}
+        if step == "merge_tables":
+            os.fsync = die
+        elif step in ("keep", "scan_tables"):
+            setattr(files, step, die)
+        elif step in ("publish", "sync_directories"):
+            setattr(file_io, step, die)
+        elif step == "_unlink":
+            compact._unlink = die
+        else:
+            left = int(step.split()[1])
+            unlink = Path.unlink
+            def counted(self, missing_ok=False):
+                global left
+                if self.suffix == ".parquet":
+                    if left == 0:
+                        die()
+                    left -= 1
+                unlink(self, missing_ok)
+            Path.unlink = counted
+        compacting.compact_topic(Path(sys.argv[1]), TopicName("shop", "orders"))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(root)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step_every_record_is_read_once_and_the_next_one_finishes(orders: TopicFiles, step: str) -> None:
+    small(orders, count=4)
+    orders.log(80, 100)
+    _killed_at(orders.root, step)
+    assert read_once_of_tables(orders) == list(range(80))
+    for claim in (orders.root / table_dir(orders.name)).glob(".claim-*"):  # of the dead; it holds others up for a while
+        os.utime(claim, (0, 0))
+    found = compact_topic(orders.root, orders.name)
+    assert (found.problems, found.elsewhere) == ([], [])
+    assert ranges(orders) == [(0, 80)]
+    assert read_once_of_tables(orders) == list(range(80))
+
+
+def read_once_of_tables(files: TopicFiles) -> list[int]:
+    return [o for o in _table_offsets(files) if o < 80]
+
+
+def _table_offsets(files: TopicFiles) -> list[int]:
+    found: list[int] = []
+    for piece in read_snapshot(files.root, files.name).plan(0, 0, 80):
+        (file,) = piece.files
+        with contextlib.closing(open_input(files.root, file)) as source, open_table(source, file, files.topic) as table:
+            offsets = table.read(columns=["_offset"])["_offset"].to_pylist()
+            found += [o for o in offsets if piece.start_offset <= o < (piece.end_offset or 0)]
+    return found
+
+
+def test_what_was_replaced_is_removed_only_if_the_table_that_has_it_all_is_sound(orders: TopicFiles) -> None:
+    made = small(orders, count=3)
+    whole = orders.root / table_path(orders.name, 0, 0, 60)
+    whole.write_bytes(b"PAR1 half of a table PAR1")
+    removed, refused = remove_doubled(orders.root, orders.topic, 0)
+    assert removed == []
+    assert [whole.name in str(e) for e in refused] == [True]
+    assert all((orders.root / t.path).exists() for t in made)
+
+
+def test_a_listing_in_the_middle_of_which_tables_are_replaced_shows_the_one_or_the_others(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = Merge(tables=tuple(small(orders, count=3)))
+    aside = merge_tables(orders.root, orders.topic, merge)
+    scandir: Callable[..., object] = os.scandir
+    raced: list[bool] = []
+
+    class Raced:
+        """Shows no name that came, or went, since it was opened."""
+
+        def __init__(self, path: Path) -> None:
+            before = {e.name: e for e in scandir(path)}  # type: ignore[attr-defined]
+            publish_merge(orders.root, merge, aside)
+            after = {e.name for e in scandir(path)}  # type: ignore[attr-defined]
+            self._entries = [e for name, e in before.items() if name in after]
+
+        def __enter__(self) -> "Raced":
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def __iter__(self) -> object:
+            return iter(self._entries)
+
+    def racing(path: Path) -> object:
+        if Path(path) == orders.root / table_dir(orders.name) and not raced:
+            raced.append(True)
+            return Raced(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", racing)
+    assert ranges(orders) == [(0, 60)]
+
+
+def test_no_two_tables_overlap_in_the_end(orders: TopicFiles) -> None:
+    small(orders, count=7, each=30)
+    compact_topic(orders.root, orders.name, target_bytes=9_000)
+    found = tables(orders)
+    assert len(found) > 1
+    assert all(one.end_offset == other.base_offset for one, other in pairwise(found))

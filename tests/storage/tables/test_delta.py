@@ -1,0 +1,506 @@
+"""The Delta log of a topic says exactly which tables count, whatever happens to them and to whoever writes it."""
+
+import json
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seaweedmq.codec.paths import kept_path, table_path
+from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange
+from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.storage.tables import delta
+from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta_versions import history, tables_of_version
+from tests.support.open_tables import actions, commits_of, folder_of, log_of, merge, unlink_within
+from tests.support.topic_files import TopicFiles
+
+OFTEN = 6
+"""Commits to a checkpoint, in tests that need some."""
+
+
+@pytest.fixture
+def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= OFTEN)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> TopicFiles:
+    return TopicFiles(tmp_path / "root")
+
+
+def offsets(orders: TopicFiles, version: int | None = None) -> list[tuple[int, int]]:
+    """Of the tables of a version, or of the newest."""
+    newest = history(orders.root, orders.name)[-1].version
+    tables = tables_of_version(orders.root, orders.name, newest if version is None else version)
+    return [(t.base_offset, t.end_offset or 0) for t in tables]
+
+
+def test_a_topic_without_tables_has_no_log(orders: TopicFiles) -> None:
+    assert reconcile(orders.root, orders.topic) is None
+    orders.log(0, 10)
+    assert reconcile(orders.root, orders.topic) is None
+    assert not log_of(orders).exists()
+    with pytest.raises(NotFound, match=r"shop/orders has no Delta log .*table rebuild"):
+        history(orders.root, orders.name)
+
+
+def test_each_table_that_came_is_a_version_and_nothing_new_is_none(orders: TopicFiles) -> None:
+    logs = DeltaLogs()
+    for n in range(3):
+        orders.table(10 * n, 10 * n + 10)
+        assert logs.reconcile(orders.root, orders.topic) == n
+        assert logs.reconcile(orders.root, orders.topic) is None
+        assert reconcile(orders.root, orders.topic) is None, "a process that remembers nothing finds nothing to do, too"
+    assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
+    (add,) = actions(orders, 1, "add")
+    assert add["path"] == ".kept/00000000-00000000000000000010-00000000000000000020.parquet"
+    assert add["dataChange"] is True
+    assert json.loads(add["stats"]) == {
+        "numRecords": 10,
+        "minValues": {"_segment": 0, "_offset": 10, "_timestamp": "2020-09-13T12:26:50.000000Z"},
+        "maxValues": {"_segment": 0, "_offset": 19, "_timestamp": "2020-09-13T12:26:59.000000Z"},
+        "nullCount": {"_segment": 0, "_offset": 0, "_timestamp": 0},
+    }
+
+
+def test_a_table_without_a_second_name_gets_one(orders: TopicFiles) -> None:
+    table = orders.table(0, 10)
+    kept = orders.root / kept_path(table.path)
+    if kept.exists():
+        kept.unlink()
+    reconcile(orders.root, orders.topic)
+    assert kept.samefile(orders.root / table.path)
+
+
+def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFiles) -> None:
+    for n in range(3):
+        orders.table(10 * n, 10 * n + 10)
+    reconcile(orders.root, orders.topic)
+    shutil.rmtree(folder_of(orders) / ".kept")
+    assert reconcile(orders.root, orders.topic) is None
+    assert len(list((folder_of(orders) / ".kept").iterdir())) == 3
+
+
+def test_where_files_have_one_name_the_log_names_that(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.table(0, 10)
+    shutil.rmtree(folder_of(orders) / ".kept", ignore_errors=True)
+
+    def no_links(*args: object, **more: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert reconcile(orders.root, orders.topic) == 0
+    assert [a["path"] for a in actions(orders, 0, "add")] == [
+        "00000000-00000000000000000000-00000000000000000010.parquet"
+    ]
+    orders.table(10, 20)
+    assert reconcile(orders.root, orders.topic) == 1, "nor is a link needed to make a version"
+
+
+def test_a_compaction_is_one_version_before_and_after_the_old_names_go(orders: TopicFiles, tmp_path: Path) -> None:
+    for n in range(4):
+        orders.table(10 * n, 10 * n + 10)
+    logs = DeltaLogs()
+    logs.reconcile(orders.root, orders.topic)
+    merge(orders, 0, 30, tmp_path / "aside")
+    assert logs.reconcile(orders.root, orders.topic) == 1
+    assert offsets(orders) == [(0, 30), (30, 40)]
+    unlink_within(orders, 0, 30)
+    assert logs.reconcile(orders.root, orders.topic) is None
+    done = history(orders.root, orders.name)[-1]
+    assert (done.operation, done.added, done.removed, done.records) == ("OPTIMIZE", 1, 3, 40)
+    assert not any(a["dataChange"] for kind in ("add", "remove") for a in actions(orders, 1, kind))
+    assert offsets(orders, 0) == [(0, 10), (10, 20), (20, 30), (30, 40)], "the version before is still there"
+
+
+def test_what_retention_removed_goes_from_the_log(orders: TopicFiles) -> None:
+    for n in range(3):
+        orders.table(10 * n, 10 * n + 10)
+    reconcile(orders.root, orders.topic)
+    unlink_within(orders, 0, 10 + 1)
+    assert reconcile(orders.root, orders.topic) == 1
+    done = history(orders.root, orders.name)[-1]
+    assert (done.operation, done.added, done.removed, done.records) == ("DELETE", 0, 1, 20)
+    unlink_within(orders, 0, 100)
+    assert reconcile(orders.root, orders.topic) == 2
+    assert offsets(orders) == []
+    orders.table(30, 40)
+    assert reconcile(orders.root, orders.topic) == 3
+    assert offsets(orders) == [(30, 40)]
+
+
+def test_what_was_deleted_by_hand_and_segments_that_are_forgotten_do_not_count(tmp_path: Path) -> None:
+    orders = TopicFiles(tmp_path, partitions=2)
+    for segment in range(2):
+        for n in range(2):
+            orders.table(10 * n, 10 * n + 10, segment=segment)
+    logs = DeltaLogs()
+    logs.reconcile(tmp_path, orders.topic)
+    emptied = replace(orders.topic, low_watermarks=(10, 5))
+    assert logs.reconcile(tmp_path, emptied) == 1
+    assert [(t.segment, t.base_offset) for t in tables_of_version(tmp_path, orders.name, 1)] == [
+        (0, 10),
+        (1, 0),
+        (1, 10),
+    ]
+    forgotten = replace(emptied, pruned=IdRanges(((1, 2),)))
+    assert logs.reconcile(tmp_path, forgotten) == 2
+    assert [t.segment for t in tables_of_version(tmp_path, orders.name, 2)] == [0]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "garbage", "another schema", "renamed", "another topic"])
+def test_what_is_no_sound_table_never_enters_and_does_when_it_is_mended(
+    orders: TopicFiles, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.table(0, 10)
+    broken = orders.root / orders.table(10, 20).path
+    sound = broken.read_bytes()
+    for kept in (folder_of(orders) / ".kept").glob("*10-*"):
+        kept.unlink()
+    broken.unlink()
+    if damage == "truncated":
+        broken.write_bytes(sound[:-100])
+    elif damage == "empty":
+        broken.touch()
+    elif damage == "garbage":
+        broken.write_bytes(bytes(1_000))
+    elif damage == "another schema":
+        pq.write_table(pa.table({"a": list(range(10))}), broken)
+    elif damage == "renamed":
+        broken.write_bytes((orders.root / table_path(orders.name, 0, 0, 10)).read_bytes())
+    else:
+        other = TopicFiles(tmp_path / "other", uid=8)
+        broken.write_bytes((other.root / other.table(10, 20).path).read_bytes())
+    logs = DeltaLogs()
+    assert logs.reconcile(orders.root, orders.topic) == 0
+    assert offsets(orders) == [(0, 10)]
+    assert caplog.text.count("not in the Delta log: ") == 1
+    assert broken.name in caplog.text
+    assert logs.reconcile(orders.root, orders.topic) is None
+    assert caplog.text.count("not in the Delta log: ") == 1, "said once"
+    broken.write_bytes(sound)
+    assert logs.reconcile(orders.root, orders.topic) == 1
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+
+def test_a_damaged_compacted_table_leaves_those_it_was_to_replace(orders: TopicFiles, tmp_path: Path) -> None:
+    for n in range(2):
+        orders.table(10 * n, 10 * n + 10)
+    merged = merge(orders, 0, 20, tmp_path / "aside")
+    content = merged.read_bytes()
+    merged.unlink()
+    merged.write_bytes(content[:-50])
+    assert reconcile(orders.root, orders.topic) == 0
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+
+def test_foreign_files_are_left_alone(orders: TopicFiles) -> None:
+    orders.table(0, 10)
+    for name in ("orders.parquet", "0-0-10.parquet", ".hidden.parquet", ".tmp-1", "_SUCCESS"):
+        (folder_of(orders) / name).write_bytes(b"foreign")
+    (folder_of(orders) / "00000000-00000000000000000010-00000000000000000020.parquet").mkdir()
+    assert reconcile(orders.root, orders.topic) == 0
+    assert offsets(orders) == [(0, 10)]
+
+
+def test_of_two_processes_at_once_one_makes_each_version_and_both_end_in_line(orders: TopicFiles) -> None:
+    mine, others = DeltaLogs(), DeltaLogs()
+    orders.table(0, 10)
+    assert mine.reconcile(orders.root, orders.topic) == 0
+    assert others.reconcile(orders.root, orders.topic) is None
+    orders.table(10, 20)
+    assert others.reconcile(orders.root, orders.topic) == 1
+    assert mine.reconcile(orders.root, orders.topic) is None, "the version of the other is taken in"
+    orders.table(20, 30)
+    barrier = threading.Barrier(4)
+
+    def go(logs: DeltaLogs) -> int | None:
+        barrier.wait()
+        return logs.reconcile(orders.root, orders.topic)
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(go, [mine, others, DeltaLogs(), DeltaLogs()]))
+    assert sorted(made, key=str) == [2, None, None, None]
+    assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_who_is_overtaken_between_look_and_commit_decides_anew(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.table(0, 10)
+    put = LogFolder.put_commit
+    overtaken: list[int] = []
+
+    def overtake(folder: LogFolder, version: int, data: bytes) -> object:
+        if len(overtaken) < 3:
+            overtaken.append(version)
+            monkeypatch.setattr(LogFolder, "put_commit", put)
+            orders.table(10 * version + 10, 10 * version + 20)
+            reconcile(orders.root, orders.topic)
+            monkeypatch.setattr(LogFolder, "put_commit", overtake)
+        return put(folder, version, data)
+
+    monkeypatch.setattr(LogFolder, "put_commit", overtake)
+    assert reconcile(orders.root, orders.topic) is None
+    assert overtaken == [0]
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+    def never(folder: LogFolder, version: int, data: bytes) -> object:
+        raise Conflict("somebody else was faster")
+
+    monkeypatch.setattr(LogFolder, "put_commit", never)
+    orders.table(50, 60)
+    with pytest.raises(Conflict):
+        reconcile(orders.root, orders.topic)
+
+
+def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill is an exception that nothing handles, at every system call that changes something in the folder."""
+
+    class Killed(BaseException):
+        pass
+
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size: commits >= 2)
+    left = 0
+    changing = ("link", "replace", "unlink", "fsync")
+    real = {name: getattr(os, name) for name in changing}
+
+    def counted(name: str) -> None:
+        def call(*args: object, **more: object) -> object:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return real[name](*args, **more)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in changing:
+        counted(name)
+    killed = 0
+    for step in range(1, 18):
+        orders.table(10 * step, 10 * step + 10)
+        left = step
+        try:
+            reconcile(orders.root, orders.topic)
+        except Killed:
+            killed += 1
+        left = -1
+        reconcile(orders.root, orders.topic)
+        assert len(offsets(orders)) == step
+        assert reconcile(orders.root, orders.topic) is None
+    assert killed >= 5
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(orders: TopicFiles) -> None:
+    logs = DeltaLogs()
+    orders.table(0, 1)
+    for n in range(1, OFTEN + 4):
+        logs.reconcile(orders.root, orders.topic)
+        (orders.root / orders.table(n, n + 1).path).touch()
+    logs.reconcile(orders.root, orders.topic)
+    assert [p.name for p in log_of(orders).glob("*.checkpoint.parquet")] == [f"{OFTEN - 1:020d}.checkpoint.parquet"]
+    assert json.loads((log_of(orders) / "_last_checkpoint").read_text())["version"] == OFTEN - 1
+    assert len(commits_of(orders)) == OFTEN + 4
+    assert reconcile(orders.root, orders.topic) is None
+    assert len(offsets(orders)) == OFTEN + 4
+    for name in commits_of(orders):
+        os.utime(log_of(orders) / name, (1, 1))
+    for n in range(OFTEN):
+        unlink_within(orders, n, n + 1)
+        orders.table(n + 1_000, n + 1_001)
+        logs.reconcile(orders.root, orders.topic)
+    kept = commits_of(orders)
+    assert kept[0] == f"{OFTEN - 1:020d}.json", "what the versions of the last hour need stays"
+    assert history(orders.root, orders.name)[0].version == OFTEN - 1
+    assert reconcile(orders.root, orders.topic) is None
+    with pytest.raises(OutOfRange, match=f"version 3 .* is forgotten: the oldest is {OFTEN - 1}"):
+        tables_of_version(orders.root, orders.name, 3)
+
+
+def test_a_version_whose_tables_are_gone_is_refused_in_words(orders: TopicFiles, tmp_path: Path) -> None:
+    for n in range(3):
+        orders.table(10 * n, 10 * n + 10)
+    reconcile(orders.root, orders.topic)
+    merge(orders, 0, 30, tmp_path / "aside")
+    reconcile(orders.root, orders.topic)
+    unlink_within(orders, 0, 30)
+    assert offsets(orders, 0) == [(0, 10), (10, 20), (20, 30)]
+    for n in (0, 1):
+        (orders.root / kept_path(table_path(orders.name, 0, 10 * n, 10 * n + 10))).unlink()
+    with pytest.raises(
+        OutOfRange, match=r"version 0 .* can not be read any more: .*0010.parquet.* take a later version"
+    ):
+        offsets(orders, 0)
+    with pytest.raises(InvalidArgument, match=r"no version 2 of its tables: there are 0 to 1"):
+        offsets(orders, 2)
+    assert offsets(orders, 1) == [(0, 30)]
+
+
+@pytest.mark.usefixtures("checkpoints")
+@pytest.mark.parametrize("damage", ["torn", "garbage", "empty", "missing", "checkpoint", "of another topic", "deep"])
+def test_a_damaged_log_is_named_in_one_line_and_rebuilt_from_the_tables(orders: TopicFiles, damage: str) -> None:
+    logs = DeltaLogs()
+    for n in range(OFTEN + 2 if damage == "checkpoint" else 3):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic)
+    commit = log_of(orders) / f"{1:020d}.json"
+    if damage == "torn":
+        commit.write_bytes(commit.read_bytes()[:-40])
+    elif damage == "garbage":
+        commit.write_bytes(os.urandom(300))
+    elif damage == "empty":
+        commit.write_bytes(b"")
+    elif damage == "missing":
+        commit.unlink()
+    elif damage == "checkpoint":
+        (checkpoint,) = log_of(orders).glob("*.checkpoint.parquet")
+        checkpoint.write_bytes(checkpoint.read_bytes()[:500])
+    elif damage == "deep":
+        commit.write_text('{"add":{"path":1}}\n[1]\n')
+    topic = replace(orders.topic, uid=9) if damage == "of another topic" else orders.topic
+    if damage == "of another topic":
+        orders.uid = 9
+        for table in folder_of(orders).glob("*.parquet"):
+            table.unlink()
+        shutil.rmtree(folder_of(orders) / ".kept")
+        orders.table(0, 5)
+    orders.table(100, 110)
+    before = sorted(p.name for p in log_of(orders).iterdir())
+    with pytest.raises(Corrupt, match=r"_delta_log can not be read: .*`seaweedmq table rebuild shop/orders`") as raised:
+        reconcile(orders.root, topic)
+    assert "\n" not in str(raised.value)
+    assert sorted(p.name for p in log_of(orders).iterdir()) == before, "nothing is touched"
+    assert rebuild_log(orders.root, topic) == 0
+    assert offsets(orders)[-1] == (100, 110)
+    assert len(offsets(orders)) == len(list(folder_of(orders).glob("*.parquet")))
+    (aside,) = folder_of(orders).glob(".delta_log-aside-*")
+    assert sorted(p.name for p in aside.iterdir()) == before
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_a_log_of_which_only_the_hint_is_damaged_mends_it(orders: TopicFiles) -> None:
+    logs = DeltaLogs()
+    for n in range(OFTEN + 1):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic)
+    hint = log_of(orders) / "_last_checkpoint"
+    said = json.loads(hint.read_text())
+    for wrong in (b"", b"{", b'{"version": 7}', b"[]"):
+        hint.write_bytes(wrong)
+        assert reconcile(orders.root, orders.topic) is None
+        assert json.loads(hint.read_text()) == said
+
+
+def test_logs_that_were_moved_aside_do_not_gather(orders: TopicFiles) -> None:
+    orders.table(0, 10)
+    for _ in range(6):
+        rebuild_log(orders.root, orders.topic)
+    assert len(list(folder_of(orders).glob(".delta_log-aside-*"))) == 3
+
+
+def test_who_remembers_a_log_that_was_rebuilt_reads_the_new_one(orders: TopicFiles) -> None:
+    logs = DeltaLogs()
+    for n in range(3):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic)
+    rebuild_log(orders.root, orders.topic)
+    orders.table(3, 4)
+    assert logs.reconcile(orders.root, orders.topic) == 1
+    assert offsets(orders) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def test_a_topic_that_is_deleted_meanwhile_does_not_come_back(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.table(0, 10)
+    listing = os.listdir
+
+    def delete(path: Path | int) -> list[str]:
+        found = listing(path)
+        monkeypatch.setattr(os, "listdir", listing)
+        folder_of(orders).parent.rename(orders.root / "topics/shop/.deleted-orders")
+        return found
+
+    monkeypatch.setattr(os, "listdir", delete)
+    assert reconcile(orders.root, orders.topic) is None
+    assert [p.name for p in (orders.root / "topics/shop").iterdir()] == [".deleted-orders"]
+
+
+def test_what_is_meant_for_a_log_that_is_moved_aside_ends_up_there(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    orders.table(10, 20)
+    put = LogFolder.put_commit
+
+    def move(folder: LogFolder, version: int, data: bytes) -> object:
+        monkeypatch.setattr(LogFolder, "put_commit", put)
+        rebuild_log(orders.root, orders.topic)
+        return put(folder, version, data)
+
+    monkeypatch.setattr(LogFolder, "put_commit", move)
+    assert reconcile(orders.root, orders.topic) is None, "the new log has all tables"
+    assert commits_of(orders) == [f"{0:020d}.json"]
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+
+def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    foreign = {
+        "add": {
+            "path": "part-0001.parquet",
+            "partitionValues": {},
+            "size": 1,
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+    }
+    (log_of(orders) / f"{1:020d}.json").write_text(json.dumps(foreign))
+    assert reconcile(orders.root, orders.topic) == 2
+    assert offsets(orders) == [(0, 10)]
+    assert [r["path"] for r in actions(orders, 2, "remove")] == ["part-0001.parquet"]
+    foreign["add"]["path"] = "00000000-00000000000000000000-00000000000000000010.parquet"
+    (log_of(orders) / f"{3:020d}.json").write_text(json.dumps(foreign))
+    assert reconcile(orders.root, orders.topic) == 4, "nor is a table in it by both of its names"
+    assert offsets(orders) == [(0, 10)]
+
+
+def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:
+    plain = TopicFiles(tmp_path)
+    plain.table(0, 10)
+    logs = DeltaLogs()
+    assert logs.reconcile(tmp_path, plain.topic) == 0
+    typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))
+    assert logs.reconcile(tmp_path, typed.topic) == 1
+    assert history(tmp_path, typed.name)[-1].operation == "ADD COLUMNS"
+    typed.table(10, 20)
+    assert logs.reconcile(tmp_path, typed.topic) == 2
+    assert not actions(typed, 2, "metaData")
+    (metadata,) = actions(typed, 1, "metaData")
+    fields = {f["name"]: (f["type"], f["nullable"]) for f in json.loads(metadata["schemaString"])["fields"]}
+    assert fields["number"] == ("long", True), "plain records have none"
+    assert fields["_value"] == ("binary", True), "and keep theirs"
+    assert metadata["id"] == actions(typed, 0, "metaData")[0]["id"]
+
+
+def test_the_memory_of_many_topics_is_bounded(tmp_path: Path) -> None:
+    logs = DeltaLogs(tables_max=5)
+    one, other = TopicFiles(tmp_path / "one"), TopicFiles(tmp_path / "other")
+    for n in range(4):
+        one.table(n, n + 1)
+        other.table(n, n + 1)
+        assert logs.reconcile(one.root, one.topic) == n
+        assert logs.reconcile(other.root, other.topic) == n
+    assert len(logs._known) <= 1  # noqa: SLF001

@@ -1,0 +1,288 @@
+"""delta-rs, pyarrow, polars and DuckDB read from a topic's Delta log what SeaweedMQ reads from its files.
+
+DuckDB reads the list of files through delta-rs: its own extension for Delta is no Python package.
+"""
+
+import datetime
+import decimal
+import json
+import os
+from pathlib import Path
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from seaweedmq.codec.delta_schema import delta_schema, features_needed, left_out
+from seaweedmq.storage.tables import delta
+from seaweedmq.storage.tables.delta import DeltaLogs, reconcile
+from seaweedmq.storage.tables.delta_tables import left_out_of
+from tests.support.open_tables import READERS, by_duckdb, by_polars, by_seaweedmq, content, folder_of, log_of, merge
+from tests.support.open_tables import unlink_within as unlink
+from tests.support.topic_files import TopicFiles
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> TopicFiles:
+    files = TopicFiles(tmp_path / "root")
+    files.open_segments(2)
+    return files
+
+
+def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier_versions(
+    orders: TopicFiles, tmp_path: Path
+) -> None:
+    logs = DeltaLogs()
+    for n in range(6):
+        for segment in range(2):
+            orders.table(20 * n, 20 * n + 20, segment=segment)
+    logs.reconcile(orders.root, orders.topic)
+    whole = content(by_seaweedmq(orders.root, orders.name))
+    assert (whole.count, whole.offsets) == (240, 2 * sum(range(120)))
+
+    def agree(version: int | None = None) -> None:
+        for reader in READERS:
+            assert content(reader(folder_of(orders), version)) == whole, reader.__name__
+
+    agree()
+    merge(orders, 0, 100, tmp_path / "aside")
+    agree()
+    assert content(by_seaweedmq(orders.root, orders.name)) == whole
+    assert logs.reconcile(orders.root, orders.topic) == 1
+    agree()
+    unlink(orders, 0, 40)
+    agree()
+    unlink(orders, 0, 100)
+    assert logs.reconcile(orders.root, orders.topic) is None
+    agree()
+    assert content(by_seaweedmq(orders.root, orders.name)) == whole
+    agree(0)
+    orders.table(120, 140)
+    assert logs.reconcile(orders.root, orders.topic) == 2
+    agree(0)
+    agree(1)
+    assert content(by_polars(folder_of(orders))).count == 260
+
+
+def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= 3)
+    logs = DeltaLogs()
+    for n in range(7):
+        orders.table(10 * n, 10 * n + 10)
+        if n == 4:
+            merge(orders, 0, 30, tmp_path / "aside")
+        logs.reconcile(orders.root, orders.topic, grace_s=0)
+    names = sorted(p.name for p in log_of(orders).iterdir())
+    assert [n for n in names if n.endswith(".checkpoint.parquet")] == [f"{5:020d}.checkpoint.parquet"]
+    assert f"{4:020d}.json" not in names
+    whole = content(by_seaweedmq(orders.root, orders.name))
+    for reader in READERS:
+        for version in (None, 5, 6):
+            found = content(reader(folder_of(orders), version))
+            assert (found == whole) == (version != 5), reader.__name__
+    table = deltalake.DeltaTable(str(folder_of(orders)))
+    assert table.metadata().name == "shop/orders"
+    assert [h["operation"] for h in table.history()][:1] == ["WRITE"]
+
+
+def test_readers_leave_out_tables_by_their_statistics(orders: TopicFiles) -> None:
+    for n in range(5):
+        orders.table(100 * n, 100 * n + 100)
+    reconcile(orders.root, orders.topic)
+    table = deltalake.DeltaTable(str(folder_of(orders)))
+    added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert sorted((a["min._offset"], a["max._offset"], a["num_records"]) for a in added) == [
+        (100 * n, 100 * n + 99, 100) for n in range(5)
+    ]
+    fragments = list(table.to_pyarrow_dataset().get_fragments(filter=pa.compute.field("_offset") >= 400))
+    assert len(fragments) == 1
+    late = datetime.datetime.fromtimestamp(1_600_000_000 + 450, datetime.UTC)
+    fragments = list(table.to_pyarrow_dataset().get_fragments(filter=pa.compute.field("_timestamp") >= late))
+    assert len(fragments) == 1
+    found = deltalake.QueryBuilder().register("t", table).execute("select count(*) c from t where _offset >= 450")
+    assert pa.table(found.read_all())["c"].to_pylist() == [50]
+    found = pl.scan_delta(str(folder_of(orders))).filter(pl.col("_timestamp") >= late).select(pl.len()).collect()
+    assert found.item() == 50
+
+
+def test_no_other_program_can_write_to_the_log_or_take_tables_for_orphans(orders: TopicFiles) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    table = deltalake.DeltaTable(str(folder_of(orders)))
+    before = sorted(str(p) for p in folder_of(orders).rglob("*"))
+    for write in (
+        lambda: table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True),
+        table.delete,
+        table.optimize.compact,
+        lambda: deltalake.write_deltalake(table, pa.table({"_offset": [1]}), mode="append", schema_mode="merge"),
+    ):
+        with pytest.raises(deltalake.exceptions.DeltaError, match="seaweedmq"):
+            write()
+    assert sorted(str(p) for p in folder_of(orders).rglob("*")) == before
+
+
+def test_plain_records_among_typed_ones_are_rows_without_columns(tmp_path: Path) -> None:
+    plain = TopicFiles(tmp_path)
+    plain.table(0, 10)
+    typed = TopicFiles(tmp_path, schema=pa.schema([pa.field("number", pa.int64(), nullable=False)]))
+    typed.table(10, 20)
+    assert reconcile(tmp_path, typed.topic) == 0
+    rows = pl.scan_delta(str(folder_of(typed))).sort("_offset").select("number", "_value").collect()
+    assert rows["number"].to_list() == [None] * 10 + list(range(10, 20))
+    assert rows["_value"].null_count() == 10
+    for reader in (by_duckdb,):
+        assert reader(folder_of(typed)).num_rows == 20
+    again = deltalake.DeltaTable(str(folder_of(typed))).to_pyarrow_table().sort_by("_offset")
+    assert again["number"].to_pylist() == rows["number"].to_list()
+
+
+UTC = datetime.UTC
+NOON = datetime.datetime(2020, 1, 1, 12, 0, 0, 123_000, tzinfo=UTC).replace(tzinfo=None)
+TYPES: dict[str, tuple[pa.DataType, str | dict[str, object], list[object]]] = {
+    "bool": (pa.bool_(), "boolean", [True, None]),
+    "int8": (pa.int8(), "byte", [-128, 127]),
+    "int16": (pa.int16(), "short", [-(2**15), 1]),
+    "int32": (pa.int32(), "integer", [-(2**31), 1]),
+    "int64": (pa.int64(), "long", [-(2**63), 2**63 - 1]),
+    "uint8": (pa.uint8(), "short", [255, 1]),
+    "uint16": (pa.uint16(), "integer", [2**16 - 1, 1]),
+    "uint32": (pa.uint32(), "long", [2**32 - 1, 1]),
+    "uint64": (pa.uint64(), "decimal(20,0)", [2**64 - 1, 1]),
+    "float32": (pa.float32(), "float", [1.5, None]),
+    "float64": (pa.float64(), "double", [1.5, None]),
+    "date": (pa.date32(), "date", [datetime.date(2020, 1, 1), None]),
+    "us utc": (pa.timestamp("us", "UTC"), "timestamp", [NOON.replace(tzinfo=UTC), None]),
+    "ms utc": (pa.timestamp("ms", "UTC"), "timestamp", [NOON.replace(tzinfo=UTC), None]),
+    "s utc": (pa.timestamp("s", "UTC"), "timestamp", [NOON.replace(tzinfo=UTC, microsecond=0), None]),
+    "paris": (pa.timestamp("us", "Europe/Paris"), "timestamp", [NOON.replace(tzinfo=UTC), None]),
+    "us": (pa.timestamp("us"), "timestamp_ntz", [NOON, None]),
+    "ms": (pa.timestamp("ms"), "timestamp_ntz", [NOON, None]),
+    "binary": (pa.binary(), "binary", [b"a", None]),
+    "large binary": (pa.large_binary(), "binary", [b"a", None]),
+    "fixed": (pa.binary(3), "binary", [b"abc", None]),
+    "string": (pa.string(), "string", ["a", None]),
+    "large string": (pa.large_string(), "string", ["a", None]),
+    "decimal": (pa.decimal128(10, 2), "decimal(10,2)", [decimal.Decimal("1.50"), None]),
+    "decimal32": (pa.decimal32(7, 2), "decimal(7,2)", [decimal.Decimal("1.50"), None]),
+    "decimal64": (pa.decimal64(12, 2), "decimal(12,2)", [decimal.Decimal("1.50"), None]),
+    "decimal256": (pa.decimal256(30, 2), "decimal(30,2)", [decimal.Decimal("1.50"), None]),
+    "list": (
+        pa.list_(pa.uint32()),
+        {"type": "array", "elementType": "long", "containsNull": True},
+        [[2**32 - 1, None], None],
+    ),
+    "large list": (
+        pa.large_list(pa.field("item", pa.int64(), nullable=False)),
+        {"type": "array", "elementType": "long", "containsNull": False},
+        [[1, 2], None],
+    ),
+    "fixed list": (
+        pa.list_(pa.int64(), 2),
+        {"type": "array", "elementType": "long", "containsNull": True},
+        [[1, 2], [3, 4]],
+    ),
+    "struct": (
+        pa.struct([("a", pa.uint16()), pa.field("b", pa.string(), nullable=False)]),
+        {
+            "type": "struct",
+            "fields": [
+                {"name": "a", "type": "integer", "nullable": True, "metadata": {}},
+                {"name": "b", "type": "string", "nullable": False, "metadata": {}},
+            ],
+        },
+        [{"a": 65_535, "b": "x"}, None],
+    ),
+}
+POLARS_REFUSES = frozenset({"uint64", "fixed list"})
+LEFT_OUT = {
+    "half": (pa.float16(), "halffloat: Delta has no such type"),
+    "time": (pa.time64("us"), "time64[us]: Delta has no such type"),
+    "time of seconds": (pa.time32("s"), "time32[s]: Delta has no such type"),
+    "duration": (pa.duration("s"), "duration[s]: Delta has no such type"),
+    "ns": (pa.timestamp("ns"), "timestamp[ns]: Delta's times have microseconds"),
+    "decimal of 76 digits": (pa.decimal256(76, 2), "decimal256(76, 2): Delta's decimals have 38 digits"),
+    "list of times": (pa.list_(pa.time64("us")), "time64[us]: Delta has no such type"),
+    "struct with one": (pa.struct([("d", pa.duration("us"))]), "duration[us]: Delta has no such type"),
+}
+
+
+def test_what_delta_has_not_is_left_out_with_the_reason() -> None:
+    schema = pa.schema([("number", pa.int64())] + [(name, kind) for name, (kind, _) in LEFT_OUT.items()])
+    assert left_out(schema) == {name: reason for name, (_, reason) in LEFT_OUT.items()}
+    assert [f["name"] for f in json.loads(delta_schema(schema))["fields"]] == ["number"]
+
+
+def test_only_times_without_a_zone_ask_more_of_readers() -> None:
+    assert features_needed(delta_schema(pa.schema([("t", pa.timestamp("us", "UTC"))]))) == frozenset()
+    assert features_needed(delta_schema(pa.schema([("t", pa.timestamp("us"))]))) == frozenset({"timestampNtz"})
+
+
+def test_every_type_is_declared_as_what_all_read_right(tmp_path: Path) -> None:
+    """As the table writer writes them, among columns that are left out."""
+    columns = {name: pa.array(values, kind) for name, (kind, _, values) in TYPES.items()}
+    columns |= {name: pa.nulls(2, kind) for name, (kind, _) in LEFT_OUT.items() if name != "struct with one"}
+    rows = pa.table({"n": pa.array([1, 2]), **columns})
+    (tmp_path / "_delta_log").mkdir()
+    pq.write_table(rows, tmp_path / "x.parquet", write_statistics=["n"])
+    schema = delta_schema(rows.schema)
+    declared = {f["name"]: f["type"] for f in json.loads(schema)["fields"]}
+    assert declared == {"n": "long", **{name: declared_as for name, (_, declared_as, _) in TYPES.items()}}
+    _write_log(tmp_path, schema)
+    table = deltalake.DeltaTable(str(tmp_path))
+    by_rs = pa.table(deltalake.QueryBuilder().register("t", table).execute("select * from t order by n").read_all())
+    by_arrow = table.to_pyarrow_table()  # of one file, in its order
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        connection.register("t", table.to_pyarrow_dataset())
+        by_duck = connection.sql("select * from t order by n").to_arrow_table()
+        large = connection.sql("select n from t where uint32 > 3000000000 and uint64 > 3000000000").fetchall()
+    scan = pl.scan_delta(str(tmp_path)).sort("n")
+    assert large == [(1,)]
+    for name, (_, _, values) in TYPES.items():
+        for found in (by_rs, by_arrow, by_duck):
+            assert found[name].to_pylist() == values, name
+        if name in POLARS_REFUSES:
+            with pytest.raises(pl.exceptions.SchemaError):
+                scan.select(name).collect()
+        else:
+            assert scan.select(name).collect()[name].to_list() == values, name
+
+
+def _write_log(folder: Path, schema: str) -> None:
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted(features_needed(schema)),
+        "writerFeatures": ["seaweedmq", *sorted(features_needed(schema))],
+    }
+    metadata = {
+        "id": "0b1a7a3e-8f2a-4d86-9a65-0d8d7ad1c3aa",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema,
+        "partitionColumns": [],
+        "configuration": {},
+    }
+    add = {
+        "path": "x.parquet",
+        "partitionValues": {},
+        "size": (folder / "x.parquet").stat().st_size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    lines = ({"protocol": protocol}, {"metaData": metadata}, {"add": add})
+    (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)) + os.linesep)
+
+
+def test_a_topic_tells_what_its_log_leaves_out(tmp_path: Path) -> None:
+    files = TopicFiles(tmp_path, schema=pa.schema([("number", pa.uint64()), ("at", pa.time64("us"))]))
+    assert left_out_of(files.topic) == {"at": "time64[us]: Delta has no such type"}
+    files.table(0, 10)
+    assert reconcile(tmp_path, files.topic) == 0
+    found = deltalake.DeltaTable(str(folder_of(files))).to_pyarrow_table()
+    assert "at" not in found.column_names
+    assert found.sort_by("_offset")["number"].to_pylist() == list(range(10))

@@ -1,0 +1,150 @@
+"""What sinks leave in the storage, and what becomes of it."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.codec.frame import FrameHeader, encode_header
+from seaweedmq.errors import Corrupt, NotFound
+from seaweedmq.model.ring import WHOLE_RING
+from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.snapshot import list_files, read_snapshot
+from seaweedmq.storage.staging import StagedFrames, StagedSink, sweep
+from tests.support.topic_files import TopicFiles
+
+NAME = TopicName("shop", "orders")
+
+
+def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
+    header = FrameHeader(
+        encoding=1, flags=1, record_count=3, payload_length=len(payload), payload_checksum=0, timestamp_min=0,
+        timestamp_max=0, producer_id=1, first_sequence=0, producer_epoch=0, slot_min=slot_min, slot_max=slot_max,
+        histogram=(0,) * 16,
+    )  # fmt: skip
+    return encode_header(header) + payload
+
+
+def manifest(*files: StagedFile, batch: int = 3) -> Manifest:
+    return Manifest(
+        topic_uid=7, batch=batch, producer_id=9, ring=WHOLE_RING, files=files, roots=(Place(0, WHOLE_RING, ()),)
+    )
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> StagedSink:
+    TopicFiles(tmp_path)
+    return StagedSink(tmp_path, NAME, "q-1")
+
+
+def test_the_first_manifest_of_a_batch_counts(sink: StagedSink) -> None:
+    batch = sink.batch(3)
+    with batch.staging("0") as first:
+        first.write([frame(0, 5), frame(6, 9)], 6)
+        one = first.finish()
+    with batch.staging("0") as second:
+        two = second.finish()
+    assert batch.manifest() is None
+    assert batch.put_manifest(manifest(one)) == manifest(one)
+    assert batch.put_manifest(manifest(two)) == manifest(one)
+    assert one.record_count == 6
+    frames = StagedFrames(batch.folder, [one])
+    assert [(f.position, f.header.slot_min) for f in frames.headers()] == [(0, 0), (152, 6)]
+    assert [f.header.slot_min for f in frames.headers(7, 8)] == [6]
+    assert frames.payload(next(frames.headers())) == b"8 bytes."
+    frames.close()
+
+
+def test_a_task_that_fails_leaves_nothing(sink: StagedSink) -> None:
+    batch = sink.batch(0)
+    with pytest.raises(ZeroDivisionError), batch.staging("0"):
+        raise ZeroDivisionError
+    assert list(batch.folder.iterdir()) == []
+
+
+def test_a_topic_that_was_deleted_does_not_come_to_life_by_what_is_staged_for_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"),
+        StagedSink(tmp_path, NAME, "q-1").batch(0).staging("0"),
+    ):
+        raise AssertionError("there is no place for it")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
+    batch = sink.batch(3)
+    with batch.staging("0") as file:
+        batch.put_manifest(manifest(file.finish()))
+    assert batch.progress() == Progress()
+    note = Progress(
+        places=(Place(1, WHOLE_RING, (0,)),),
+        finished={0: Finished(5, (1,))},
+        reached={0: Reached(5, 50), 1: Reached(1, 51)},
+    )
+    batch.note(Progress(reached={0: Reached(5, 50)}))
+    batch.note(note)
+    assert batch.progress() == note
+    os.utime(batch.folder / "progress.json", (time.time() - 700, time.time() - 700))
+    assert 699 < batch.noted_ago_s() < 710
+
+
+def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -> None:
+    assert sink.done() is None
+    for number in (2, 3):
+        with sink.batch(number).staging("0") as file:
+            file.finish()
+    done = Done(batch=3, ranges=(WHOLE_RING,))
+    sink.finish(done)
+    assert sink.done() == done
+    assert [path.name for path in sink.batch(3).folder.parent.iterdir()] == ["done.json"]
+
+
+def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
+    batch = sink.batch(3)
+    with batch.staging("0") as file:
+        file.write([frame(0, 5)], 3)
+        staged = file.finish()
+    batch.put_manifest(manifest(staged))
+    for name in ("manifest.json", staged.name):
+        path = batch.folder / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:20])
+        with pytest.raises(Corrupt, match=name.replace(".", r"\.")):
+            (batch.manifest(), list(StagedFrames(batch.folder, [staged]).headers()))
+        path.write_bytes(whole)
+    (batch.folder / staged.name).unlink()
+    with pytest.raises(Corrupt, match="is gone, which the manifest beside it names"):
+        list(StagedFrames(batch.folder, [staged]).headers())
+
+
+def test_what_is_staged_is_no_part_of_the_topic(tmp_path: Path, sink: StagedSink) -> None:
+    with sink.batch(0).staging("0") as file:
+        file.finish()
+    assert read_snapshot(tmp_path, NAME).files == ()
+    assert list_files(tmp_path, NAME, [0]) == ()
+
+
+def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_path: Path, sink: StagedSink) -> None:
+    begun, given_up, young = sink.batch(1), sink.batch(2), sink.batch(3)
+    for batch in (begun, given_up, young):
+        with batch.staging("0") as file:
+            file.finish()
+    begun.put_manifest(manifest(batch=1))
+    long_ago = StagedSink(tmp_path, NAME, "q-2")
+    with long_ago.batch(0).staging("0") as file:
+        file.finish()
+    long_ago.finish(Done(batch=0, ranges=()))
+    for folder, days in (
+        (begun.folder, 90),
+        (given_up.folder, 2),
+        (young.folder, 0.5),
+        (long_ago.batch(0).folder.parent, 31),
+    ):
+        at = time.time() - days * 86_400
+        for path in (*folder.iterdir(), folder):
+            os.utime(path, (at, at))
+    assert sweep(tmp_path, NAME) == 2
+    assert sorted(path.name for path in begun.folder.parent.iterdir()) == [begun.folder.name, young.folder.name]
+    assert not long_ago.batch(0).folder.parent.exists()

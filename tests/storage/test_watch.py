@@ -1,0 +1,81 @@
+"""A topic that is looked at again and again."""
+
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.codec.paths import table_dir
+from seaweedmq.errors import NotFound
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage import watch
+from seaweedmq.storage.watch import SETTLING_S, TopicWatch, table_ends
+from tests.support.topic_files import TopicFiles
+
+
+class Clock:
+    """Goes on when it is told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> TopicFiles:
+    return TopicFiles(tmp_path)
+
+
+def test_a_look_finds_what_is_new_and_nothing_else_is_made_anew(orders: TopicFiles) -> None:
+    looks = TopicWatch(orders.root, orders.name, Clock())
+    first = looks.look()
+    assert (first.topic, [s.id for s in first.segments], first.table_ends) == (orders.topic, [0], {})
+    orders.table(0, 20)
+    second = looks.look()
+    assert second.table_ends == {0: 20}
+    assert second.segments is first.segments
+    orders.split(0, 20)
+    third = looks.look()
+    assert [s.id for s in third.segments] == [0, 1, 2]
+    assert looks.look() is third
+
+
+def test_a_file_is_found_that_came_at_the_same_time_as_the_one_before(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TopicWatch, "_state", lambda self, path: (1, 2, 3))  # a clock that stands still
+    clock = Clock()
+    looks = TopicWatch(orders.root, orders.name, clock)
+    orders.table(0, 20)
+    assert looks.look().table_ends == {0: 20}
+    clock.now += SETTLING_S - 0.1
+    orders.table(20, 30)
+    assert looks.look().table_ends == {0: 30}
+
+
+def test_once_settled_no_folder_is_listed(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.table(0, 20)
+    clock = Clock()
+    looks = TopicWatch(orders.root, orders.name, clock)
+    looks.look()
+    clock.now += SETTLING_S
+    settled = looks.look()
+    monkeypatch.setattr(watch, "table_ends", None)
+    monkeypatch.setattr(watch, "read_document", None)
+    clock.now += 1_000
+    assert looks.look() is settled
+
+
+def test_names_that_are_no_tables_say_nothing(orders: TopicFiles) -> None:
+    orders.table(0, 20)
+    orders.table(20, 50, keep_log=True)
+    folder = orders.root / table_dir(orders.name)
+    for name in (".kept", "_delta_log", f"{9:08d}-{0:020d}-{7:020d}.parquet.tmp", f"{9:08d}-x.parquet", "notes"):
+        (folder / name).touch()
+    assert table_ends(orders.root, orders.name) == {0: 50}
+
+
+def test_a_topic_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no topic shop/orders in"):
+        TopicWatch(tmp_path, TopicName("shop", "orders"), Clock()).look()

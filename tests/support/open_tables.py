@@ -1,0 +1,118 @@
+"""What other programs find in a topic's Delta log, and what SeaweedMQ itself finds in its files."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow as pa
+from xxhash import xxh3_64_hexdigest
+
+from seaweedmq.codec.paths import kept_path, table_dir, table_path
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.columns import columns_of
+from seaweedmq.spark.partitions import plan_partitions
+from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.window import ReadWindow
+from seaweedmq.storage.snapshot import read_snapshot
+from tests.support.topic_files import TopicFiles
+
+COLUMNS = ("_segment", "_offset", "_timestamp", "_key", "_value")
+
+
+class Content(NamedTuple):
+    """Of some rows, in whatever order."""
+
+    count: int
+    offsets: int
+    """Their sum."""
+    checksum: str
+    """Over the sorted rows."""
+
+
+def content(rows: pa.Table) -> Content:
+    lines = sorted(
+        (r["_segment"], r["_offset"], r["_timestamp"].timestamp(), bytes(r["_key"]), bytes(r["_value"]))
+        for r in rows.select(COLUMNS).to_pylist()
+    )
+    return Content(len(lines), sum(line[1] for line in lines), xxh3_64_hexdigest(repr(lines).encode()))
+
+
+def by_delta_rs(folder: Path, version: int | None = None) -> pa.Table:
+    table = deltalake.DeltaTable(str(folder), version=version)
+    found = deltalake.QueryBuilder().register("t", table).execute(f"select {', '.join(COLUMNS)} from t")
+    return pa.table(found.read_all())
+
+
+def by_pyarrow(folder: Path, version: int | None = None) -> pa.Table:
+    return deltalake.DeltaTable(str(folder), version=version).to_pyarrow_table()
+
+
+def by_polars(folder: Path, version: int | None = None) -> pa.Table:
+    return pl.scan_delta(str(folder), version=version).select(COLUMNS).collect().to_arrow()
+
+
+def by_duckdb(folder: Path, version: int | None = None) -> pa.Table:
+    rows = deltalake.DeltaTable(str(folder), version=version).to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        return connection.sql(f"select {', '.join(COLUMNS)} from rows").to_arrow_table()
+
+
+READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
+
+
+def by_seaweedmq(root: Path, name: TopicName) -> pa.Table:
+    """Through the Python source of Spark, without Spark."""
+    snapshot = read_snapshot(root, name)
+    columns = columns_of(snapshot.topic, None)
+    scan = Scan(root=root, topic=snapshot.topic, timestamps=ReadWindow().timestamps, columns=columns)
+    parts = plan_partitions(root, snapshot, ReadWindow(), 1)
+    rows = pa.Table.from_batches([batch for part in parts for batch in scan.read(part.pieces)])
+    return rows.select(["segment", "offset", "timestamp", "key", "value"]).rename_columns(list(COLUMNS))
+
+
+def folder_of(files: TopicFiles) -> Path:
+    return files.root / table_dir(files.name)
+
+
+def log_of(files: TopicFiles) -> Path:
+    return folder_of(files) / "_delta_log"
+
+
+def commits_of(files: TopicFiles) -> list[str]:
+    return sorted(p.name for p in log_of(files).glob("*.json"))
+
+
+def actions(files: TopicFiles, version: int, kind: str) -> list[dict[str, Any]]:
+    """Of one version."""
+    lines = (log_of(files) / f"{version:020d}.json").read_text().splitlines()
+    return [action[kind] for action in map(json.loads, lines) if kind in action]
+
+
+def merge(files: TopicFiles, start: int, end: int, aside: Path, *, segment: int = 0) -> Path:
+    """What a compaction publishes: a table of offsets ``[start, end)`` beside those it replaces."""
+    other = TopicFiles(aside, schema=files.schema, uid=files.uid)
+    other.segments = dict(files.segments)
+    path = table_path(files.name, segment, start, end)
+    other.write_documents()
+    other.table(start, end, segment=segment)
+    final = files.root / path
+    (other.root / path).rename(final)
+    kept = files.root / kept_path(path)
+    kept.parent.mkdir(exist_ok=True)
+    kept.hardlink_to(final)
+    return final
+
+
+def unlink_within(files: TopicFiles, start: int, end: int, *, segment: int = 0) -> None:
+    """What a compaction, or retention, does last: the names of these tables go, but for those of ``.kept``."""
+    for file in files.files(segment):
+        if (
+            start <= file.base_offset
+            and (file.end_offset or 0) <= end
+            and file.path != table_path(files.name, segment, start, end)
+        ):
+            (files.root / file.path).unlink()
