@@ -14,9 +14,11 @@ from seaweedmq.client.group.subscriber import GroupSubscriber
 from seaweedmq.client.publish.publisher import Publisher
 from seaweedmq.client.start import StartAt
 from seaweedmq.client.subscribe.options import ReadOptions
+from seaweedmq.client.subscribe.ranges import RangeReading
 from seaweedmq.client.subscribe.reading import TopicReading
 from seaweedmq.client.subscribe.subscriber import Subscriber
 from seaweedmq.errors import Closed, InvalidArgument
+from seaweedmq.model.subscribe import Start
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import Dialer, Environment
 
@@ -26,8 +28,8 @@ class _Closing(Protocol):
 
 
 T = TypeVar("T", bound=_Closing)
-S = TypeVar("S", Subscriber, GroupSubscriber)
-U = TypeVar("U", Publisher, Subscriber, GroupSubscriber)
+S = TypeVar("S", Subscriber, GroupSubscriber, RangeReading)
+U = TypeVar("U", Publisher, Subscriber, GroupSubscriber, RangeReading)
 _OPTIONS = frozenset(field.name for field in fields(ReadOptions))
 _GROUP_ONLY = frozenset(field.name for field in fields(GroupOptions)) - {"group"}
 
@@ -186,6 +188,17 @@ class Client:
                 lambda: GroupSubscriber(*parts, ReadOptions(**reading), GroupOptions(group=group, **options))
             )
         )
+
+    def read_ranges(
+        self, topic: str | TopicName, ranges: Mapping[int, tuple[Start, int]], *, columns: Sequence[str] | None = None
+    ) -> Opening[RangeReading]:
+        """Read stretches of single segments: segment -> where to start, and the offset to end at, which is committed.
+
+        For those that share out a topic among them, like Spark; see :class:`RangeReading`. Opening it raises NotFound.
+        """
+        name = topic_name(topic)
+        parts = self._cluster, name, self._config, self._forget
+        return Opening(lambda: self._opened(lambda: RangeReading(*parts, ranges, columns)))
 
     async def _opened(self, make: Callable[[], S]) -> S:
         self._check_open()

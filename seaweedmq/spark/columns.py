@@ -31,6 +31,7 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 
+KEY = "_key"
 OFFSET = "_offset"
 PARTITION = "_partition"
 SEGMENT = "_segment"
@@ -41,7 +42,7 @@ _LEADING = (
     ("segment", SEGMENT, pa.int32(), False),
     ("offset", OFFSET, pa.int64(), False),
     ("timestamp", TIMESTAMP, PLAIN_SCHEMA.field(TIMESTAMP).type, False),
-    ("key", "_key", pa.binary(), True),
+    ("key", KEY, pa.binary(), True),
 )
 _PARTITION = ("partition", PARTITION, pa.int32(), False)
 """In tables a column, in logs one number a frame."""
@@ -71,10 +72,14 @@ class Column:
     """As the files call it."""
     kind: DataType
     nullable: bool
+    stored: pa.DataType
+    """As frames have it."""
 
 
-def columns_of(topic: Topic, chosen: Sequence[str] | None = None) -> tuple[Column, ...]:
-    """The columns of a topic, all or those chosen, in the order chosen.
+def columns_of(
+    topic: Topic, chosen: Sequence[str] | None = None, *, include_headers: bool = True
+) -> tuple[Column, ...]:
+    """The columns of a topic, all or those chosen, in the order chosen; ``include_headers`` is about all.
 
     Raises:
         InvalidArgument: a chosen column does not exist; the message names those that do.
@@ -89,14 +94,15 @@ def columns_of(topic: Topic, chosen: Sequence[str] | None = None) -> tuple[Colum
     for name, source, kind, nullable in (*place, *others, *content, _HEADERS):
         shown = source if source.startswith("_") and name.casefold() in own else name
         all_columns[shown.casefold()] = (shown, source, kind, nullable)
-    names = [name.casefold() for name in chosen] if chosen is not None else list(all_columns)
+    every = [folded for folded, column in all_columns.items() if include_headers or column[1] != _HEADERS[1]]
+    names = [name.casefold() for name in chosen] if chosen is not None else every
     missing = [n for n, folded in zip(chosen or (), names, strict=False) if folded not in all_columns]
     if missing:
         raise InvalidArgument(
             f"topic {topic.name} has no column {missing[0]!r}: it has {', '.join(c[0] for c in all_columns.values())}"
         )
     return tuple(
-        Column(shown, source, _spark_type(kind, shown), nullable)
+        Column(shown, source, _spark_type(kind, shown), nullable, kind)
         for shown, source, kind, nullable in (all_columns[n] for n in names)
     )
 

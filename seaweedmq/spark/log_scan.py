@@ -13,8 +13,8 @@ from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.errors import Corrupt
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import Topic
-from seaweedmq.spark.columns import PARTITION, TIMESTAMP, Assembler
-from seaweedmq.spark.table_scan import BATCH_BYTES, BATCH_RECORDS_MAX, Scanned, in_interval
+from seaweedmq.spark.columns import PARTITION, Assembler
+from seaweedmq.spark.table_scan import BATCH_BYTES, Scanned, in_batches
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.logs.log_scan import LogScanner
 from seaweedmq.storage.store.file_handles import open_input
@@ -68,13 +68,7 @@ class LogScan:
 
     def _emit(self, segment: int, base: int, waiting: list[pa.RecordBatch]) -> Iterator[Scanned]:
         whole = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-        rows = max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * whole.num_rows // max(1, whole.nbytes)))
-        for first in range(0, whole.num_rows, rows):
-            part = whole.slice(first, rows)
-            columns = dict(zip(part.schema.names, part.columns, strict=True))
-            mask = in_interval(columns[TIMESTAMP], self._timestamps) if self._timestamps.is_bounded else None
-            offset = base + first
-            yield Scanned(self._assembler.batch(segment, offset, part.num_rows, columns, mask), offset + part.num_rows)
+        return in_batches(self._assembler, self._timestamps, segment, base, whole)
 
     def _frames(self, file: SegmentFile, start: int, end: int | None) -> Iterator[tuple[Frame, str]]:
         scanner = LogScanner(self._topic, file, skip_below=start)

@@ -1,125 +1,248 @@
-"""The options of ``spark.read.format("seaweedmq")``, checked before anything is read."""
+"""The options of the format ``seaweedmq``, checked before anything is read or written.
 
+``OPTIONS`` is the one table of their names. Whoever adds an option adds a line there, and reads its value from what
+:func:`check_names` gives.
+"""
+
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
-from seaweedmq.codec.moment import us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.window import Interval, Offsets, ReadWindow
+from seaweedmq.spark.positions import parse_offsets, parse_times, parse_timestamp
+from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
 
-NAMES = (
-    "storage",
-    "topic",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "columns",
+
+class Face(StrEnum):
+    """What a user calls."""
+
+    BATCH = "spark.read"
+    STREAM = "spark.readStream"
+    WRITE = "df.write"
+    """And ``df.writeStream``."""
+
+
+_READ = frozenset({Face.BATCH, Face.STREAM})
+_BATCH = frozenset({Face.BATCH})
+_STREAM = frozenset({Face.STREAM})
+_WRITE = frozenset({Face.WRITE})
+_EVERY = frozenset(Face)
+
+OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
+    {
+        "storage": _EVERY,
+        "bootstrap": _EVERY,
+        "topic": _EVERY,
+        "startingOffsets": _READ,
+        "endingOffsets": _BATCH,
+        "startingTimestamp": _READ,
+        "endingTimestamp": _BATCH,
+        "startingOffsetsByTimestamp": _BATCH,
+        "endingOffsetsByTimestamp": _BATCH,
+        "minPartitions": _READ,
+        "maxRecordsPerPartition": _READ,
+        "failOnDataLoss": _READ,
+        "includeHeaders": _READ,
+        "columns": _READ,
+        "maxRecordsPerTrigger": _STREAM,
+        "maxOffsetsPerTrigger": _STREAM,
+        "maxBytesPerTrigger": _STREAM,
+        "maxFilesPerTrigger": _STREAM,
+        "key": _WRITE,
+        "timestamp": _WRITE,
+        "repeatUnknown": _WRITE,
+    }
 )
-_BY_LOWER = {name.lower(): name for name in NAMES}
-_OFFSET_MAX = 2**63 - 1
+"""Option -> which faces take it."""
+_OF_QUERIES = frozenset({"checkpointlocation", "queryname"})
+"""Spark hands on to sinks what is for itself."""
+RANGES: Final = "__ranges"
+"""``seaweedmq.spark.read`` gives it, no user: JSON of segment -> [[start, end], ...], the offsets that are read and no
+others."""
+_BY_LOWER = {name.lower(): name for name in (*OPTIONS, RANGES)}
+_CATALOG_PREFIX = "option."
+"""Tables of the catalog, ``CREATE TABLE ... USING seaweedmq OPTIONS (...)``, give options behind this, sometimes beside
+the options themselves, ..."""
+_OF_CATALOG = frozenset(
+    {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider", "table_type"}
+)
+"""... and with them what is reserved for the table itself."""
+_OF_KAFKA = {"kafka.bootstrap.servers": "bootstrap", "subscribe": "topic", "subscribepattern": "topic"}
+"""What it calls what is called otherwise here."""
+_ONE_EXAMPLE = {"storage": "/mnt/shared/mq", "topic": "shop/orders"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which topic, and where it is found."""
+
+    topic: TopicName
+    storage: str | None
+    """Root URI; None: brokers are asked for everything."""
+    bootstrap: str | None
+    """Addresses of brokers; None: what is in files is all there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Which columns the user wants to see."""
+
+    columns: tuple[str, ...] | None
+    """None: all."""
+    include_headers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """What the user asked for."""
+    """What the user of a read asked for."""
 
-    storage: str
-    """Root URI."""
-    topic: TopicName
+    place: Place
     window: ReadWindow
-    columns: tuple[str, ...] | None
-    """None: all."""
+    shown: Shown
+    starting_times: Offsets | None
+    """Microseconds in place of offsets: where the window begins is found by them. None: the window says it."""
+    ending_times: Offsets | None
+    min_partitions: int | None
+    records_max: int | None
+    """In a partition."""
+    fail_on_data_loss: bool
+
+    @property
+    def topic(self) -> TopicName:
+        return self.place.topic
+
+
+def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str, str]:
+    """The options as ``OPTIONS`` spells them; their names are case-insensitive, as everywhere in Spark.
+
+    Args:
+        face: what is called; None: not known yet, any will do.
+
+    Raises:
+        InvalidArgument: an option is unknown, and the nearest one is named, or not of this face.
+    """
+    named: dict[str, str] = {}
+    folded_names = {name.lower() for name in given}
+    is_table = any(name.startswith(_CATALOG_PREFIX) for name in folded_names)
+    for name, value in given.items():
+        folded = name.lower()
+        if folded in _OF_QUERIES or (is_table and folded in _OF_CATALOG):
+            continue
+        if folded.startswith(_CATALOG_PREFIX):
+            folded = folded.removeprefix(_CATALOG_PREFIX)
+            if folded in folded_names:
+                continue
+        if folded == "path":
+            raise InvalidArgument("a path is not taken by load() and save(): give options 'storage' and 'topic'")
+        known = _BY_LOWER.get(folded)
+        if known is None:
+            raise InvalidArgument(_unknown(name, face))
+        if face is not None and known in OPTIONS and face not in OPTIONS[known]:
+            faces = " and ".join(sorted(OPTIONS[known]))
+            raise InvalidArgument(f"option {known!r} is not taken by {face}, it is of {faces}: leave it out")
+        named[known] = value
+    return named
+
+
+def parse_place(named: Mapping[str, str]) -> Place:
+    """Where to read from or write to, of checked options.
+
+    Raises:
+        InvalidArgument: missing, or not a topic's name.
+    """
+    wanted = ("topic",) if named.get("bootstrap") else ("storage", "topic")
+    for name in wanted:
+        if not named.get(name):
+            also = ", or 'bootstrap', the addresses of brokers" if name == "storage" else ""
+            raise InvalidArgument(
+                f"option {name!r} is missing: give it like .option({name!r}, {_ONE_EXAMPLE[name]!r}){also}"
+            )
+    return Place(
+        topic=TopicName.parse(named["topic"]),
+        storage=named.get("storage") or None,
+        bootstrap=named.get("bootstrap") or None,
+    )
 
 
 def parse_options(given: Mapping[str, str]) -> SparkOptions:
-    """Read the options; their names are case-insensitive, as everywhere in Spark.
+    """Read the options of a batch read.
 
     Raises:
         InvalidArgument: unknown or missing option, or a value that breaks its rule.
     """
-    options: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower() == "bootstrap":
-            raise InvalidArgument(
-                "option 'bootstrap' is not supported: what is in no file yet can not be read; give 'storage', the root "
-                "of the shared storage, to read what is written"
-            )
-        if name.lower() == "path":
-            raise InvalidArgument("a path is not taken by load(): give options 'storage' and 'topic', then load()")
-        known = _BY_LOWER.get(name.lower())
-        if known is None:
-            raise InvalidArgument(f"option {name!r} is unknown: there are {', '.join(NAMES)}")
-        options[known] = value
-    for name, example in (("storage", "/mnt/shared/mq"), ("topic", "shop/orders")):
-        if not options.get(name):
-            raise InvalidArgument(f"option {name!r} is missing: give it like .option({name!r}, {example!r})")
+    named = check_names(given, Face.BATCH)
+    place = parse_place(named)
+    for offsets, times in (
+        ("startingOffsets", "startingOffsetsByTimestamp"),
+        ("endingOffsets", "endingOffsetsByTimestamp"),
+    ):
+        if offsets in named and times in named:
+            raise InvalidArgument(f"options {offsets!r} and {times!r} say the same twice: give one of them")
+    starting = parse_offsets("startingOffsets", named.get("startingOffsets", "earliest"), place.topic, absent=EARLIEST)
+    if None in (starting.default, *starting.by_segment.values()):
+        raise InvalidArgument(
+            f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read can not begin at latest, "
+            "nothing follows it; give earliest or an offset, or use spark.readStream"
+        )
+    starting_times, ending_times = (
+        parse_times(name, named[name], place.topic, absent=absent) if name in named else None
+        for name, absent in (("startingOffsetsByTimestamp", EARLIEST), ("endingOffsetsByTimestamp", None))
+    )
     return SparkOptions(
-        storage=options["storage"],
-        topic=TopicName.parse(options["topic"]),
+        place=place,
         window=ReadWindow(
-            starting=_offsets("startingOffsets", options.get("startingOffsets", "earliest"), absent=0),
-            ending=_offsets("endingOffsets", options.get("endingOffsets", "latest"), absent=None),
+            starting=starting,
+            ending=parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None),
             timestamps=Interval(
-                _timestamp("startingTimestamp", options.get("startingTimestamp")),
-                _timestamp("endingTimestamp", options.get("endingTimestamp")),
+                parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
+                parse_timestamp("endingTimestamp", named.get("endingTimestamp")),
             ),
+            ranges=_ranges(named.get(RANGES)),
         ),
-        columns=_columns(options.get("columns")),
+        shown=parse_shown(named),
+        starting_times=starting_times,
+        ending_times=ending_times,
+        min_partitions=parse_count(named, "minPartitions"),
+        records_max=parse_count(named, "maxRecordsPerPartition"),
+        fail_on_data_loss=parse_bool(named, "failOnDataLoss", default=True),
     )
 
 
-def _offsets(option: str, text: str, absent: int | None) -> Offsets:
-    """``absent``: the value for segments that a JSON object does not name."""
-    rule = f'option {option!r} is {text[:100]!r}: give earliest, latest, an offset from 0, or JSON like {{"3": 1000}}'
-    stripped = text.strip()
-    if not stripped.startswith("{"):
-        return Offsets(default=_offset(stripped, rule))
-    try:
-        named = json.loads(stripped)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"{rule} ({error})") from error
-    by_segment = {}
-    for segment, value in named.items():
-        if not (segment.isascii() and segment.isdigit()) or isinstance(value, bool) or not isinstance(value, int | str):
-            raise InvalidArgument(f"{rule} (not {segment!r}: {value!r})")
-        by_segment[int(segment)] = _offset(str(value), rule)
-    return Offsets(default=absent, by_segment=by_segment)
+def parse_shown(named: Mapping[str, str]) -> Shown:
+    """The columns of a read, of checked options. Raises InvalidArgument."""
+    columns = parse_columns(named.get("columns"))
+    include_headers = parse_bool(named, "includeHeaders", default=True)
+    if not include_headers and columns is not None and "headers" in map(str.lower, columns):
+        raise InvalidArgument("option 'columns' names headers and 'includeHeaders' is false: drop one of them")
+    return Shown(columns=columns, include_headers=include_headers)
 
 
-def _offset(text: str, rule: str) -> int | None:
-    if text == "earliest":
-        return 0
-    if text == "latest":
-        return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > _OFFSET_MAX:
-        raise InvalidArgument(rule)
-    return int(text)
+def parse_bool(named: Mapping[str, str], option: str, *, default: bool) -> bool:
+    """``true`` or ``false``, in any case. Raises InvalidArgument."""
+    text = named.get(option, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give true or false")
+    return text == "true"
 
 
-def _timestamp(option: str, text: str | None) -> int | None:
+def parse_count(named: Mapping[str, str], option: str) -> int | None:
+    """A whole number from 1 up; None if it is not given. Raises InvalidArgument."""
+    text = named.get(option)
     if text is None:
         return None
     stripped = text.strip()
-    if stripped.removeprefix("-").isascii() and stripped.removeprefix("-").isdigit() and len(stripped) > 8:
-        number = int(stripped)
-        if abs(number) <= _OFFSET_MAX:
-            return number
-    try:
-        moment = datetime.fromisoformat(stripped)
-    except ValueError:
-        raise InvalidArgument(
-            f"option {option!r} is {text[:100]!r}: give ISO 8601 like 2026-01-31T12:00:00Z (UTC unless it says "
-            "otherwise), or microseconds since 1970"
-        ) from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return us_of(moment)
+    if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 18 and int(stripped) > 0):
+        raise InvalidArgument(f"option {option!r} is {text[:100]!r}: give a whole number from 1 up")
+    return int(stripped)
 
 
-def _columns(text: str | None) -> tuple[str, ...] | None:
+def parse_columns(text: str | None) -> tuple[str, ...] | None:
+    """Names with commas between; None: all. Raises InvalidArgument."""
     if text is None:
         return None
     names = tuple(name.strip() for name in text.split(","))
@@ -129,3 +252,17 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     if twice:
         raise InvalidArgument(f"option 'columns' names {', '.join(twice)} twice: give every column once")
     return names
+
+
+def _unknown(name: str, face: Face | None) -> str:
+    names = [known for known, faces in OPTIONS.items() if face is None or face in faces]
+    folded = _OF_KAFKA.get(name.lower(), name).lower()
+    nearest = difflib.get_close_matches(folded, [n.lower() for n in names], 1)
+    meant = f"did you mean {_BY_LOWER[nearest[0]]!r}? There are" if nearest else "there are"
+    return f"option {name!r} is unknown: {meant} {', '.join(names)}"
+
+
+def _ranges(text: str | None) -> Mapping[int, tuple[tuple[int, int], ...]] | None:
+    if text is None:
+        return None
+    return {int(segment): tuple((lo, hi) for lo, hi in pairs) for segment, pairs in json.loads(text).items()}

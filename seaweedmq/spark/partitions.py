@@ -7,7 +7,8 @@ large enough to cut or if timestamps are asked for. No data is read.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
@@ -17,7 +18,9 @@ from seaweedmq.errors import NotFound
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
+from seaweedmq.spark.pieces import BrokerPiece, Known, Piece, plan_pieces
 from seaweedmq.spark.table_scan import RowGroup, opened, row_groups
+from seaweedmq.spark.tail import end_of_logs
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import TopicSnapshot
 
@@ -32,32 +35,91 @@ _FOOTER_THREADS = 8
 class Partition(InputPartition):  # type: ignore[misc]  # pyspark is not typed here
     """What one task reads, in order."""
 
-    def __init__(self, pieces: tuple[SnapshotPiece, ...]) -> None:
+    def __init__(self, pieces: tuple[Piece, ...]) -> None:
         super().__init__(None)
         self.pieces = pieces
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """How the user wants the records shared out."""
+
+    partitions_min: int | None = None
+    """Wanted, as far as there are so many records."""
+    records_max: int | None = None
+    """In a partition."""
+
+
 def plan_partitions(
-    root: Path, snapshot: TopicSnapshot, window: ReadWindow, cores: int | None = None
+    root: Path | None,
+    snapshot: TopicSnapshot,
+    window: ReadWindow,
+    cores: int | None = None,
+    *,
+    known: Known | None = None,
+    sharing: Sharing = Sharing(),
+    fail_on_data_loss: bool = True,
 ) -> list[Partition]:
     """Partitions that hold what the window wants of the snapshot, each record once.
 
+    Args:
+        known, fail_on_data_loss: as ``pieces.plan_pieces``.
+
     Raises:
-        InvalidArgument: offsets are given for a segment that does not exist.
-        Corrupt: files are missing or unreadable.
+        InvalidArgument, OutOfRange, Corrupt: as ``pieces.plan_pieces``; or files are unreadable.
     """
-    for segment_id in (*window.starting.by_segment, *window.ending.by_segment):
-        snapshot.segment(segment_id)
-    pieces: list[SnapshotPiece] = []
-    for segment in snapshot.segments:
-        wanted = window.of(segment)
-        if wanted is not None:
-            pieces += snapshot.plan(segment.id, *wanted)
+    pieces = plan_pieces(snapshot, window, known, fail_on_data_loss=fail_on_data_loss)
     total_bytes = sum(p.size_bytes for p in pieces)
     target = min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, total_bytes // (cores or os.cpu_count() or 1)))
+    if sharing.partitions_min is not None:
+        target = max(1, min(target, total_bytes // sharing.partitions_min))
     with ThreadPoolExecutor(_FOOTER_THREADS, "seaweedmq-footer") as pool:
         cut = pool.map(lambda piece: _cut(root, snapshot.topic, piece, window.timestamps, target), pieces)
-        return [Partition(together) for together in _pack((p for part in cut for p in part), target)]
+        if sharing == Sharing():
+            return [Partition(together) for together in _pack((p for part in cut for p in part), target)]
+        return shared([e for part in cut for p in part for e in _ended(root, snapshot.topic, p)], sharing)
+
+
+def shared(pieces: Sequence[Piece], sharing: Sharing) -> list[Partition]:
+    """A partition for each stretch of at most ``records_max`` offsets, and at least ``partitions_min`` of them if there
+    are so many offsets. All pieces have an end."""
+    counts = [_count(piece) for piece in pieces]
+    total = sum(counts)
+    share = sharing.records_max or max(1, total)
+    if sharing.partitions_min is not None:
+        share = min(share, max(1, -(-total // sharing.partitions_min)))
+    return [
+        Partition((part,))
+        for piece, count in zip(pieces, counts, strict=True)
+        for part in _evenly(piece, -(-count // share))
+    ]
+
+
+def _ended(root: Path | None, topic: Topic, piece: Piece) -> Iterator[Piece]:
+    """The piece as far as its logs reach now, if there is anything in it."""
+    if isinstance(piece, BrokerPiece) or piece.end_offset is not None or root is None:
+        yield piece
+    elif (end := end_of_logs(root, topic, piece)) > piece.start_offset:
+        yield replace(piece, end_offset=end)
+
+
+def _count(piece: Piece) -> int:
+    return 0 if piece.end_offset is None else piece.end_offset - piece.start_offset
+
+
+def _evenly(piece: Piece, parts: int) -> Iterator[Piece]:
+    count = _count(piece)
+    if parts <= 1:
+        yield piece
+        return
+    edges = [piece.start_offset + count * i // parts for i in range(parts + 1)]
+    for start, end in pairwise(edges):
+        if isinstance(piece, BrokerPiece):
+            yield replace(
+                piece, start_offset=start, end_offset=end, from_earliest=piece.from_earliest and start == edges[0]
+            )
+        else:
+            yield replace(piece, start_offset=start, end_offset=end)
 
 
 def slices(
@@ -95,10 +157,13 @@ def slices(
     ]
 
 
-def _cut(
-    root: Path, topic: Topic, piece: SnapshotPiece, timestamps: Interval, target_bytes: int
-) -> list[SnapshotPiece]:
-    if piece.kind is FileKind.LOG or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded):
+def _cut(root: Path | None, topic: Topic, piece: Piece, timestamps: Interval, target_bytes: int) -> Sequence[Piece]:
+    if (
+        isinstance(piece, BrokerPiece)
+        or root is None
+        or piece.kind is FileKind.LOG
+        or (piece.size_bytes <= target_bytes * 1.5 and not timestamps.is_bounded)
+    ):
         return [piece]
     file = piece.files[0]
     try:
@@ -108,9 +173,9 @@ def _cut(
         return [piece]  # it was expired since the listing; the reader finds out what is left
 
 
-def _pack(pieces: Iterable[SnapshotPiece], target_bytes: int) -> Iterator[tuple[SnapshotPiece, ...]]:
+def _pack(pieces: Iterable[Piece], target_bytes: int) -> Iterator[tuple[Piece, ...]]:
     """Neighbours together, until they reach the target."""
-    waiting: list[SnapshotPiece] = []
+    waiting: list[Piece] = []
     waiting_bytes = 0
     for piece in pieces:
         cost = piece.size_bytes + FILE_COST_BYTES

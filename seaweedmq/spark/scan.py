@@ -12,7 +12,8 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import Assembler, Column
 from seaweedmq.spark.log_scan import LogScan
-from seaweedmq.spark.table_scan import Scanned, opened, scan_table
+from seaweedmq.spark.pieces import BrokerPiece, Piece
+from seaweedmq.spark.table_scan import Scanned, in_batches, opened, scan_table
 from seaweedmq.spark.window import Interval
 from seaweedmq.storage.snapshot import read_snapshot
 
@@ -24,12 +25,15 @@ REPLANS_MAX = 3
 class Scan:
     """What every partition of a read needs to know. Travels to the executors."""
 
-    root: Path
+    root: Path | None
+    """None: everything is asked of brokers."""
     topic: Topic
     timestamps: Interval
     columns: tuple[Column, ...]
+    bootstrap: str | None = None
+    """Brokers, which have what files end before; None: what is in no file is not read."""
 
-    def read(self, pieces: Sequence[SnapshotPiece]) -> Iterator[pa.RecordBatch]:
+    def read(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The records of the pieces, in order.
 
         Raises:
@@ -37,7 +41,12 @@ class Scan:
         """
         assembler = Assembler(str(self.topic.name), self.columns)
         for piece in pieces:
-            for scanned in self._piece(piece, assembler, REPLANS_MAX):
+            scan = (
+                self._broker(piece, assembler)
+                if isinstance(piece, BrokerPiece)
+                else self._piece(piece, assembler, REPLANS_MAX)
+            )
+            for scanned in scan:
                 if scanned.batch is not None and scanned.batch.num_rows > 0:
                     yield scanned.batch
 
@@ -56,16 +65,39 @@ class Scan:
         else:
             return
         for part in self._plan_again(replace(piece, start_offset=position)):
+            position = part.end_offset or position
             yield from self._piece(part, assembler, replans - 1)
+        yield from self._rest(piece, position, assembler)
+
+    def _rest(self, piece: SnapshotPiece, position: int, assembler: Assembler) -> Iterator[Scanned]:
+        """What is in no file of a piece that is committed up to its end."""
+        if self.bootstrap is not None and piece.end_offset is not None and position < piece.end_offset:
+            rest = BrokerPiece(segment=piece.segment, start_offset=position, end_offset=piece.end_offset)
+            yield from self._broker(rest, assembler)
+
+    def _broker(self, piece: BrokerPiece, assembler: Assembler) -> Iterator[Scanned]:
+        # Imported here: who reads files alone needs no network.
+        from seaweedmq.spark.live import read_range
+
+        if self.bootstrap is None:
+            raise AssertionError(f"{piece} is with brokers, and nobody knows where those are")
+        start = None if piece.from_earliest else piece.start_offset
+        for batch in read_range(self.bootstrap, self.topic.name, piece.segment, start, piece.end_offset):
+            base = batch.column("_offset")[0].as_py()
+            yield from in_batches(assembler, self.timestamps, piece.segment, base, batch)
 
     def _files(self, piece: SnapshotPiece, assembler: Assembler) -> Iterator[Scanned]:
         if piece.kind is FileKind.TABLE:
             (file,) = piece.files
             if piece.end_offset is None:
                 raise AssertionError(f"{file.path} is a table, and nobody knows where it ends")
+            if self.root is None:
+                raise AssertionError(f"{file.path} was listed, and nobody knows where")
             with opened(self.root, file, self.topic) as table:
                 yield from scan_table(table, file, piece.start_offset, piece.end_offset, self.timestamps, assembler)
             return
+        if self.root is None:
+            raise AssertionError(f"{piece.files[0].path} was listed, and nobody knows where")
         logs = LogScan(self.root, self.topic, self.timestamps, assembler)
         position = piece.start_offset
         for file in piece.files:
@@ -74,6 +106,9 @@ class Scan:
                 yield scanned
             if position == piece.end_offset:
                 return
+        if self.bootstrap is not None:
+            yield from self._rest(piece, position, assembler)
+            return
         if piece.complete:
             raise Corrupt(
                 f"{piece.files[0].path} ends with offset {position}, but records up to {piece.end_offset} were stored: "
@@ -81,6 +116,8 @@ class Scan:
             )
 
     def _plan_again(self, piece: SnapshotPiece) -> tuple[SnapshotPiece, ...]:
+        if self.root is None:
+            raise AssertionError(f"{piece.files[0].path} was listed, and nobody knows where")
         snapshot = read_snapshot(self.root, self.topic.name)
         if snapshot.topic.uid != self.topic.uid:
             raise NotFound(f"topic {self.topic.name} was deleted and made anew while it was read: run the query again")

@@ -3,25 +3,44 @@
 Spark pickles these by reference: drivers and executors need ``seaweedmq`` installed, and nothing else of ours.
 """
 
-from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from seaweedmq.errors import InvalidArgument
-from seaweedmq.spark.columns import OFFSET, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
-from seaweedmq.spark.options import parse_options
-from seaweedmq.spark.partitions import Partition, plan_partitions
+from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.model.topic import Topic
+from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
+from seaweedmq.spark.options import Place, Shown, SparkOptions, check_names, parse_options, parse_place, parse_shown
+from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
+from seaweedmq.spark.pieces import Known
 from seaweedmq.spark.scan import Scan
+from seaweedmq.spark.stream_options import parse_stream_options
+from seaweedmq.spark.times import with_times
 from seaweedmq.spark.window import ReadWindow
-from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot
+from seaweedmq.storage.snapshot import TopicSnapshot, read_snapshot, read_topic
 from seaweedmq.storage.store.files import open_store
 
+if TYPE_CHECKING:
+    from seaweedmq.spark.sink import BatchSink, StreamSink
+    from seaweedmq.spark.stream import SeaweedMQStreamReader
+
 FORMAT = "seaweedmq"
-_PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment"}
+_PUSHED = {OFFSET: "offset", TIMESTAMP: "timestamp", SEGMENT: "segment", PARTITION: "partition", KEY: "key"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A topic as it is at one moment."""
+
+    root: Path | None
+    snapshot: TopicSnapshot
+    known: Known | None
+    """Of the brokers, if they were asked."""
 
 
 class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed here
@@ -29,53 +48,175 @@ class SeaweedMQSource(DataSource):  # type: ignore[misc]  # pyspark is not typed
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._read = parse_options(options)
-        self._root = open_store(self._read.storage).root
+        self._given = check_names(options)  # which face is called is not known yet
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchSink":
+        # here, not above: every worker that reads would import a client that it does not need
+        from seaweedmq.spark.sink import batch_sink
+
+        return batch_sink(self._given, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamSink":  # noqa: N802 - Spark's name
+        from seaweedmq.spark.sink import stream_sink
+
+        return stream_sink(self._given, schema, overwrite)
+
     def schema(self) -> StructType:
-        snapshot = read_snapshot(self._root, self._read.topic)
-        return spark_schema(columns_of(snapshot.topic, self._read.columns))
+        topic = find(parse_place(self._given), ends=False).snapshot.topic
+        return spark_schema(chosen_columns(topic, parse_shown(self._given)))
 
     def reader(self, schema: StructType) -> "SeaweedMQReader":
-        snapshot = read_snapshot(self._root, self._read.topic)
-        columns = columns_of(snapshot.topic, self._read.columns)
-        if schema != spark_schema(columns):
-            raise InvalidArgument(
-                f"the schema asked for is not that of topic {self._read.topic}: leave out .schema(...), use the option "
-                "'columns' to choose; if the topic was made anew meanwhile, load() again"
-            )
-        return SeaweedMQReader(self._root, snapshot, self._read.window, columns)
+        options = parse_options(self._given)
+        # Stretches that were planned before are committed: how far the brokers are now is of no matter.
+        found = find(options.place, ends=options.window.ranges is None)
+        if options.window.ranges is not None and options.place.bootstrap is not None:
+            ends = {number: parts[-1][1] for number, parts in options.window.ranges.items()}
+            found = replace(found, known=Known(begins={}, ends=ends, is_all=found.root is None))
+        columns = chosen_columns(found.snapshot.topic, options.shown)
+        _check_schema(found.snapshot.topic, schema, columns)
+        return SeaweedMQReader(found, options, columns)
+
+    def streamReader(self, schema: StructType) -> "SeaweedMQStreamReader":  # noqa: N802 - Spark's name
+        try:
+            from seaweedmq.spark.stream import SeaweedMQStreamReader
+        except ImportError as e:
+            raise Unsupported(f"streaming needs pyspark>=4.2: pip install 'pyspark>=4.2,<5' ({e})") from e
+        options = parse_stream_options(self._given)
+        root = open_store(options.storage).root
+        topic = read_topic(root, options.topic)
+        columns = chosen_columns(topic, options.shown)
+        _check_schema(topic, schema, columns)
+        return SeaweedMQStreamReader(root, options, topic, columns)
 
 
 class SeaweedMQReader(DataSourceReader):  # type: ignore[misc]
     """Plans in the driver, reads on executors. Filters only prune: Spark applies them again."""
 
-    def __init__(self, root: Path, snapshot: TopicSnapshot, window: ReadWindow, columns: tuple[Column, ...]) -> None:
-        self._root = root
-        self._snapshot = snapshot
-        self._window = window
+    def __init__(self, found: Found, options: SparkOptions, columns: tuple[Column, ...]) -> None:
+        self._found = found
+        self._options = options
+        self._window: ReadWindow = options.window
         self._columns = columns
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        names = {c.name: _PUSHED[c.source] for c in self._columns if c.source in _PUSHED}
+    @property
+    def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
+        return _Pushing(self._take_filters)
+
+    def _take_filters(self, filters: list[Filter]) -> Iterable[Filter]:
+        has_ring = self._found.snapshot.topic.partitions is None
+        names = {
+            c.name: _PUSHED[c.source] for c in self._columns if c.source in _PUSHED and (has_ring or c.source != KEY)
+        }
         self._window = self._window.narrowed(filters, names)
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        return list(plan_partitions(self._root, self._snapshot, self._window)) or [Partition(())]
+        found, options = self._found, self._options
+        partitions = plan_partitions(
+            found.root,
+            found.snapshot,
+            window_of(found, options, self._window),
+            known=found.known,
+            sharing=Sharing(partitions_min=options.min_partitions, records_max=options.records_max),
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        return list(partitions) or [Partition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Partition):
             raise AssertionError(f"Spark gave {partition!r} back, which is no partition of ours")
         scan = Scan(
-            root=self._root, topic=self._snapshot.topic, timestamps=self._window.timestamps, columns=self._columns
+            root=self._found.root,
+            topic=self._found.snapshot.topic,
+            timestamps=self._window.timestamps,
+            columns=self._columns,
+            bootstrap=self._options.place.bootstrap,
         )
         return scan.read(partition.pieces)
 
     def __getstate__(self) -> dict[str, object]:
         """Without the list of all segments and files, which goes to every task: a partition names its own."""
-        return {**self.__dict__, "_snapshot": replace(self._snapshot, segments=(), files=())}
+        snapshot = replace(self._found.snapshot, segments=(), files=())
+        return {**self.__dict__, "_found": replace(self._found, snapshot=snapshot, known=None)}
+
+
+class _Pushing:
+    """Takes filters where Spark pushes some. Where it does not, which is so until somebody turns it on, Spark refuses
+    every reader whose method is not that of the base class: so this one says that it is, and the read is not pruned."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, take: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._take = take
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._take(filters)
+
+
+def find(place: Place, *, ends: bool) -> Found:
+    """Look at the files, and ask the brokers if there are some.
+
+    Args:
+        ends: whether brokers are asked how far the segments are, too.
+
+    Raises:
+        InvalidArgument: there is no such storage, or it is not that of the brokers.
+        NotFound: no such topic. Unavailable: no broker answers.
+    """
+    root = None if place.storage is None else open_store(place.storage).root
+    if place.bootstrap is None:
+        if root is None:
+            raise AssertionError("a read has a storage, or brokers")
+        return Found(root=root, snapshot=read_snapshot(root, place.topic), known=None)
+    # Imported here: a read of files alone needs no network.
+    from seaweedmq.spark import live
+
+    known = None
+    if ends:
+        told = live.ask(place.bootstrap, place.topic)
+        description, known = told.description, Known(begins=told.begins, ends=told.ends, is_all=root is None)
+    else:
+        description = live.describe(place.bootstrap, place.topic)
+    # Files are listed after the brokers said how far they are: what is in neither did not exist then.
+    listed = None if root is None else read_snapshot(root, place.topic, [s.id for s in description.segments])
+    if listed is not None and listed.topic.uid != description.topic.uid:
+        raise InvalidArgument(
+            f"topic {place.topic} in storage {root} is another one than the brokers at {place.bootstrap} have: give "
+            "the storage that they were started with"
+        )
+    files = () if listed is None else listed.files
+    return Found(
+        root=root,
+        snapshot=TopicSnapshot(topic=description.topic, segments=description.segments, files=files),
+        known=known,
+    )
+
+
+def chosen_columns(topic: Topic, shown: Shown) -> tuple[Column, ...]:
+    """The columns of the result. Raises InvalidArgument, Unsupported: as ``columns.columns_of``."""
+    return columns_of(topic, shown.columns, include_headers=shown.include_headers)
+
+
+def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...]) -> None:
+    if schema != spark_schema(columns):
+        raise InvalidArgument(
+            f"the schema asked for is not that of topic {topic.name}: leave out .schema(...), use the option "
+            "'columns' to choose; if the topic was made anew meanwhile, load() again"
+        )
+
+
+def window_of(found: Found, options: SparkOptions, window: ReadWindow) -> ReadWindow:
+    """The window, with offsets for the times that stand in for them. Raises as ``times.with_times``."""
+    return with_times(
+        window,
+        options.starting_times,
+        options.ending_times,
+        found.root,
+        found.snapshot,
+        found.known,
+        options.place.bootstrap,
+    )

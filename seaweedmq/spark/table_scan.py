@@ -128,6 +128,19 @@ def _batches(
         base += batch.num_rows
 
 
+def in_batches(
+    assembler: Assembler, timestamps: Interval, segment: int, base: int, rows: pa.RecordBatch
+) -> Iterator[Scanned]:
+    """Rows of offsets from ``base`` on, in batches of the size that Spark likes, but for those that are out of time."""
+    count = max(1, min(BATCH_RECORDS_MAX, BATCH_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    for first in range(0, rows.num_rows, count):
+        part = rows.slice(first, count)
+        columns = dict(zip(part.schema.names, part.columns, strict=True))
+        mask = in_interval(columns[TIMESTAMP], timestamps) if timestamps.is_bounded else None
+        offset = base + first
+        yield Scanned(assembler.batch(segment, offset, part.num_rows, columns, mask), offset + part.num_rows)
+
+
 def in_interval(column: pa.Array, interval: Interval) -> pa.Array:
     """Mask of the timestamps (microseconds) in the interval."""
     values = column.view(pa.int64())

@@ -5,10 +5,23 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from seaweedmq.codec.moment import us_of
+from seaweedmq.model.ring import slot_of
 from seaweedmq.model.segment import Segment
+
+EARLIEST = -2
+"""In place of an offset: what retention kept, wherever that begins. As in Kafka's options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class Offsets:
     """One end of the offsets asked for: the same for all segments but those named."""
 
     default: int | None
-    """None: latest."""
+    """EARLIEST, or None for latest."""
     by_segment: Mapping[int, int | None] = field(default_factory=dict)
 
     def of(self, segment: int) -> int | None:
@@ -54,17 +67,43 @@ class Offsets:
 class ReadWindow:
     """What to read. Starts are inclusive, ends exclusive. Timestamps are microseconds since 1970 UTC."""
 
-    starting: Offsets = Offsets(default=0)
+    starting: Offsets = Offsets(default=EARLIEST)
     ending: Offsets = Offsets(default=None)
+    ranges: Mapping[int, tuple[tuple[int, int], ...]] | None = None
+    """By segment, the offsets that are read, and of no other segment any; None: all that the rest of this says."""
     offsets: Interval = Interval()
     """From pushed filters."""
     timestamps: Interval = Interval()
     segments: Interval = Interval()
+    partitions: Interval = Interval()
+    slots: frozenset[int] | None = None
+    """Of the keys asked for, in a whole ring; None: any. Keys of topics with partitions tell nothing: their clients put
+    them where they like, and partitions are added."""
+
+    def wants(self, segment: Segment) -> bool:
+        """Whether anything of the segment may be wanted."""
+        return (
+            self.segments.contains(segment.id, segment.id)
+            and self.partitions.contains(segment.slots.lo, segment.slots.lo)
+            and (self.slots is None or any(slot in segment.slots for slot in self.slots))
+        )
+
+    def parts_of(self, segment: Segment) -> tuple[tuple[int, int | None], ...]:
+        """As :meth:`of`, but there may be several."""
+        if self.ranges is None:
+            wanted = self.of(segment)
+            return () if wanted is None else (wanted,)
+        parts = []
+        for lo, hi in self.ranges.get(segment.id, ()) if self.wants(segment) else ():
+            part = self.offsets.narrow(lo, hi)
+            if part.lo is not None and part.hi is not None and part.lo < part.hi:
+                parts.append((part.lo, part.hi))
+        return tuple(parts)
 
     def of(self, segment: Segment) -> tuple[int, int | None] | None:
         """Offsets ``[start, end)`` wanted of a segment, the end None if it is what there is; None if there are none."""
         start = self.starting.of(segment.id)
-        if start is None or not self.segments.contains(segment.id, segment.id):
+        if start is None or not self.wants(segment):
             return None
         interval = self.offsets.narrow(max(start, 0), self.ending.of(segment.id))
         if interval.lo is None:
@@ -72,16 +111,21 @@ class ReadWindow:
         return None if interval.hi is not None and interval.hi <= interval.lo else (interval.lo, interval.hi)
 
     def narrowed(self, filters: Iterable[Filter], names: Mapping[str, str]) -> "ReadWindow":
-        """With comparisons of offset, timestamp and segment to constants taken in; other filters change nothing.
+        """With comparisons of some columns to constants taken in; other filters change nothing.
 
         Args:
-            names: column as Spark calls it -> ``offset``, ``timestamp`` or ``segment``.
+            names: column as Spark calls it -> ``offset``, ``timestamp``, ``segment``, ``partition`` or ``key``.
         """
         window = self
         for found in filters:
             attribute: tuple[str, ...] = getattr(found, "attribute", ())
             what = names.get(".".join(attribute))
             if what is None:
+                continue
+            if what == "key":
+                slots = _slots(found)
+                if slots is not None:
+                    window = replace(window, slots=slots if window.slots is None else window.slots & slots)
                 continue
             bounds = _bounds(found)
             if bounds is None:
@@ -90,6 +134,8 @@ class ReadWindow:
                 window = replace(window, offsets=window.offsets.narrow(*bounds))
             elif what == "timestamp":
                 window = replace(window, timestamps=window.timestamps.narrow(*bounds))
+            elif what == "partition":
+                window = replace(window, partitions=window.partitions.narrow(*bounds))
             else:
                 window = replace(window, segments=window.segments.narrow(*bounds))
         return window
@@ -103,12 +149,12 @@ def _bounds(found: Filter) -> tuple[int | None, int | None] | None:
             return None
         numbers = [v for v in values if v is not None]
         return min(numbers), max(numbers) + 1
-    if not isinstance(found, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+    if not isinstance(found, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
         return None
     number = _number(found.value)
     if number is None:
         return None
-    if isinstance(found, EqualTo):
+    if isinstance(found, EqualTo | EqualNullSafe):
         return number, number + 1
     if isinstance(found, GreaterThan | GreaterThanOrEqual):
         return (number if isinstance(found, GreaterThanOrEqual) else number + 1), None
@@ -119,3 +165,16 @@ def _number(value: Any) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
         return us_of(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _slots(found: Filter) -> frozenset[int] | None:
+    """Slots of the keys that pass; None if the filter does not name them."""
+    if isinstance(found, EqualTo | EqualNullSafe):
+        keys = (found.value,)
+    elif isinstance(found, In):
+        keys = found.value
+    else:
+        return None
+    if not all(isinstance(key, bytes | bytearray) for key in keys):
+        return None
+    return frozenset(slot_of(bytes(key)) for key in keys)

@@ -565,6 +565,8 @@ class FakeBroker:
 
     def _sealed(self, stored: StoredSegment, opening: PublishOpen) -> PublishSealed:
         state = stored.producers.state(opening.producer_id)
+        if state is not None and state.producer_epoch != opening.producer_epoch:
+            state = None  # an earlier one's, of which nothing is said here
         return PublishSealed(
             end_offset=stored.end,
             next_sequence=opening.first_sequence if state is None else state.next_sequence,

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seaweedmq.spark
+from tests.support.discovery import as_installed
 from tests.support.topic_files import TopicFiles
 
 
@@ -17,6 +18,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session on 127.0.0.1 that leaves nothing behind."""
     scratch = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    as_installed()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # the JVM looks data sources up with this one before anyone can say
     session = (
         SparkSession.builder.master("local[2]")

@@ -50,7 +50,7 @@ def groups_of(sizes: list[int], rows: int = 100) -> list[RowGroup]:
 def test_defaults_ask_for_everything() -> None:
     options = parse_options(REQUIRED)
     assert options.topic == TopicName("shop", "orders")
-    assert (options.window, options.columns) == (ReadWindow(), None)
+    assert (options.window, options.shown.columns) == (ReadWindow(), None)
 
 
 def test_a_timestamp_is_iso_or_microseconds() -> None:

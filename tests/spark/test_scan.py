@@ -1,5 +1,7 @@
 """Reading the pieces of a snapshot, without Spark running."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,12 +11,14 @@ import pytest
 from seaweedmq.core.files.snapshot import plan_snapshot
 from seaweedmq.errors import Corrupt
 from seaweedmq.spark.columns import columns_of
+from seaweedmq.spark.pieces import Known, Piece, plan_pieces
 from seaweedmq.spark.scan import Scan
-from seaweedmq.spark.window import Interval
+from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.footer import seal_footer
 from tests.support.segments import NAME, make_frame, make_segment, make_topic, write_log
-from tests.support.topic_files import TopicFiles
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
 
 
 async def test_a_segment_ends_where_power_loss_tore_it_before_brokers_seal_it_there(tmp_path: Path) -> None:
@@ -77,3 +81,46 @@ def test_a_log_that_became_a_table_since_the_listing_is_read_as_that(orders: Top
     )
     (batch,) = scan.read(plan_snapshot(make_segment(), listed))
     assert batch.column(0).to_pylist() == list(range(10))
+
+
+def test_where_files_end_the_brokers_go_on(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.table(0, 10)
+    log = orders.log(10, 20)
+    asked = []
+
+    def read_range(
+        bootstrap: str, topic: object, segment: int, start: int | None, end: int
+    ) -> Iterator[pa.RecordBatch]:
+        """As subscribers see the records."""
+        asked.append((bootstrap, segment, start, end))
+        assert start is not None
+        rows = orders.rows(segment, start, end)
+        count = pa.array(range(start, end), pa.int64())
+        yield pa.RecordBatch.from_arrays([count, *rows.columns], names=["_offset", *rows.schema.names])
+
+    monkeypatch.setattr("seaweedmq.spark.live.read_range", read_range)
+    scan = Scan(
+        root=orders.root,
+        topic=orders.topic,
+        timestamps=Interval(NOON_US + 5 * STEP_US, NOON_US + 28 * STEP_US),
+        columns=columns_of(orders.topic, ["value", "offset"]),
+        bootstrap="here:1",
+    )
+
+    def offsets(pieces: list[Piece]) -> list[int]:
+        rows = [row for batch in scan.read(pieces) for row in batch.to_pylist()]
+        assert all(row["value"] == b"s0v%d" % row["offset"] for row in rows)
+        return [row["offset"] for row in rows]
+
+    snapshot = read_snapshot(orders.root, orders.name)
+    planned = plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 30}))
+    assert offsets(planned) == list(range(5, 28))
+    assert asked == [("here:1", 0, 20, 30)]
+    orders.convert(only=10)
+    log.unlink()
+    assert offsets(planned) == list(range(5, 28))
+    assert asked == [("here:1", 0, 20, 30)] * 2
+    (everything,) = plan_pieces(
+        replace(snapshot, files=()), ReadWindow(), Known(begins={0: 3}, ends={0: 30}, is_all=True)
+    )
+    assert (everything.start_offset, everything.end_offset) == (3, 30)

@@ -267,13 +267,13 @@ class Lane:
                 self._talk.expect(self._cluster.config.stall_timeout_s)
             self._report(())  # what is out makes room for more
             if len(frames) == 1 and len(frames[0]) > self._message_bytes_max:
-                for request in _in_pieces(frames[0]):
+                for request in in_pieces(frames[0]):
                     yield request
             else:
                 yield PublishFrames(frames[0] if len(frames) == 1 else pack_frames(frames))
 
 
-def _in_pieces(frame: Frames) -> Iterator[PublishRequest]:
+def in_pieces(frame: Frames) -> Iterator[PublishRequest]:
     """A frame that is too large for one message."""
     yield FrameHead(bytes(frame[:HEADER_BYTES]))
     for piece in split_payload(memoryview(frame)[HEADER_BYTES:], PIECE_BYTES):

@@ -1,0 +1,133 @@
+"""What is not in files yet: asked of the brokers, in the driver how far they are, on executors for the records.
+
+Imported where it is needed: a read of files alone needs no network.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from seaweedmq import aio
+from seaweedmq.client.client import Client
+from seaweedmq.errors import Unavailable
+from seaweedmq.model.description import TopicDescription
+from seaweedmq.model.subscribe import EARLIEST, Start, StartKind
+from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import after_s, backoff, retrying
+
+_TIMEOUT_S = 30.0
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 1.0
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTopic:
+    """A topic as its brokers tell of it at one moment."""
+
+    description: TopicDescription
+    begins: Mapping[int, int]
+    """Earliest offset that retention has left, as of some seconds ago."""
+    ends: Mapping[int, int]
+    """First offset of each segment that was not committed."""
+
+
+def ask(bootstrap: str, topic: TopicName) -> LiveTopic:
+    """All segments, and how far each is.
+
+    Raises:
+        NotFound: no such topic.
+        Unavailable: no broker answers, or nobody knows how far a segment is, for 30 seconds.
+    """
+    return _with_client(bootstrap, lambda client: _ask(client, topic))
+
+
+def describe(bootstrap: str, topic: TopicName) -> TopicDescription:
+    """The topic and all its segments. Raises NotFound, Unavailable."""
+    return _with_client(bootstrap, lambda client: client.admin.describe_topic(topic))
+
+
+def offsets_at(bootstrap: str, topic: TopicName, times: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Of segment -> (microseconds, end offset): the first offset below the end that is not older; the end if none is.
+
+    Raises:
+        NotFound, Unavailable: as :func:`ask`.
+    """
+    ranges = {number: (Start(StartKind.TIME, us), end) for number, (us, end) in times.items()}
+
+    async def search(client: Client) -> dict[int, int]:
+        async with client.read_ranges(topic, ranges) as reading:
+            return await reading.begins()
+
+    return _with_client(bootstrap, search) if ranges else {}
+
+
+def read_range(bootstrap: str, topic: TopicName, segment: int, start: int | None, end: int) -> Iterator[pa.RecordBatch]:
+    """Committed records of ``[start, end)``, in order, with the columns that subscribers see.
+
+    Args:
+        start: None: what retention kept.
+
+    Raises:
+        OutOfRange: retention removed them.
+        NotFound, Unavailable: as ``RangeReading``.
+    """
+
+    begin = EARLIEST if start is None else Start(StartKind.OFFSET, start)
+
+    async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
+        async with aio.connect(bootstrap) as client, client.read_ranges(topic, {segment: (begin, end)}) as reading:
+            async for batch in reading.batches():
+                yield batch
+
+    with asyncio.Runner() as runner, closing(_stepped(runner, batches())) as stepped:
+        yield from stepped
+
+
+def _stepped(runner: asyncio.Runner, source: AsyncGenerator[R, None]) -> Generator[R, None, None]:
+    try:
+        while (item := runner.run(_next(source))) is not None:
+            yield item
+    finally:
+        runner.run(source.aclose())
+
+
+async def _next(source: AsyncGenerator[R, None]) -> R | None:
+    return await anext(source, None)
+
+
+async def _ask(client: Client, topic: TopicName) -> LiveTopic:
+    pause_s = backoff(aio.system_environment().rng, _PAUSE_S, _PAUSE_S_MAX)
+    async for attempt in retrying(pause_s, stop=after_s(_TIMEOUT_S)):
+        with attempt:
+            description = await client.admin.describe_topic(topic)
+            stats = {s.segment: s for s in await client.admin.topic_stats(topic)}
+            ends: dict[int, int] = {}
+            for segment in description.segments:
+                if segment.end_offset is not None:
+                    ends[segment.id] = segment.end_offset
+                elif segment.id in stats:
+                    ends[segment.id] = stats[segment.id].high_watermark
+            unclear = sorted(s.id for s in description.segments if s.id not in ends)
+            if unclear:
+                raise Unavailable(
+                    f"nobody knows how far segments {unclear} of {topic} are: their broker is gone, retry"
+                )
+            begins = {number: s.start_offset for number, s in stats.items()}
+            return LiveTopic(description=description, begins=begins, ends=ends)
+    raise AssertionError("retrying ended without a result")
+
+
+def _with_client(bootstrap: str, use: Callable[[Client], Coroutine[None, None, R]]) -> R:
+    async def connected() -> R:
+        async with aio.connect(bootstrap) as client:
+            return await use(client)
+
+    # In a thread of its own: notebooks have a loop running in this one.
+    with ThreadPoolExecutor(1, "seaweedmq-live") as pool:
+        return pool.submit(asyncio.run, connected()).result()

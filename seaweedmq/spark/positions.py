@@ -1,0 +1,120 @@
+"""Offsets and times as users write them in options: the words, numbers and JSON that ``spark-sql-kafka`` takes, too."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from seaweedmq.codec.moment import us_of
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.window import EARLIEST, Offsets
+
+_OFFSET_MAX = 2**63 - 1
+_EARLIEST_WORDS = frozenset({"earliest", "-2"})
+_LATEST_WORDS = frozenset({"latest", "-1"})
+_SHOWN_MAX = 100
+
+
+def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
+    """``earliest``, ``latest``, an offset, or JSON by segment (-2: earliest, -1: latest), which may stand under the
+    topic's name as in Kafka's ``{"orders": {"0": 5}}``.
+
+    Args:
+        absent: the value for segments that JSON does not name: EARLIEST, or None for latest.
+
+    Raises:
+        InvalidArgument: something else.
+    """
+    rule = (
+        f"option {option!r} is {text[:_SHOWN_MAX]!r}: give earliest, latest, an offset from 0, or JSON like "
+        f'{{"3": 1000}}'
+    )
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        if stripped.startswith("-"):
+            raise InvalidArgument(rule)
+        return Offsets(default=_offset(stripped, rule))
+    return Offsets(default=absent, by_segment=_by_segment(stripped, topic, rule, _offset))
+
+
+def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
+    """Milliseconds since 1970 UTC, one for all segments or JSON by segment; as microseconds.
+
+    Args:
+        absent: as in :func:`parse_offsets`.
+
+    Raises:
+        InvalidArgument: something else.
+    """
+    rule = (
+        f"option {option!r} is {text[:_SHOWN_MAX]!r}: give milliseconds since 1970, or JSON of them by segment like "
+        f'{{"3": 1767225600000}}'
+    )
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return Offsets(default=_milliseconds(stripped, rule))
+    return Offsets(default=absent, by_segment=_by_segment(stripped, topic, rule, _milliseconds))
+
+
+def parse_timestamp(option: str, text: str | None) -> int | None:
+    """ISO 8601, UTC unless it says otherwise, or microseconds since 1970; as microseconds.
+
+    Raises:
+        InvalidArgument: something else.
+    """
+    if text is None:
+        return None
+    stripped = text.strip()
+    if stripped.removeprefix("-").isascii() and stripped.removeprefix("-").isdigit() and len(stripped) > 8:
+        number = int(stripped)
+        if abs(number) <= _OFFSET_MAX:
+            return number
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError:
+        raise InvalidArgument(
+            f"option {option!r} is {text[:_SHOWN_MAX]!r}: give ISO 8601 like 2026-01-31T12:00:00Z (UTC unless it says "
+            "otherwise), or microseconds since 1970"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return us_of(moment)
+
+
+def _by_segment(
+    text: str, topic: TopicName, rule: str, value_of: Callable[[str, str], int | None]
+) -> dict[int, int | None]:
+    try:
+        named = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{rule} ({error})") from error
+    if len(named) == 1 and isinstance(next(iter(named.values())), dict):
+        (of, named) = next(iter(named.items()))
+        if of not in (str(topic), topic.name):
+            raise InvalidArgument(f"{rule} (topic {of!r} is not the one that is read, {topic})")
+    found = {}
+    for segment, value in named.items():
+        if not (segment.isascii() and segment.isdigit()) or isinstance(value, bool) or not isinstance(value, int | str):
+            raise InvalidArgument(f"{rule} (not {segment!r}: {value!r})")
+        found[int(segment)] = value_of(str(value), rule)
+    return found
+
+
+def _offset(text: str, rule: str) -> int | None:
+    if text in _EARLIEST_WORDS:
+        return EARLIEST
+    if text in _LATEST_WORDS:
+        return None
+    return _number(text, rule)
+
+
+def _milliseconds(text: str, rule: str) -> int:
+    milliseconds = _number(text, rule)
+    if milliseconds > _OFFSET_MAX // 1_000:
+        raise InvalidArgument(rule)
+    return milliseconds * 1_000
+
+
+def _number(text: str, rule: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > _OFFSET_MAX:
+        raise InvalidArgument(rule)
+    return int(text)

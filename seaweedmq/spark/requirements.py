@@ -1,0 +1,34 @@
+"""What reading with Spark needs of the machine, and one clear sentence where it is not there."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+
+from seaweedmq.errors import Unsupported
+
+PYSPARK_MIN = (4, 1)
+_INSTALL = "pip install 'seaweedmq[spark]'"
+
+
+def check_pyspark() -> None:
+    """Raises Unsupported: PySpark is not there, or older than 4.1."""
+    try:
+        found = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        raise Unsupported(f"seaweedmq.spark needs PySpark 4.1 or newer, which is not installed: {_INSTALL}") from None
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers is None or tuple(map(int, numbers.groups())) < PYSPARK_MIN:
+        raise Unsupported(f"seaweedmq.spark needs PySpark 4.1 or newer, {found} is installed: {_INSTALL} --upgrade")
+
+
+def check_java() -> None:
+    """Before a session is made: Spark runs in Java, which pip does not bring. Raises Unsupported: there is none."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"  # noqa: PTH118 - what Spark's scripts do
+    if shutil.which(java) is None:
+        where = f"JAVA_HOME is {home}" if home else "PATH has no java"
+        raise Unsupported(
+            f"Spark needs Java 17 or newer, and {where}: install it (Debian, Ubuntu: apt-get install "
+            "openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+        )

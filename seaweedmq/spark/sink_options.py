@@ -1,0 +1,48 @@
+"""The options of ``df.write.format("seaweedmq")`` and ``df.writeStream``, checked before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seaweedmq.client.cluster.cluster import parse_bootstrap
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.options import Face, check_names, parse_bool
+
+_REQUIRED = (("bootstrap", "127.0.0.1:17777"), ("storage", "/mnt/shared/mq"), ("topic", "shop/orders"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What the user asked for."""
+
+    bootstrap: tuple[str, ...]
+    """``host:port`` of brokers."""
+    storage: str
+    """Root URI: the one that the brokers were started with."""
+    topic: TopicName
+    key: str | None = None
+    """Column that keys are taken from; None: ``key`` or ``_key``, if there is one."""
+    timestamp: str | None = None
+    """Column that timestamps are taken from; None: ``timestamp`` or ``_timestamp``, if there is one."""
+    repeat_unknown: bool = False
+    """Whether rows of which nobody can tell any more whether they are stored are published again."""
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Read the options; their names are case-insensitive, as everywhere in Spark.
+
+    Raises:
+        InvalidArgument: unknown or missing option, or a value that breaks its rule.
+    """
+    options = check_names(given, Face.WRITE)
+    for name, example in _REQUIRED:
+        if not options.get(name):
+            raise InvalidArgument(f"option {name!r} is missing: give it like .option({name!r}, {example!r})")
+    return SinkOptions(
+        bootstrap=parse_bootstrap(options["bootstrap"]),
+        storage=options["storage"],
+        topic=TopicName.parse(options["topic"]),
+        key=options.get("key"),
+        timestamp=options.get("timestamp"),
+        repeat_unknown=parse_bool(options, "repeatUnknown", default=False),
+    )

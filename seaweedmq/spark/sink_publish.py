@@ -1,0 +1,153 @@
+"""What the driver does with what its tasks have staged: one manifest, whose rows are then published, once."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from xxhash import xxh3_64_intdigest
+
+from seaweedmq.client.cluster.cluster import Cluster
+from seaweedmq.client.publish.pieces import Pieces
+from seaweedmq.client.publish.replayed import ReplayedBatch, Search, one_thread, place_of, recreated
+from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.replay import Replay
+from seaweedmq.errors import InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.model.description import OPEN
+from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
+from seaweedmq.model.ring import is_partition
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.staged import Done, Manifest, Reached, StagedFile
+from seaweedmq.model.topic import Topic
+from seaweedmq.spark.sink_options import SinkOptions
+from seaweedmq.spark.sink_plan import again, check_storage, connected, open_ranges
+from seaweedmq.storage.read.stored_rows import stored_sequence
+from seaweedmq.storage.staging import StagedBatch, StagedFrames, StagedSink
+from seaweedmq.storage.store.files import open_store
+
+LATE_S = 600.0
+"""Somebody who was here so long ago may be forgotten by brokers, which remember ``producer_idle_s``, at least 600 s and
+by default 900 s after the end of a stream."""
+_BATCHES_MAX = 2**32
+"""Epochs of producers end there."""
+
+
+async def publish_staged(
+    options: SinkOptions, sink_id: str, number: int, files: Sequence[StagedFile], topic_uid: int
+) -> int:
+    """Publish a batch, or what is left to do of it; return its rows, or 0 if it was published before.
+
+    Args:
+        files: as tasks have staged them for this batch, in the order of the rows.
+        topic_uid: of the topic that they were staged for.
+
+    Raises:
+        NotFound: the topic was deleted, or created again since the batch was staged.
+        InvalidArgument: the storage is not the cluster's.
+        OutOfRange: nobody can tell any more what of the batch is stored: see the option ``repeatUnknown``.
+        SeaweedMQError: a broker refuses, or the storage, or nothing was acknowledged in time.
+    """
+    if not 0 <= number < _BATCHES_MAX:
+        raise InvalidArgument(f"batch {number} of {sink_id}: a sink has batches from 0 to {_BATCHES_MAX - 1}")
+    root = open_store(options.storage).root
+    sink = StagedSink(root, options.topic, sink_id)
+    batch = sink.batch(number)
+    names = {file.name for file in files}
+    done = sink.done()
+    if done is not None and number <= done.batch:
+        batch.discard(names)
+        return 0
+    manifest = batch.manifest()
+    if manifest is None and not any(file.record_count for file in files):
+        batch.discard(names)
+        return 0
+    async with connected(options) as cluster:
+        described = await cluster.describe(options.topic, OPEN)
+        if described.topic.uid != (topic_uid if manifest is None else manifest.topic_uid):
+            raise recreated(options.topic, number)
+        await check_storage(options, described)
+        is_resumed = manifest is not None
+        if manifest is None:
+            mine = await again(lambda: _manifest(cluster, sink_id, number, files, topic_uid, options), Unavailable)
+            manifest = batch.put_manifest(mine)
+            is_resumed = manifest != mine
+        batch.discard(names - {file.name for file in manifest.files})
+        search = None
+        if is_resumed and batch.noted_ago_s() > LATE_S:
+            search = partial(_search, root, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
+        await _publish(cluster, described.topic, manifest, batch, search)
+        described = await cluster.describe(options.topic, OPEN)
+    sink.finish(Done(batch=number, ranges=open_ranges(described)))
+    return manifest.record_count
+
+
+async def _manifest(
+    cluster: Cluster, sink_id: str, number: int, files: Sequence[StagedFile], topic_uid: int, options: SinkOptions
+) -> Manifest:
+    """Raises Unavailable: the open segments do not cover the ring, which a cluster shows only in passing."""
+    described = await cluster.describe(options.topic, OPEN, uid=topic_uid)
+    topic = described.topic
+    roots = tuple(place_of(segment) for segment in described.segments if segment.is_open)
+    if not is_partition((root.slots for root in roots), topic.ring):
+        raise Unavailable(f"the open segments of {topic.name} do not cover its keys: its metadata is changing")
+    return Manifest(
+        topic_uid=topic.uid,
+        batch=number,
+        producer_id=producer_of(sink_id, topic),
+        ring=topic.ring,
+        files=tuple(file for file in files if file.record_count),
+        roots=roots,
+    )
+
+
+def producer_of(sink_id: str, topic: Topic) -> int:
+    """The id under which a sink publishes to a topic: always the same."""
+    identity = f"{sink_id}/{topic.name}/{topic.uid}".encode()
+    return int(xxh3_64_intdigest(identity)) >> 2 | NATIVE_PRODUCER_BIT
+
+
+async def _publish(
+    cluster: Cluster, topic: Topic, manifest: Manifest, batch: StagedBatch, search: Search | None
+) -> None:
+    progress = batch.progress()
+    replay = Replay(manifest.roots)
+    replay.know(progress.places)
+    replay.restore(progress.finished)
+    schema = None if topic.schema is None else schema_from_bytes(topic.schema)
+    frames = StagedFrames(batch.folder, manifest.files)
+    try:
+        pieces = Pieces(frames, replay, manifest.ring, schema)
+        async with one_thread() as offload:
+            parts = cluster, topic.name, manifest, replay, pieces, progress
+            await ReplayedBatch(*parts, note=batch.note, search=search, offload=offload).run()
+    finally:
+        frames.close()
+
+
+def _search(
+    root: Path,
+    topic: Topic,
+    manifest: Manifest,
+    since_us: int,
+    repeat_unknown: bool,
+    segment: Segment,
+    reached: Reached,
+) -> int:
+    """What the files say of a segment that does not know the producer. Raises OutOfRange."""
+    try:
+        return stored_sequence(
+            root,
+            topic,
+            segment,
+            (manifest.producer_id, manifest.batch),
+            since_us=since_us,
+            sequence=reached.sequence,
+            offset=reached.offset,
+        )
+    except OutOfRange as error:
+        if repeat_unknown:
+            return reached.sequence
+        raise OutOfRange(
+            f"batch {manifest.batch} was begun and not finished, longer ago than brokers remember who published: "
+            f"{error}. To go on, start the query once with the option repeatUnknown=true: rows that are not known to "
+            "be stored are published then, and up to so many may be there twice"
+        ) from None

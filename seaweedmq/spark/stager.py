@@ -1,0 +1,123 @@
+"""A task's rows on their way into the shared storage: batches of Spark's in, frames for each segment out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from seaweedmq.client.publish.framing import FRAME_BYTES_MAX, by_segment, frames_of
+from seaweedmq.client.publish.outbox import SEGMENTS_PER_BATCH_MAX
+from seaweedmq.client.publish.outgoing import Failed, OutFrame
+from seaweedmq.client.publish.promise import Positions
+from seaweedmq.client.publish.routing import Routes
+from seaweedmq.client.publish.rows import Rows
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.model.config import MIB, BrokerConfig
+from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
+from seaweedmq.model.ring import KeyRange
+from seaweedmq.ports import Environment
+from seaweedmq.spark.sink_columns import SinkColumns
+from seaweedmq.storage.staging import StagingFile
+
+FRAME_BYTES: Final = 1 * MIB
+"""A frame aims for: what publishers aim for."""
+
+
+class _Nobody:
+    """Waits for no row: those of a task are settled by the driver."""
+
+    deadline_s = 0.0
+
+    def acked(self, positions: Positions, segment: int, base_offset: int | None) -> None:
+        raise AssertionError("nothing is published by a task")
+
+    def failed(self, positions: Positions, error: SeaweedMQError) -> None:
+        raise AssertionError("nothing is published by a task")
+
+
+class Stager:
+    """Rows of one task, gathered until they make good frames. Memory is bounded by some frames for each segment."""
+
+    def __init__(
+        self, file: StagingFile, columns: SinkColumns, ring: KeyRange, ranges: Sequence[KeyRange], env: Environment
+    ) -> None:
+        self._file = file
+        self._columns = columns
+        self._ranges = dict(enumerate(ranges))
+        self._routes = Routes(ring, ((slots, number) for number, slots in self._ranges.items()))
+        self._env = env
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._flags = 0
+        self._rows_bytes = FRAME_BYTES * min(SEGMENTS_PER_BATCH_MAX, len(ranges))
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Stage every row.
+
+        Raises:
+            InvalidArgument: a row does not fit the topic; names the column.
+        """
+        for batch in batches:
+            fitted, flags = self._columns.fit(batch)
+            if self._waiting and flags != self._flags:
+                self._put_out()
+            self._flags = flags
+            for part in fitted:
+                self._waiting.append(part)
+                self._waiting_bytes += part.nbytes
+            if self._waiting_bytes >= self._rows_bytes:
+                self._put_out()
+        self._put_out()
+
+    def _put_out(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        whole = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        step = max(1, whole.num_rows * self._rows_bytes // max(1, whole.nbytes))
+        for at in range(0, whole.num_rows, step):
+            self._put_rows(whole.slice(at, step))
+
+    def _put_rows(self, columns: pa.RecordBatch) -> None:
+        ring = self._routes.ring
+        keyless_slot = self._env.rng.randrange(ring.lo, ring.hi)
+        positions = range(columns.num_rows)
+        rows = Rows(columns, self._flags, self._env.wall_us(), positions, _Nobody())
+        frames: list[OutFrame] = []
+        for number, part in by_segment(rows, self._routes, keyless_slot):
+            frames += _frames(part, self._ranges[number], keyless_slot)
+        self._file.write([frame.data for frame in frames], sum(frame.record_count for frame in frames))
+
+
+def _frames(rows: Rows, slots: KeyRange, keyless_slot: int) -> Iterator[OutFrame]:
+    """Raises InvalidArgument: a row is larger than any broker takes."""
+
+    def cut(rows: Rows, bytes_max: int) -> Iterator[OutFrame | Failed]:
+        return frames_of(
+            rows,
+            segment_slots=slots,
+            keyless_slot=keyless_slot,
+            producer_id=NATIVE_PRODUCER_BIT,
+            first_sequence=0,
+            frame_bytes=FRAME_BYTES,
+            frame_bytes_max=bytes_max,
+        )
+
+    first = int(rows.positions[0])
+    for frame in cut(rows, BrokerConfig().frame_bytes_max):
+        if isinstance(frame, OutFrame):
+            yield frame
+            continue
+        # One row over the limit that brokers have unless they are told otherwise: those that publish it know.
+        at = _place(rows, int(frame.positions[0]), first)
+        for larger in cut(rows.slice(at, 1), FRAME_BYTES_MAX):
+            if isinstance(larger, Failed):
+                raise larger.error
+            yield larger
+
+
+def _place(rows: Rows, position: int, first: int) -> int:
+    """Where the row with this position is."""
+    if isinstance(rows.positions, range):
+        return position - first
+    return int((rows.positions == position).nonzero()[0][0])

@@ -1,0 +1,287 @@
+"""What a user of ``seaweedmq.spark.read`` sees, on real Spark: the data source's rows, at native speed."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import seaweedmq.spark
+from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange
+from seaweedmq.model.files import FileKind
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
+
+pytestmark = pytest.mark.integration
+
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+def read(spark: SparkSession, files: TopicFiles, **options: Any) -> DataFrame:
+    return seaweedmq.spark.read(spark, storage=files.root, topic=str(files.name), **options)
+
+
+def by_source(spark: SparkSession, files: TopicFiles, **options: Any) -> DataFrame:
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("seaweedmq").options(storage=str(files.root), topic=str(files.name), **given).load()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.offset for row in frame.select("offset").collect())
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().toString())  # noqa: SLF001 - there is no other way to see it
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return [repr(row) for row in frame.orderBy("segment", "offset").collect()]
+
+
+def remove_logs(files: TopicFiles, segment: int = 0) -> None:
+    for file in files.files(segment):
+        if file.kind is FileKind.LOG:
+            (files.root / file.path).unlink()
+
+
+def remove_tables(files: TopicFiles, segment: int = 0) -> None:
+    """As retention and compaction do: the names that count go, the kept ones stay."""
+    for file in files.files(segment):
+        if file.kind is FileKind.TABLE:
+            (files.root / file.path).unlink()
+
+
+def test_tables_and_logs_are_the_same_frame_as_the_sources(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.open_segments(2)
+    orders.table(0, 40, keep_log=True)
+    orders.table(40, 60)
+    orders.log(60, 75)
+    orders.table(0, 30, segment=1)
+    native = read(spark, orders)
+    assert native.dtypes == by_source(spark, orders).dtypes
+    assert rows(native) == rows(by_source(spark, orders))
+    assert native.count() == 105
+    assert native.select("offset").where("segment = 1 and offset > 20").count() == 9
+
+
+def test_what_tables_hold_costs_no_python(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    orders.log(40, 60)
+    assert "seaweedmq" in plan_of(read(spark, orders)).lower().replace(str(orders.root).lower(), "")
+    orders.log(60, 60)  # as brokers leave it when they have just begun another
+    orders.convert(only=40)
+    assert "BatchScan" not in plan_of(read(spark, orders))
+    assert offsets(read(spark, orders)) == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": 35, "endingOffsets": 62}, range(35, 62)),
+        ({"startingOffsets": {"0": 70}}, range(70, 75)),
+        ({"endingOffsets": {"shop/orders": {"0": 3}}}, range(3)),
+        ({"startingOffsets": {"0": 45}, "endingOffsets": {"0": 50}}, range(45, 50)),
+        ({"endingOffsets": 1_000}, range(75)),
+        ({"startingTimestamp": NOON_US + 30 * STEP_US, "endingTimestamp": "2020-09-13T12:27:45Z"}, range(30, 65)),
+        (
+            {"startingOffsetsByTimestamp": NOON_US // 1_000 + 30_000, "endingOffsetsByTimestamp": {"0": 1600000062000}},
+            range(30, 62),
+        ),
+        ({"startingOffsetsByTimestamp": {"0": NOON_US // 1_000 + 3_600_000}}, range(0)),
+    ],
+)
+def test_ranges_are_cut_out_of_tables_and_logs_by_both_faces(
+    spark: SparkSession, orders: TopicFiles, options: dict[str, Any], expected: range
+) -> None:
+    orders.table(0, 40)
+    orders.table(40, 60)
+    orders.log(60, 75)
+    assert offsets(read(spark, orders, **options)) == list(expected)
+    texts = {name: str(value).replace("'", '"') for name, value in options.items()}
+    assert offsets(by_source(spark, orders, **texts)) == list(expected)
+
+
+def test_only_the_columns_asked_for_in_the_order_asked(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 20)
+    orders.log(20, 25)
+    frame = read(spark, orders, columns=["value", "offset"])
+    assert frame.columns == ["value", "offset"]
+    assert {row.offset: bytes(row.value) for row in frame.collect()} == {n: b"s0v%d" % n for n in range(25)}
+    assert read(spark, orders, columns="topic").distinct().collect() == [("shop/orders",)]
+    assert read(spark, orders, includeHeaders=False).columns == [
+        *("topic", "segment", "offset", "timestamp", "key", "value")
+    ]
+    assert read(spark, orders, columns="key,segment", startingTimestamp=NOON_US + 3 * STEP_US).count() == 22
+
+
+def test_topics_with_partitions_and_typed_ones(spark: SparkSession, tmp_path: Path) -> None:
+    schema = pa.schema([("carrier", pa.int16()), ("seats", pa.uint32()), ("timestamp", pa.int64()), ("a.b", pa.int8())])
+    flights = TopicFiles(tmp_path, schema=schema, partitions=2)
+    flights.table(0, 10, segment=1)
+    flights.log(10, 15, segment=1)
+    flights.log(0, 5, segment=0)
+    native = read(spark, flights)
+    assert native.dtypes == by_source(spark, flights).dtypes
+    assert rows(native) == rows(by_source(spark, flights))
+    assert native.where("partition = 1").count() == by_source(spark, flights).where("partition = 1").count() == 15
+
+
+def test_a_read_that_has_begun_ends_well_whatever_becomes_of_the_files(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    orders.table(40, 60)
+    orders.log(60, 75)
+    orders.log(75, 90)
+    orders.keep_tables()
+    frame = read(spark, orders, startingOffsets=10)
+    orders.convert()  # what were logs are tables, ...
+    remove_logs(orders)
+    orders.keep_tables()
+    assert offsets(frame) == list(range(10, 90))
+    made = {f.path for f in orders.files() if f.base_offset < 60}
+    for path in made:  # ... and other tables replaced those that were planned
+        (orders.root / path).unlink()
+    orders.log(90, 95)
+    assert offsets(frame) == list(range(10, 90))
+
+
+def test_what_retention_removes_meanwhile_is_read_by_its_kept_name(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    orders.table(40, 60)
+    orders.keep_tables()
+    frame = read(spark, orders)
+    remove_tables(orders)
+    assert frame.count() == 60
+    assert offsets(frame) == list(range(60))
+    assert read(spark, orders).count() == 0  # who begins now finds nothing
+
+
+def test_the_tail_is_read_to_where_it_was_at_the_call(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.log(0, 20)
+    log = orders.log(20, 30)
+    frame = read(spark, orders)
+    log.write_bytes(log.read_bytes() + orders.frame(0, 30, 40))
+    orders.table(40, 50)
+    assert offsets(frame) == list(range(30))
+    assert offsets(read(spark, orders)) == list(range(50))
+
+
+def test_a_log_that_is_gone_before_its_records_were_read_is_told(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.log(0, 20)
+    orders.log(20, 30)
+    frame = read(spark, orders)
+    orders.convert(only=20)
+    remove_logs(orders)
+    with pytest.raises(Exception, match=r"OutOfRange: shop/orders#0: offsets from 0 on were removed by retention"):
+        frame.collect()
+
+
+def test_tables_that_overlap_give_every_record_once(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    first = orders.root / orders.files()[0].path
+    aside = first.read_bytes()
+    first.unlink()
+    orders.table(20, 60)
+    first.write_bytes(aside)
+    assert offsets(read(spark, orders)) == list(range(60))
+    assert offsets(read(spark, orders, startingOffsets=30, endingOffsets=50)) == list(range(30, 50))
+
+
+def test_a_gap_between_tables_is_filled_from_logs(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 20)
+    orders.table(40, 60)
+    orders.log(20, 40)
+    orders.log(60, 65)
+    assert offsets(read(spark, orders)) == list(range(65))
+
+
+def test_damage_is_told_before_anything_is_read_and_foreign_files_are_left_alone(
+    spark: SparkSession, orders: TopicFiles
+) -> None:
+    made = orders.table(0, 20)
+    orders.table(20, 40)
+    folder = (orders.root / made.path).parent
+    (folder / "notes.parquet").write_bytes(b"mine")
+    (folder / ".writing-1").write_bytes(b"half")
+    assert read(spark, orders).count() == 40
+    content = (orders.root / made.path).read_bytes()
+    (orders.root / made.path).write_bytes(content[: len(content) // 2])
+    with pytest.raises(Corrupt, match=rf"{made.path} is damaged: its footer is not as it was written"):
+        read(spark, orders)
+
+
+def test_a_damaged_page_is_no_row(spark: SparkSession, orders: TopicFiles) -> None:
+    made = orders.table(0, 5_000)
+    content = bytearray((orders.root / made.path).read_bytes())
+    content[len(content) // 2] ^= 1
+    (orders.root / made.path).write_bytes(content)
+    with pytest.raises(Exception, match=Path(made.path).name):
+        read(spark, orders).collect()
+
+
+def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(100, 120)
+    with pytest.raises(
+        OutOfRange, match=r"shop/orders#0: offsets from 50 on were removed .* the lowest .* is 100: begin"
+    ):
+        read(spark, orders, startingOffsets=50)
+    with pytest.raises(Exception, match="OutOfRange: shop/orders#0: offsets from 50 on were removed by retention"):
+        by_source(spark, orders, startingOffsets=50).collect()
+    assert offsets(read(spark, orders, startingOffsets=50, failOnDataLoss=False)) == list(range(100, 120))
+    assert offsets(by_source(spark, orders, startingOffsets=50, failOnDataLoss="false")) == list(range(100, 120))
+    assert offsets(read(spark, orders)) == list(range(100, 120))
+
+
+def test_partitions_are_shared_out_as_asked(
+    spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders.table(0, 60)
+    orders.log(60, 100)
+    orders.seal(0, 100)
+    caplog.set_level(logging.INFO, "seaweedmq.spark")
+    for frame, partitions in (
+        (read(spark, orders, maxRecordsPerPartition=25), 5),
+        (by_source(spark, orders, minPartitions=4), 5),
+    ):
+        assert frame.rdd.getNumPartitions() == partitions
+        assert offsets(frame) == list(range(100))
+    assert "is read by the Python source: minPartitions and maxRecordsPerPartition share out records" in caplog.text
+
+
+def test_the_settings_of_the_session_stay_the_users(spark: SparkSession, orders: TopicFiles) -> None:
+    for start in range(0, 60, 10):
+        orders.table(start, start + 10)
+    spark.conf.set(LISTING, "3")
+    try:
+        assert read(spark, orders).count() == 60
+        assert spark.conf.get(LISTING) == "3"
+    finally:
+        spark.conf.unset(LISTING)
+    read(spark, orders)
+    assert LISTING not in spark.conf.getAll
+
+
+def test_wrong_arguments_are_refused_at_the_call(spark: SparkSession, orders: TopicFiles) -> None:
+    with pytest.raises(InvalidArgument, match=r"option 'startOffset' is unknown: did you mean 'startingOffsets'"):
+        read(spark, orders, startOffset=3)
+    with pytest.raises(InvalidArgument, match="has no segment 9: it has 0"):
+        read(spark, orders, startingOffsets={"9": 3})
+    with pytest.raises(NotFound, match=r"no topic shop/nothing in .*: it has shop/orders"):
+        seaweedmq.spark.read(spark, storage=orders.root, topic="shop/nothing")
+    with pytest.raises(InvalidArgument, match="option 'storage' is missing"):
+        seaweedmq.spark.read(spark, topic="shop/orders")
+
+
+def test_an_empty_topic_has_columns_and_no_rows(spark: SparkSession, orders: TopicFiles) -> None:
+    assert read(spark, orders).dtypes == by_source(spark, orders).dtypes
+    assert read(spark, orders).count() == 0
+    orders.log(0, 0)
+    assert read(spark, orders).count() == 0
+
+
+def test_a_storage_may_be_called_whatever_it_likes(spark: SparkSession, tmp_path: Path) -> None:
+    odd = TopicFiles(tmp_path / "day=1 [*] {a}?")
+    odd.table(0, 10)
+    odd.log(10, 15)
+    odd.keep_tables()
+    assert offsets(read(spark, odd)) == list(range(15))

@@ -1,0 +1,279 @@
+"""What ``read`` plans, without Spark running: which tables Spark reads itself, and what is left for the data source."""
+
+import importlib
+import importlib.metadata
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, In
+
+import seaweedmq.spark
+from seaweedmq.core.files.snapshot import SnapshotPiece
+from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unsupported
+from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.ring import slot_of
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.native import NativePlan, groups_of, plan_native, plan_over, why_not_native
+from seaweedmq.spark.native_types import foreign_part
+from seaweedmq.spark.options import parse_options
+from seaweedmq.spark.partitions import Sharing, plan_partitions, shared
+from seaweedmq.spark.pieces import BrokerPiece, Known, plan_pieces
+from seaweedmq.spark.requirements import check_java, check_pyspark
+from seaweedmq.spark.source import chosen_columns, find
+from seaweedmq.spark.window import Interval, ReadWindow
+from seaweedmq.storage.snapshot import read_snapshot
+from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
+
+
+def planned(files: TopicFiles, **options: str) -> NativePlan:
+    parsed = parse_options({"storage": str(files.root), "topic": str(files.name), **options})
+    return plan_native(find(parsed.place, ends=True), parsed)
+
+
+def whole(plan: NativePlan) -> list[tuple[int, int | None]]:
+    return [(f.base_offset, f.end_offset) for f in plan.whole]
+
+
+def clipped(plan: NativePlan) -> list[tuple[int, int | None]]:
+    return [(p.start_offset, p.end_offset) for p in plan.clipped]
+
+
+def test_tables_are_read_whole_or_in_part_and_logs_by_the_source(orders: TopicFiles) -> None:
+    orders.table(0, 40, keep_log=True)
+    orders.table(40, 60)
+    orders.log(60, 75)
+    assert planned(orders) == NativePlan(whole=planned(orders).whole, clipped=(), ranges={0: [(60, 75)]})
+    assert whole(planned(orders)) == [(0, 40), (40, 60)]
+    some = planned(orders, startingOffsets="10", endingOffsets="70")
+    assert (whole(some), clipped(some), some.ranges) == ([(40, 60)], [(10, 40)], {0: [(60, 70)]})
+
+
+def test_logs_without_records_leave_nothing_to_the_source(orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    orders.log(40, 40)
+    orders.log(40, 40, writer="b-2")
+    assert planned(orders).ranges == {}
+
+
+def test_the_tail_ends_with_its_last_sound_frame(orders: TopicFiles) -> None:
+    log = orders.log(0, 30)
+    orders.log(30, 35)
+    torn = orders.log(35, 60)
+    torn.write_bytes(torn.read_bytes()[:-5])
+    assert planned(orders).ranges == {0: [(0, 55)]}
+    with_hole = bytearray(orders.log(35, 55).read_bytes())
+    with_hole[-60:] = bytes(60)  # of a payload that power loss took, behind a header that it left
+    torn.write_bytes(with_hole)
+    assert planned(orders).ranges == {0: [(0, 45)]}
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    orders.seal(0, 35)
+    assert planned(orders).ranges == {0: [(0, 35)]}  # damage of what is known to be there is told by who reads it
+
+
+def test_a_log_of_large_frames_is_not_read_to_find_its_end(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.log(0, 200_000, per_frame=20_000)
+    monkeypatch.setattr("seaweedmq.spark.tail._VERIFIED_BYTES", 0)
+    assert planned(orders).ranges == {0: [(0, 200_000)]}
+
+
+def test_tables_out_of_time_are_left_out(orders: TopicFiles) -> None:
+    for start in range(0, 100, 20):
+        orders.table(start, start + 20)
+    plan = planned(
+        orders,
+        startingTimestamp=str(NOON_US + 45 * STEP_US),
+        endingTimestamp=str(NOON_US + 61 * STEP_US),
+    )
+    assert whole(plan) == [(40, 60), (60, 80)]
+
+
+def test_a_table_that_is_not_what_its_name_says_is_told(orders: TopicFiles) -> None:
+    made = orders.root / orders.table(0, 40).path
+    shutil.copy(made, made.with_name(made.name.replace("40.parquet", "41.parquet")))
+    made.unlink()
+    with pytest.raises(Corrupt, match="has 40 rows where its name says 41: it was renamed, or is not ours"):
+        planned(orders)
+
+
+def piece(base: int, end: int, start: int, stop: int, segment: int = 0) -> SnapshotPiece:
+    file = SegmentFile(
+        topic=TopicName("shop", "orders"),
+        segment=segment,
+        kind=FileKind.TABLE,
+        base_offset=base,
+        end_offset=end,
+        writer="",
+        size_bytes=1,
+        path=f"{segment}-{base}-{end}",
+        modified_us=0,
+    )
+    return SnapshotPiece(segment=segment, start_offset=start, end_offset=stop, files=(file,), complete=True)
+
+
+def test_tables_are_read_together_unless_one_holds_what_another_is_to_give() -> None:
+    one, two, other = piece(0, 50, 10, 50), piece(50, 90, 50, 60), piece(0, 50, 10, 50, segment=1)
+    overlapping = piece(40, 90, 50, 80)
+    assert groups_of([one, two, other]) == [[one, two, other]]
+    assert groups_of([one, overlapping]) == [[one], [overlapping]]
+
+
+# --- where brokers end, and files do not begin ---------------------------------------------------------------------
+
+
+def test_brokers_give_what_no_file_shows_and_say_where_it_ends(orders: TopicFiles) -> None:
+    orders.table(0, 40)
+    snapshot = read_snapshot(orders.root, orders.name)
+    pieces = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 0}, ends={0: 55}))
+    assert [(type(p), p.start_offset, p.end_offset) for p in pieces] == [
+        (SnapshotPiece, 0, 40),
+        (BrokerPiece, 40, 55),
+    ]
+    (clipped_piece,) = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 0}, ends={0: 30}))
+    assert (clipped_piece.start_offset, clipped_piece.end_offset) == (0, 30)  # what is beyond is not committed
+    assert plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={})) == []
+
+
+def test_without_files_brokers_give_what_they_kept(orders: TopicFiles) -> None:
+    snapshot = read_snapshot(orders.root, orders.name)
+    (all_of_it,) = plan_pieces(snapshot, ReadWindow(), Known(begins={0: 10}, ends={0: 30}, is_all=True))
+    assert all_of_it == BrokerPiece(segment=0, start_offset=10, end_offset=30, from_earliest=True)
+    window = parse_options({"topic": "shop/orders", "bootstrap": "x:1", "startingOffsets": "5"}).window
+    with pytest.raises(OutOfRange, match="offsets from 5 on were removed by retention, the lowest that is kept is 10"):
+        plan_pieces(snapshot, window, Known(begins={0: 10}, ends={0: 30}))
+
+
+def test_stretches_that_were_planned_are_there_or_it_is_told(orders: TopicFiles) -> None:
+    orders.table(20, 40)
+    orders.log(40, 50)
+    snapshot = read_snapshot(orders.root, orders.name)
+    pieces = plan_pieces(snapshot, ReadWindow(ranges={0: ((25, 30), (38, 45))}))
+    assert [(p.start_offset, p.end_offset) for p in pieces] == [(25, 30), (38, 40), (40, 45)]
+    assert all(isinstance(p, SnapshotPiece) and p.complete for p in pieces)
+    with pytest.raises(OutOfRange, match="offsets from 10 on were removed by retention"):
+        plan_pieces(snapshot, ReadWindow(ranges={0: ((10, 30),)}))
+    with pytest.raises(OutOfRange, match=r"segments \[4\] of topic shop/orders are gone"):
+        plan_pieces(snapshot, ReadWindow(ranges={4: ((10, 30),)}))
+
+
+def test_records_are_shared_out_by_count(orders: TopicFiles) -> None:
+    orders.table(0, 100)
+    snapshot = read_snapshot(orders.root, orders.name)
+
+    def offsets(sharing: Sharing) -> list[tuple[int, int | None]]:
+        partitions = plan_partitions(orders.root, snapshot, ReadWindow(), sharing=sharing)
+        return [(p.pieces[0].start_offset, p.pieces[-1].end_offset) for p in partitions]
+
+    assert offsets(Sharing(records_max=40)) == [(0, 33), (33, 66), (66, 100)]
+    assert offsets(Sharing(partitions_min=4)) == [(0, 25), (25, 50), (50, 75), (75, 100)]
+    assert offsets(Sharing(partitions_min=2, records_max=20)) == [(n, n + 20) for n in range(0, 100, 20)]
+    assert shared([], Sharing(records_max=1)) == []
+    orders.log(100, 130)
+    snapshot = read_snapshot(orders.root, orders.name)
+    assert offsets(Sharing(records_max=65)) == [(0, 50), (50, 100), (100, 130)]
+
+
+def test_a_sealed_segment_that_retention_emptied_is_asked_of_nobody(orders: TopicFiles) -> None:
+    orders.seal(0, 40)
+    snapshot = read_snapshot(orders.root, orders.name)
+    assert plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40})) == []
+    (piece_of_brokers,) = plan_pieces(snapshot, ReadWindow(), Known(begins={}, ends={0: 40}, is_all=True))
+    assert piece_of_brokers == BrokerPiece(segment=0, start_offset=0, end_offset=40, from_earliest=True)
+
+
+def test_a_key_leaves_out_segments_that_can_not_have_it(orders: TopicFiles) -> None:
+    orders.open_segments(4)
+    segments = read_snapshot(orders.root, orders.name).segments
+    keys = [b"a", b"some other key", b"0123456789"]
+    names = {"key": "key", "partition": "partition"}
+    for key in keys:
+        window = ReadWindow().narrowed([EqualTo(("key",), key)], names)
+        assert [s.id for s in segments if window.wants(s)] == [s.id for s in segments if slot_of(key) in s.slots]
+    both = ReadWindow().narrowed([In(("key",), tuple(keys))], names)
+    assert {s.id for s in segments if both.wants(s)} == {s.id for s in segments for k in keys if slot_of(k) in s.slots}
+    assert not ReadWindow().narrowed([In(("key",), (b"a", None))], names).slots
+    one = ReadWindow(partitions=Interval(segments[2].slots.lo, segments[2].slots.lo + 1))
+    assert [s.id for s in segments if one.wants(s)] == [2]
+
+
+# --- what Spark reads otherwise ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.float16(),
+        pa.time64("us"),
+        pa.timestamp("ns", "UTC"),
+        pa.duration("ms"),
+        pa.list_(pa.struct([("t", pa.map_(pa.string(), pa.duration("s")))])),
+        pa.struct([("a", pa.int8()), ("A", pa.int8())]),
+    ],
+)
+def test_a_topic_with_a_type_that_spark_reads_otherwise_is_left_to_the_source(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    assert foreign_part(kind) is not None
+    files = TopicFiles(tmp_path, schema=pa.schema([("id", pa.int64()), ("odd", kind)]))
+    options = parse_options({"storage": str(tmp_path), "topic": "shop/orders"})
+    snapshot = read_snapshot(files.root, files.name)
+    why = why_not_native(options, chosen_columns(snapshot.topic, options.shown))
+    assert why is not None
+    assert "of column 'odd' otherwise, or not at all" in why
+    some = parse_options({"storage": str(tmp_path), "topic": "shop/orders", "columns": "offset,id"})
+    assert why_not_native(some, chosen_columns(snapshot.topic, some.shown)) is None
+
+
+# --- what has to be installed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("4.0.2", "PySpark 4.1 or newer, 4.0.2 is installed: pip install"),
+        ("3.5.1", "3.5.1 is installed"),
+        (None, "not"),
+    ],
+)
+def test_an_old_pyspark_is_told_at_the_import(monkeypatch: pytest.MonkeyPatch, version: str | None, told: str) -> None:
+    def installed(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", installed)
+    with pytest.raises(Unsupported, match=told):
+        check_pyspark()
+    with pytest.raises(Unsupported, match=r"pip install 'seaweedmq\[spark\]'"):
+        importlib.reload(seaweedmq.spark)
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.3.0", "5.0.0.dev1"])
+def test_a_newer_pyspark_will_do(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    check_pyspark()
+
+
+def test_missing_java_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="Spark needs Java 17 or newer, and PATH has no java: install it"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    with pytest.raises(Unsupported, match=r"JAVA_HOME is .*gone: install it"):
+        check_java()
+
+
+def test_a_file_that_is_gone_since_the_listing_is_looked_for_again(orders: TopicFiles) -> None:
+    orders.log(0, 20)
+    parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name)})
+    found = find(parsed.place, ends=True)
+    orders.convert()
+    for log in orders.root.rglob("*.log"):
+        log.unlink()
+    with pytest.raises(NotFound, match="list the segment's files again"):
+        plan_native(found, parsed)
+    assert whole(plan_over(found, parsed)) == [(0, 20)]

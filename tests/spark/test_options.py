@@ -1,0 +1,131 @@
+"""The options of the format, checked without Spark running."""
+
+import pytest
+
+from seaweedmq.errors import InvalidArgument
+from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.options import OPTIONS, Face, Place, check_names, parse_options, parse_place
+from seaweedmq.spark.window import EARLIEST, Offsets
+
+REQUIRED = {"storage": "/data", "topic": "shop/orders"}
+NOON_MS = 1_600_000_000_000
+
+
+def starting(text: str) -> Offsets:
+    return parse_options({**REQUIRED, "startingOffsets": text}).window.starting
+
+
+def ending(text: str) -> Offsets:
+    return parse_options({**REQUIRED, "endingOffsets": text}).window.ending
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("startOffset", "startingOffsets"),
+        ("bootstrapServers", "bootstrap"),
+        ("kafka.bootstrap.servers", "bootstrap"),
+        ("subscribe", "topic"),
+        ("endingoffset", "endingOffsets"),
+        ("maxRecordPerPartition", "maxRecordsPerPartition"),
+        ("column", "columns"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_nearest_right_one(misspelt: str, meant: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"option '{misspelt}' is unknown: did you mean '{meant}'"):
+        check_names({**REQUIRED, misspelt: "1"})
+
+
+def test_an_option_like_no_other_is_refused_with_all_there_are() -> None:
+    with pytest.raises(InvalidArgument, match=r"option 'xyzzy' is unknown: there are storage, bootstrap, topic"):
+        check_names({"xyzzy": "1"})
+
+
+def test_an_option_of_another_face_is_refused_and_says_whose_it_is() -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"'endingOffsets' is not taken by df\.write, it is of spark\.read: leave"
+    ):
+        check_names({**REQUIRED, "endingOffsets": "5"}, Face.WRITE)
+
+
+def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
+    given = {"STORAGE": "/data", "topic": "shop/orders", "option.storage": "/data", "option.topic": "shop/orders"}
+    assert check_names({**given, "provider": "seaweedmq", "owner": "me"}) == REQUIRED
+    of_catalog = {"provider": "seaweedmq", **{f"option.{name}": value for name, value in REQUIRED.items()}}
+    assert check_names(of_catalog) == REQUIRED
+    with pytest.raises(InvalidArgument, match="option 'owner' is unknown"):
+        check_names({**REQUIRED, "owner": "me"})
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_has_a_face(name: str) -> None:
+    assert OPTIONS[name]
+    assert check_names({name.upper(): "x"}) == {name: "x"}
+
+
+def test_brokers_may_stand_in_for_the_storage() -> None:
+    brokers = parse_place({"topic": "shop/orders", "bootstrap": "127.0.0.1:17777"})
+    assert brokers == Place(topic=TopicName("shop", "orders"), storage=None, bootstrap="127.0.0.1:17777")
+    with pytest.raises(InvalidArgument, match=r"option 'storage' is missing: give it like .*, or 'bootstrap'"):
+        parse_place({"topic": "shop/orders"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", Offsets(default=EARLIEST)),
+        ("7", Offsets(default=7)),
+        ('{"3": 1000}', Offsets(default=EARLIEST, by_segment={3: 1000})),
+        ('{"shop/orders": {"0": 5, "1": -2}}', Offsets(default=EARLIEST, by_segment={0: 5, 1: EARLIEST})),
+        ('{"orders": {"0": "5"}}', Offsets(default=EARLIEST, by_segment={0: 5})),
+    ],
+)
+def test_starting_offsets_as_users_of_kafka_write_them(text: str, expected: Offsets) -> None:
+    assert starting(text) == expected
+
+
+def test_ending_offsets_may_be_latest_however_it_is_written() -> None:
+    assert ending("latest") == Offsets(default=None)
+    assert ending('{"0": -1, "1": "latest", "2": 9}') == Offsets(default=None, by_segment={0: None, 1: None, 2: 9})
+
+
+@pytest.mark.parametrize("text", ["latest", '{"0": -1}', '{"shop/orders": {"4": "latest"}}'])
+def test_a_batch_can_not_begin_at_latest(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="a batch read can not begin at latest, nothing follows it"):
+        starting(text)
+
+
+def test_offsets_of_another_topic_are_no_offsets_of_this_one() -> None:
+    with pytest.raises(InvalidArgument, match="topic 'shop/other' is not the one that is read, shop/orders"):
+        starting('{"shop/other": {"0": 5}}')
+
+
+def test_times_are_milliseconds_as_kafkas_and_stand_in_for_offsets() -> None:
+    options = parse_options({**REQUIRED, "startingOffsetsByTimestamp": f'{{"0": {NOON_MS}}}'})
+    assert options.starting_times == Offsets(default=EARLIEST, by_segment={0: NOON_MS * 1_000})
+    assert parse_options({**REQUIRED, "endingOffsetsByTimestamp": str(NOON_MS)}).ending_times == Offsets(
+        default=NOON_MS * 1_000
+    )
+    with pytest.raises(InvalidArgument, match="say the same twice"):
+        parse_options({**REQUIRED, "startingOffsetsByTimestamp": str(NOON_MS), "startingOffsets": "5"})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("minPartitions", "0", "give a whole number from 1 up"),
+        ("maxRecordsPerPartition", "many", "give a whole number from 1 up"),
+        ("failOnDataLoss", "yes", "give true or false"),
+        ("includeHeaders", "", "give true or false"),
+        ("startingOffsetsByTimestamp", "noon", "give milliseconds since 1970, or JSON"),
+    ],
+)
+def test_values_that_break_their_rule_are_named_with_it(option: str, value: str, rule: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"option '{option}' is '{value}': {rule}"):
+        parse_options({**REQUIRED, option: value})
+
+
+def test_headers_are_not_both_named_and_left_out() -> None:
+    assert not parse_options({**REQUIRED, "includeHeaders": "False"}).shown.include_headers
+    with pytest.raises(InvalidArgument, match="names headers and 'includeHeaders' is false"):
+        parse_options({**REQUIRED, "includeHeaders": "false", "columns": "offset,headers"})
