@@ -33,6 +33,9 @@ $(STAMP): pyproject.toml
 		|| { rm -rf $(VENV); echo "could not make $(VENV): install pip for $(PYTHON) (Debian, Ubuntu: apt-get install python3-pip python3-venv)" >&2; exit 1; }; }
 	@echo "installing the dependencies (a few minutes the first time)"
 	@$(BIN)/python -m pip install --disable-pip-version-check -q -e '.[dev]'
+	@# Spark looks for formats among the files of the path, where an editable installation puts none.
+	@echo "$(CURDIR)/seaweedmq/spark/discovery" \
+		> "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/seaweedmq-discovery.pth"
 	@touch $@
 
 java:

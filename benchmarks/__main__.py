@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from benchmarks.contest.errors import Failed, Missing
 from benchmarks.kafka import PARTS
 from benchmarks.kafka_load.tiers import TIERS
 from benchmarks.measure import Measure
+from benchmarks.spark import PARTS as SPARK_PARTS
 from seaweedmq.errors import SeaweedMQError
 
 SUITES = (
@@ -51,6 +53,7 @@ NO_FIGURES = (AssertionError, Failed, Missing, SeaweedMQError, TimeoutError, sub
 def main() -> int:
     """Run the suites one after another and report. Exit status 1 if a target is missed, or a suite has no figures."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # brokers and clients end with it
     names = options.suite or SUITES
     console = Console(width=None if sys.stdout.isatty() else 180)
     pictures = options.directory if options.json is None else options.json.parent
@@ -85,7 +88,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--suite", action="append", choices=(*SUITES, *ON_REQUEST), help="only this one; may be repeated"
     )
-    parser.add_argument("--part", action="append", choices=PARTS, default=[], help="of kafka; may be repeated")
+    parser.add_argument(
+        "--part", action="append", choices=(*PARTS, *SPARK_PARTS), default=[], help="of kafka or spark; may be repeated"
+    )
     parser.add_argument("--tier", choices=TIERS, default="quick", help="how much of kafka-load (%(default)s)")
     parser.add_argument("--duration", type=float, metavar="SECONDS", help="of a tier, or of each of its steps")
     parser.add_argument("--bootstrap", metavar="HOST:PORT,...", help="a Kafka that runs, to be loaded by kafka-load")

@@ -30,7 +30,7 @@ class Scale:
     small_sends: int
     """Records sent one after another, of each publisher."""
     parts: tuple[str, ...] = ()
-    """Of ``kafka``: only these."""
+    """Of ``kafka`` and ``spark``: only these."""
     tier: str = "quick"
     """Of ``kafka-load``: a name of ``kafka_load.tiers``."""
     duration_s: float | None = None

@@ -24,9 +24,12 @@ TESTS = Path(__file__).parent
 MEASURING = ("faults", "integration", "test_benchmarks.py", "cli/test_demo.py")
 """Integration tests below these measure time or memory against limits, and are marked ``measures``: ``make test`` runs
 them one after another with nothing beside them."""
-GROUPS: Mapping[str, str] = {"spark": "spark", "test_readme.py": "spark"}
+GROUPS: Mapping[str, str] = {"spark": "spark", "examples": "spark", "test_readme.py": "spark"}
 """Integration tests below these run in one worker, since every Spark takes gigabytes. All others do so by module, for
 its cluster."""
+
+SPARK_TIMEOUT_S = 300
+"""Each JVM takes half a minute to start beside other tests on two slow cores, and many tests start one of their own."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,9 +39,10 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
         if item.get_closest_marker("integration") is not None:
             path = item.path.relative_to(TESTS)
             above = [str(parent) for parent in (path, *path.parents)]
-            item.add_marker(
-                pytest.mark.xdist_group(next((GROUPS[name] for name in above if name in GROUPS), str(path)))
-            )
+            group = next((GROUPS[name] for name in above if name in GROUPS), str(path))
+            item.add_marker(pytest.mark.xdist_group(group))
+            if group == "spark" and item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
             if any(name in MEASURING for name in above):
                 item.add_marker(pytest.mark.measures)
 

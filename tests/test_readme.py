@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from tests.support.commands import Cluster, running_cluster
 
@@ -29,6 +30,9 @@ RUN_ELSEWHERE = {
 }
 BROKER = "seaweedmq broker --etcd 127.0.0.1:2379 --storage /mnt/seaweedmq --listen 127.0.0.1:17777"
 """``up`` starts its brokers with this command; here its options are only checked to exist."""
+EXAMPLES = ("python -m seaweedmq.examples.", "cd pipeline && spark-pipelines ")
+"""Run by tests/examples/test_commands.py, which finds them in the README."""
+TABLE_JOBS = [line for line in SHELL if line.startswith("seaweedmq table")]
 FOR_KAFKA = [line for line in SHELL if "kafka/" in line or "kcat" in line]
 
 
@@ -60,7 +64,8 @@ def shell(line: str, cluster: Cluster) -> str:
 
 @pytest.mark.integration
 def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
-    steps = [line for line in SHELL if line not in RUN_ELSEWHERE and line not in FOR_KAFKA and line != BROKER]
+    others = (*RUN_ELSEWHERE, *FOR_KAFKA, *TABLE_JOBS, BROKER)
+    steps = [line for line in SHELL if line not in others and not line.startswith(EXAMPLES)]
     outputs = {line: shell(line, cluster) for line in steps}
     assert len(outputs) >= 6, "the README's commands were not found"
     assert outputs["seaweedmq subscribe test/numbers --limit 3"].count("\n") == 3
@@ -70,6 +75,16 @@ def test_the_first_steps_do_what_the_readme_says(cluster: Cluster) -> None:
     assert "lag_records  0" in outputs["seaweedmq group describe adders"]
     assert "split 0 into 1" in outputs["seaweedmq segment split test/numbers 0"]
     assert "1000000" in outputs["seaweedmq topic describe test/numbers"]
+
+
+@pytest.mark.integration
+def test_jobs_on_tables_do_what_the_readme_says(cluster: Cluster, data: Path) -> None:
+    assert len(TABLE_JOBS) == 3, "the README's commands were not found"
+    log = data / "storage" / "topics" / "test" / "numbers" / "table" / "_delta_log"
+    tries = Retrying(retry=retry_if_result(bool), wait=wait_fixed(0.2), stop=stop_after_delay(60))
+    tries(lambda: not any(log.glob("*.json")))  # the segment that was split becomes a table
+    for line in TABLE_JOBS:
+        assert shell(line.replace("seaweedmq-data/storage", str(data / "storage")), cluster)
 
 
 @pytest.mark.integration

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from seaweedmq.cli.commands import broker, cluster, groups, publish, segments, subscribe, topics, up
+from seaweedmq.cli.commands import broker, cluster, groups, publish, segments, subscribe, table, topics, up
 from seaweedmq.cli.options import DEFAULT_BOOTSTRAP, Common
 from seaweedmq.cli.output import Output
 
@@ -19,6 +19,7 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.add_typer(groups.app, name="group")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(table.app, name="table")
 app.command("publish")(publish.publish)
 app.command("subscribe")(subscribe.subscribe)
 app.command("up")(up.up)

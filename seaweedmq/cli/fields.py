@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from seaweedmq.codec.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
@@ -80,11 +81,17 @@ def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
     return "; ".join(d.reason for d in holds(found, decisions)) or "ok"
 
 
+def _left_out(topic: Topic) -> Mapping[str, str]:
+    """Columns that readers of the topic's Delta table do not see -> why."""
+    return {} if topic.schema is None else left_out(schema_from_bytes(topic.schema))
+
+
 def description_fields(
     found: TopicDescription, stats: Iterable[SegmentStats] = (), decisions: Iterable[Decision] = ()
 ) -> Fields:
     """A topic with all its segments."""
     return topic_fields(found.topic) | {
+        "left_out_of_delta": [f"{name} ({why})" for name, why in _left_out(found.topic).items()] or None,
         "status": topic_status(found, decisions),
         "segments": segments_fields(found, stats),
     }

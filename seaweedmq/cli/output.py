@@ -164,6 +164,10 @@ class Bar:
         self._bars = bars
         self._task = task
 
+    def of(self, total: float) -> None:
+        """From now on it is full at ``total``."""
+        self._bars.update(self._task, total=total)
+
     def at(self, count: int, *, position: float | None = None) -> None:
         """Show ``count``; the bar stands at ``position`` of its total (default: at ``count``)."""
         elapsed_s = self._bars.tasks[self._bars.task_ids.index(self._task)].elapsed or 0.0

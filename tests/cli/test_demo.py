@@ -1,6 +1,7 @@
 """The demo notices whatever goes wrong, and ends with `demo: OK` when nothing does."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,10 +12,13 @@ import pyarrow as pa
 import pytest
 
 from seaweedmq.cli.demo.__main__ import check_streams
-from seaweedmq.cli.demo.flights import KEY, ROW, DemoFailed, flights_path, read_flights, verify
+from seaweedmq.cli.demo.flights import KEY, ROW, DemoFailed, read_flights, verify
 from seaweedmq.cli.demo.records import ARRIVED, Arrived, arrived, from_records, halves, to_records
 from seaweedmq.cli.demo.streams import PARTITIONS, Streamed
+from seaweedmq.cli.demo.windows import check_hours
 from seaweedmq.codec.murmur2 import partitions_of
+from seaweedmq.examples.nyc import delays_by_hour, flights_path
+from seaweedmq.examples.nyc import flights as nyc_flights
 
 Batches = list[pa.RecordBatch]
 BATCH_ROWS = 1_000
@@ -131,6 +135,44 @@ def test_groups_that_see_other_partitions_or_other_records_are_noticed(some: pa.
         check_streams(some, Streamed(Arrived(later, 0), Arrived(got, 0), 0))
 
 
+@pytest.fixture(scope="module")
+def hours() -> pa.Table:
+    """What Spark has to come to for two days."""
+    return delays_by_hour(nyc_flights(1, 2))
+
+
+def as_they_come(hours: pa.Table) -> pa.Table:
+    """In another order, with their keys."""
+    moved = hours.take(pa.array(range(hours.num_rows - 1, -1, -1)))
+    return moved.append_column("_key", moved.column("origin").cast(pa.binary()))
+
+
+def test_hours_that_are_those_of_the_csv_are_right(hours: pa.Table) -> None:
+    check_hours(as_they_come(hours), hours)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda t: pa.concat_tables([t, t.slice(0, 2)]), "2 hours came more than once"),
+        (lambda t: t.slice(1), "1 of 109 hours are missing"),
+        (lambda t: t.set_column(9, "_key", pa.array([b"EWR"] * t.num_rows)), "an hour's key is not its airport"),
+        (lambda t: t.set_column(2, "flights", pa.array([1] * t.num_rows)), "hours have another flights than the CSV"),
+        (lambda t: t.set_column(5, "temp", pa.array([None] * t.num_rows)), "hours have another temp than the CSV"),
+    ],
+)
+def test_any_damage_of_the_hours_is_noticed(
+    hours: pa.Table, damage: Callable[[pa.Table], pa.Table], message: str
+) -> None:
+    with pytest.raises(DemoFailed, match=message):
+        check_hours(damage(as_they_come(hours)), hours)
+
+
+def test_an_hour_that_was_not_closed_is_noticed(hours: pa.Table) -> None:
+    with pytest.raises(DemoFailed, match="1 hours came that are none, or were not closed"):
+        check_hours(as_they_come(hours), hours.slice(0, hours.num_rows - 1))
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_the_demo_ends_well() -> None:
@@ -141,4 +183,6 @@ def test_the_demo_ends_well() -> None:
     assert done.stdout.endswith("demo: OK\n")
     assert "killing broker" in done.stdout
     assert "both groups got every flight once and unchanged, in order for each of 4,043 planes" in done.stdout
+    assert re.search(r"Spark streamed 336,776 flights in \d+ batches to 19,431 hours, each once and as", done.stdout)
+    assert len(re.findall(r"^  2013-.* flights .* hours so far\)$", done.stdout, re.MULTILINE)) >= 2
     assert "Spark and the CSV agree" in done.stdout

@@ -1,11 +1,17 @@
 """Rows of groups: totals, starts, and what is not known."""
 
-from seaweedmq.cli.fields import group_fields, start_text
+from dataclasses import replace
+
+import pyarrow as pa
+
+from seaweedmq.cli.fields import description_fields, group_fields, start_text
 from seaweedmq.cli.options import parse_start
 from seaweedmq.client.start import start_of
+from seaweedmq.codec.topic_schema import schema_to_bytes
+from seaweedmq.model.description import TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupMember, GroupTopic, SegmentLag
 from seaweedmq.model.subscribe import EARLIEST
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 
 
 def lag(segment: int, records: int, owner: str = "") -> SegmentLag:
@@ -53,3 +59,26 @@ def test_a_group_that_has_read_everything_lags_by_nothing() -> None:
 def test_a_start_is_shown_as_it_was_written() -> None:
     for text in ("earliest", "latest", "offset:12", "time:2026-01-31T12:00:00+00:00"):
         assert start_text(start_of(parse_start(text))) == text
+
+
+def test_a_topic_tells_which_columns_its_delta_table_lacks_and_why() -> None:
+    columns = pa.schema([("number", pa.int64()), ("at", pa.time64("us")), ("took", pa.duration("ns"))])
+    typed = Topic(
+        name=TopicName("shop", "orders"),
+        uid=1,
+        replicas=1,
+        durability=Durability.STORED,
+        scaling=Scaling.AUTO,
+        schema=schema_to_bytes(columns),
+        retention_s=None,
+        retention_bytes=None,
+        next_segment=1,
+        created_us=0,
+    )
+    found = description_fields(TopicDescription(topic=typed, segments=(), addresses={}))
+    assert found["left_out_of_delta"] == [
+        "at (time64[us]: Delta has no such type)",
+        "took (duration[ns]: Delta has no such type)",
+    ]
+    plain = replace(typed, schema=None)
+    assert description_fields(TopicDescription(topic=plain, segments=(), addresses={}))["left_out_of_delta"] is None

@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from seaweedmq.broker import broker as server
+from seaweedmq.cli.commands.topics import with_auto_compact
 from seaweedmq.cli.demo import cluster as demo
 from seaweedmq.cli.options import changed_configs, duration_s, parse_start, records_per_s, size_bytes
 from seaweedmq.cli.records.schema import read_schema
@@ -133,6 +134,13 @@ def test_the_example_settings_are_the_defaults() -> None:
     example = Path(__file__).parents[2] / "deploy" / "broker.toml"
     assert read_config(example) == BrokerConfig()
     assert tomllib.loads(example.read_text()).keys() == {field.name for field in fields(BrokerConfig)}
+
+
+def test_auto_compact_is_a_setting_by_name_and_not_to_have_it_is_to_leave_it_out() -> None:
+    on = changed_configs({}, with_auto_compact(["segment.ms=60000"], True))
+    assert on == {"segment.ms": "60000", "seaweedmq.auto.compact": "true"}
+    assert changed_configs(on, with_auto_compact(None, None)) == on
+    assert changed_configs(on, with_auto_compact(None, False)) == {"segment.ms": "60000"}
 
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("price", pa.decimal128(10, 2))])

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
@@ -45,6 +46,14 @@ async def until_in_tables(folder: Path, count: int) -> pa.Table:
     return table
 
 
+async def until_in_delta_log(folder: Path, count: int) -> pa.Table:
+    """What any reader of Delta sees, once the table workers have said all of it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (folder / "_delta_log").is_dir() or deltalake.DeltaTable(str(folder)).count() < count:  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.2)
+    return deltalake.DeltaTable(str(folder)).to_pyarrow_table()
+
+
 async def test_keys_are_where_kafkas_clients_put_them_and_stay_in_order(cluster: Cluster, client: aio.Client) -> None:
     made = await client.admin.create_topic("it/parts", partitions=5, replicas=2)
     assert (made.topic.partitions, made.topic.scaling, len(made.segments)) == (5, Scaling.FIXED, 5)
@@ -60,10 +69,14 @@ async def test_keys_are_where_kafkas_clients_put_them_and_stay_in_order(cluster:
             assert message.partition == partition_of(message.key, 5)
             values[message.key].append(int(message.value))
     assert values == {key: list(range(21)) for key in KEYS}
-    table = await until_in_tables(cluster.directory / "storage/topics/it/parts/table", 21 * len(KEYS))
+    folder = cluster.directory / "storage/topics/it/parts/table"
+    table = await until_in_tables(folder, 21 * len(KEYS))
     assert table.schema.names[:3] == ["_segment", "_partition", "_offset"]
     keys, partitions = table.column("_key").to_pylist(), table.column("_partition").to_pylist()
     assert partitions == [partition_of(key, 5) for key in keys]
+    listed = await until_in_delta_log(folder, 21 * len(KEYS))
+    order = [("_segment", "ascending"), ("_offset", "ascending")]
+    assert listed.sort_by(order).column("_value") == table.sort_by(order).column("_value")
 
 
 async def test_records_without_a_key_are_spread_over_all_partitions(client: aio.Client) -> None:

@@ -22,6 +22,7 @@ from seaweedmq.cli.options import (
 from seaweedmq.cli.output import Output, say, show_done, show_fields, show_json, show_rows
 from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.model.topic import Durability, Scaling
+from seaweedmq.model.topic_settings import AUTO_COMPACT
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
@@ -63,6 +64,14 @@ ConfigOption = Annotated[
         show_default=False,
     ),
 ]
+AutoCompactOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--auto-compact/--no-auto-compact",
+        help="Brokers merge its small Parquet files into larger ones, on the side (no).",
+        show_default=False,
+    ),
+]
 SEGMENT_COLUMNS = [
     "id",
     "slots",
@@ -100,6 +109,7 @@ def create(
     retention_bytes: RetentionBytesOption = None,
     target_bytes: TargetBytesOption = None,
     target_records: TargetRecordsOption = None,
+    auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
@@ -109,7 +119,7 @@ def create(
     names = [checked_topic(topic) for topic in topics]
     arrow_schema = read_schema(schema) if schema else None
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
-    configs = changed_configs({}, config or ())
+    configs = changed_configs({}, with_auto_compact(config, auto_compact))
     with common.connect() as client:
         made = client.admin.create_topics(
             names,
@@ -181,25 +191,27 @@ def alter(
         int | None,
         typer.Option(min=1, help="How many there are to be: some are added, none is taken away.", show_default=False),
     ] = None,
+    auto_compact: AutoCompactOption = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     output: OutputOption = None,
 ) -> None:
     """Change a topic; what is not named stays as it is."""
     common = Common.of(context, bootstrap, output)
+    changes = with_auto_compact(config, auto_compact)
     named = (durability, scaling, retention, retention_bytes, target_bytes, target_records, partitions)
-    if all(each is None for each in named) and not config:
+    if all(each is None for each in named) and not changes:
         raise typer.BadParameter(
             "nothing to change: name --durability, --scaling, --retention, --retention-bytes, --target-bytes, "
-            "--target-records, --partitions or --config"
+            "--target-records, --partitions, --auto-compact or --config"
         )
     name = checked_topic(topic)
     limits = _Limits.read(retention, retention_bytes, target_bytes, target_records)
-    changed_configs({}, config or ())  # what is no NAME=VALUE is refused before anything is dialled
+    changed_configs({}, changes)  # what is no NAME=VALUE is refused before anything is dialled
     with common.connect() as client:
         configs = None
-        if config:
-            configs = changed_configs(dict(client.admin.describe_topic(name).topic.configs), config)
+        if changes:
+            configs = changed_configs(dict(client.admin.describe_topic(name).topic.configs), changes)
         changed = client.admin.alter_topic(
             name,
             durability=durability,
@@ -247,6 +259,12 @@ def delete_records(
         low = client.admin.delete_records(name, {partition: before})[partition]
     done = f"partition {partition} of {name} begins at offset {low}"
     show_done({"topic": name, "partition": partition, "low_watermark": low}, done, common.output)
+
+
+def with_auto_compact(config: list[str] | None, auto_compact: bool | None) -> list[str]:
+    """It is a setting by name; not to have it is to leave it out."""
+    own = {None: [], True: [f"{AUTO_COMPACT}=true"], False: [f"{AUTO_COMPACT}="]}
+    return [*(config or ()), *own[auto_compact]]
 
 
 class _Limits(NamedTuple):

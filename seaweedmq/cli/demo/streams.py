@@ -25,11 +25,12 @@ REPLICAS = 2
 MEMBERS = 3
 GROUP = "demo"
 TIMEOUT_S = 90.0
-STEPS = SENT_BY_KAFKA, SENT_NATIVELY, READ_BY_KAFKA, READ_NATIVELY, SPARK = (
+STEPS = SENT_BY_KAFKA, SENT_NATIVELY, READ_BY_KAFKA, READ_NATIVELY, HOURS, SPARK = (
     "publish, librdkafka",
     "publish, SeaweedMQ's client",
     f"group of {MEMBERS}, librdkafka, live",
     f"group of {MEMBERS}, SeaweedMQ's client, live",
+    "Spark: stream, hours, back into a topic",
     "Spark: read, group, mean",
 )
 """In the order in which they are shown."""

@@ -49,7 +49,12 @@ async def run_broker(
         await _wait_for_etcd(meta, etcd, etcd_timeout_s, rng)
         dialer = GrpcDialer()
         stack.push_async_callback(dialer.close)
-        converter = ProcessTableConverter(store.root, row_group_bytes=config.table_row_group_bytes, rng=rng)
+        converter = ProcessTableConverter(
+            store.root,
+            row_group_bytes=config.table_row_group_bytes,
+            table_grace_s=config.table_grace_s,
+            rng=rng,
+        )
         gateway = open_gateway(config)
         if gateway is not None:
             stack.push_async_callback(gateway.stop)

@@ -1,0 +1,108 @@
+"""The streaming part of the demo: flights go to a topic, Spark makes hours of them, and these come from another topic.
+
+See ``seaweedmq.examples.flights_streaming``, which is what Spark runs.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import seaweedmq.aio
+from seaweedmq.cli.demo.flights import check
+from seaweedmq.cli.output import say
+from seaweedmq.examples import nyc
+from seaweedmq.examples.flights_streaming import DELAYS
+from seaweedmq.examples.publish_flights import publish
+from seaweedmq.examples.running import FLIGHTS, make_topic
+
+REPLICAS = 2
+LINES_MAX = 8
+"""Of hours that are shown as they come."""
+PLACE = "origin", "hour"
+
+
+async def publish_typed(addresses: list[str]) -> pa.Table:
+    """Publish all flights, one day after the other, with columns of their own; make the topic of the hours, too.
+
+    Returns:
+        What was published.
+    """
+    flights = await asyncio.to_thread(nyc.flights)
+    bootstrap = ",".join(addresses)
+    await asyncio.to_thread(publish, bootstrap, FLIGHTS, flights, REPLICAS)
+    await asyncio.to_thread(make_topic, bootstrap, DELAYS, nyc.DELAYS, REPLICAS)
+    return flights
+
+
+@contextlib.asynccontextmanager
+async def shown_as_they_come(addresses: list[str]) -> AsyncIterator[None]:
+    """Show some of the hours that Spark writes during a block."""
+    showing = asyncio.create_task(_show(addresses))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+
+
+async def _show(addresses: list[str]) -> None:
+    hours, lines = 0, 0
+    async with (
+        seaweedmq.aio.connect(addresses) as client,
+        client.subscriber(DELAYS, start="earliest") as subscriber,
+    ):
+        async for batch in subscriber.batches():
+            hours += batch.num_rows
+            if batch.num_rows and lines < LINES_MAX:
+                lines += 1
+                say(in_words(batch.slice(batch.num_rows - 1).to_pylist()[0], hours))
+
+
+def in_words(row: dict[str, Any], hours: int) -> str:
+    """An hour at an airport, and how many there are by now."""
+    delay = "none left" if row["mean_delay"] is None else f"mean delay {row['mean_delay']:6.2f} min"
+    sky = "no weather" if row["temp"] is None else f"{row['temp']:5.1f} °F"
+    when = row["hour"].strftime("%Y-%m-%d %H:%M")
+    return f"  {when}  {row['origin']}  {row['flights']:3} flights  {delay}  {sky}   ({hours:,} hours so far)"
+
+
+async def read_hours(addresses: list[str]) -> pa.Table:
+    """All that is in the topic, with its ``_key``."""
+    async with (
+        seaweedmq.aio.connect(addresses) as client,
+        client.subscriber(DELAYS, start="earliest", stop_at="latest") as subscriber,
+    ):
+        batches = [batch.select([*nyc.DELAYS.names, "_key"]) async for batch in subscriber.batches()]
+    check(bool(batches), f"nothing came to {DELAYS}")
+    return pa.Table.from_batches(batches)
+
+
+def check_hours(found: pa.Table, expected: pa.Table) -> None:
+    """Every hour at every airport must be there once, keyed by the airport, with the figures of the CSV.
+
+    Args:
+        found: in any order, with ``_key``.
+        expected: of ``nyc.delays_by_hour``.
+
+    Raises:
+        DemoFailed: says what is wrong.
+    """
+    places = set(zip(*(found.column(name).to_pylist() for name in PLACE), strict=True))
+    repeated = found.num_rows - len(places)
+    wanted = set(zip(*(expected.column(name).to_pylist() for name in PLACE), strict=True))
+    check(repeated == 0, f"{repeated} hours came more than once")
+    check(not places - wanted, f"{len(places - wanted)} hours came that are none, or were not closed")
+    check(not wanted - places, f"{len(wanted - places)} of {len(wanted)} hours are missing")
+    keys = found.column("_key").combine_chunks()
+    check(keys.equals(found.column("origin").combine_chunks().cast(pa.binary())), "an hour's key is not its airport")
+    order = [(name, "ascending") for name in reversed(PLACE)]
+    ours, theirs = found.sort_by(order), expected.sort_by(order)
+    for name in ("flights", "departed", "mean_delay", *nyc.WEATHER):
+        left, right = (side.column(name).cast(pa.float64()).to_numpy() for side in (ours, theirs))
+        wrong = int((~np.isclose(left, right, rtol=1e-12, atol=0.0, equal_nan=True)).sum())
+        check(wrong == 0, f"{wrong} hours have another {name} than the CSV")
