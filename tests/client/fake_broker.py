@@ -130,7 +130,7 @@ class FakeCluster:
         self.repeated_frames = 0
         self.credit_given: dict[int, int] = {}
         self.frames_sent: dict[int, int] = {}
-        self.streams: set[Stream] = set()
+        self.streams: dict[Stream, None] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         """Where they are served."""
         self.coordinators: dict[tuple[str, TopicName], FakeCoordinator] = {}
@@ -167,7 +167,7 @@ class FakeCluster:
         stream = self.open_stream()
         while self.stored(topic, segment).end < count:
             await stream.news()
-        self.streams.discard(stream)
+        self.streams.pop(stream, None)
 
     def release_acks(self) -> None:
         self.holds_acks = False
@@ -181,7 +181,7 @@ class FakeCluster:
     def open_stream(self) -> Stream:
         self.loop = asyncio.get_running_loop()
         stream = Stream()
-        self.streams.add(stream)
+        self.streams[stream] = None
         return stream
 
     def stored(self, topic: str, segment: int = 0) -> StoredSegment:
@@ -484,7 +484,7 @@ class FakeBroker:
                     raise Unavailable("the connection broke before the acknowledgement")
                 yield PublishAck((ack,))
         finally:
-            cluster.streams.discard(stream)
+            cluster.streams.pop(stream, None)
             reading.cancel()
             await asyncio.wait({reading})
 
@@ -622,7 +622,7 @@ class FakeBroker:
                     return
                 await stream.news()
         finally:
-            cluster.streams.discard(stream)
+            cluster.streams.pop(stream, None)
             reading.cancel()
             await asyncio.wait({reading})
 
