@@ -259,6 +259,10 @@ class OpenSegment:
         """See ``budget.Evictable``."""
         return self.log.evict(bytes_wanted)
 
+    def forget_older(self, age_s: float) -> None:
+        """Give back the memory of frames that have been in files for so long. To be called at intervals."""
+        self._context.budget.give(self.log.forget_older(age_s, self._loop.time()))
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def _write_loop(self) -> None:

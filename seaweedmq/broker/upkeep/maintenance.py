@@ -71,6 +71,7 @@ class Maintenance:
             await asyncio.sleep(self._config.maintenance_interval_s)
             for segment in list(self._segments()):
                 segment.files.retire_if_older(roll_bounds(segment.topic, self._config).age_s)
+                segment.forget_older(self._config.cache_age_s)
             converted = await self._conversion.round()
             for name in converted:
                 self._files_due.pop(name, None)

@@ -12,6 +12,7 @@ Invariants, checked at every step::
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from dataclasses import dataclass
 
 from seaweedmq.core.segment.producers import ProducerTable
@@ -81,6 +82,8 @@ class SegmentLog:
         """Index of the oldest entry still held; the lists are compacted now and then."""
         self._unwritten = 0
         """Index of the first entry not handed out by ``take_unwritten``."""
+        self._looks: deque[tuple[float, int]] = deque()
+        """When ``forget_older`` looked, and where the log ended then: as many as there are looks in the age it is given."""
 
     @property
     def cache_start(self) -> int:
@@ -209,8 +212,23 @@ class SegmentLog:
 
         One that is not fsynced stays: if its fsync fails, memory is where it is written from again.
         """
+        return self._forget(self.end, bytes_wanted)
+
+    def forget_older(self, age_s: float, now: float) -> int:
+        """The same for all entries that were there when this was called ``age_s`` ago; return the bytes freed.
+
+        To be called at intervals, which are how much longer an entry may stay.
+        """
+        old = 0
+        while self._looks and self._looks[0][0] <= now - age_s:
+            _, old = self._looks.popleft()
+        if not self._looks or self._looks[-1][1] < self.end:
+            self._looks.append((now, self.end))
+        return self._forget(old, self.cached_bytes)
+
+    def _forget(self, below: int, bytes_wanted: int) -> int:
         freed = 0
-        kept_from = min(self.committed, self.flushed)
+        kept_from = min(self.committed, self.flushed, below)
         while freed < bytes_wanted and self._first < len(self._entries):
             entry = self._entries[self._first]
             if entry.end_offset > kept_from:

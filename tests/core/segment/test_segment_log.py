@@ -122,6 +122,33 @@ def test_only_what_is_committed_and_fsynced_is_evicted() -> None:
     assert offsets(log.take_unwritten(99)) == [10]
 
 
+def test_what_was_there_at_a_look_that_is_old_enough_is_forgotten() -> None:
+    log = new_log()
+    append(log, 5)
+    write_all(log)
+    assert log.forget_older(30.0, 0.0) == 0, "the first look sees it"
+    append(log, 5)
+    write_all(log)
+    assert log.forget_older(30.0, 20.0) == 0, "the second one sees more"
+    log.on_flushed(10)
+    log.on_committed(10)
+    assert log.forget_older(30.0, 29.9) == 0
+    assert (log.forget_older(30.0, 30.0), log.cache_start) == (HELD, 5)
+    assert (log.forget_older(30.0, 50.0), log.cache_start, log.cached_bytes) == (HELD, 10, 0)
+    assert log.forget_older(30.0, 1_000.0) == 0, "nothing is left, and looks go on"
+
+
+def test_what_is_old_and_not_safe_yet_is_forgotten_by_a_later_look() -> None:
+    log = new_log()
+    append(log, 5)
+    log.forget_older(30.0, 0.0)
+    assert log.forget_older(30.0, 40.0) == 0, "it is in no file"
+    write_all(log)
+    log.on_flushed(5)
+    log.on_committed(5)
+    assert log.forget_older(30.0, 80.0) == HELD
+
+
 def test_after_a_failed_fsync_what_was_written_is_still_at_hand() -> None:
     log = new_log()
     append(log, 1, 1)
@@ -149,7 +176,9 @@ class AnyOrder(RuleBasedStateMachine):
         self.log = new_log(50)
         self.appended: list[LogEntry] = []
         self.taken: list[LogEntry] = []
-        self.evicted = 0
+        self.now = 0.0
+        self.seen_s: dict[int, float] = {}
+        """When a look saw an entry first, by its offset."""
 
     @rule(count=st.integers(1, 4), size=st.integers(4, 40))
     def append(self, count: int, size: int) -> None:
@@ -189,6 +218,16 @@ class AnyOrder(RuleBasedStateMachine):
         before = self.log.cached_bytes
         freed = self.log.evict(size)
         assert self.log.cached_bytes == before - freed
+
+    @rule(later_s=st.floats(0, 5), age_s=st.floats(0, 10))
+    def look(self, later_s: float, age_s: float) -> None:
+        self.now += later_s
+        before = self.log.cached_bytes
+        freed = self.log.forget_older(age_s, self.now)
+        assert self.log.cached_bytes == before - freed
+        young = [e for e in self.appended if self.now - self.seen_s.setdefault(e.base_offset, self.now) < age_s]
+        if young and freed:
+            assert self.log.cache_start <= young[0].base_offset
 
     @rule(back=st.integers(0, 100), size=st.integers(1, 100))
     def read(self, back: int, size: int) -> None:
