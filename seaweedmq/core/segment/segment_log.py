@@ -83,7 +83,7 @@ class SegmentLog:
         self._unwritten = 0
         """Index of the first entry not handed out by ``take_unwritten``."""
         self._looks: deque[tuple[float, int]] = deque()
-        """When ``forget_older`` looked, and where the log ended then: as many as there are looks in the age it is given."""
+        """When ``forget_older`` looked, and where the log ended then: as many as fit the age it is given."""
 
     @property
     def cache_start(self) -> int:
