@@ -52,6 +52,24 @@ async def test_a_clock_that_is_years_ahead_deletes_nothing(bed: Bed) -> None:
     assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
 
 
+@story
+async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, cache_age_s=60.0))
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=5, size=1_000)
+    memory = host.inspect.memory.logs
+    await asyncio.sleep(50)
+    assert memory.used > 5_000, "who reads a little later need not open files"
+    await publisher.store(size=1_000)
+    await asyncio.sleep(20)
+    assert 1_000 < memory.used < 3_000, "the last one is young"
+    assert len(await (await host.subscriber()).until(6)) == 6
+    await asyncio.sleep(60)
+    assert memory.used == host.inspect.segments[NAME, 0].log.cached_bytes == 0
+    assert len(await (await host.subscriber()).until(6)) == 6
+
+
 @pytest.mark.parametrize("ahead_s", [-YEAR_S, -10.0, 10.0, YEAR_S])
 @story
 async def test_conversion_goes_on_whatever_the_clock_does(bed: Bed, ahead_s: float) -> None:
