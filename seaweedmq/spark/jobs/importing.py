@@ -47,9 +47,9 @@ def import_files(
     """Publish every row of the files; return how many.
 
     The columns are those of the files, all together; CSV has a header, the same in all files, and its types are
-    inferred. The topic takes them as the sink does: an empty one without a schema adopts theirs. Pieces are of whole
-    files, in the order of their names. A row that fails ends the import: what came before its piece is published, of
-    the piece nothing is, and the error says so.
+    inferred. The topic takes them as the sink does: an empty one without a schema adopts theirs, and keeps it should a
+    row fail after that. Pieces are of whole files, in the order of their names. A row that fails ends the import: what
+    came before its piece is published, of the piece nothing is, and the error says so.
 
     Args:
         paths: files, folders and globs as Spark takes them.
