@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 import seaweedmq
 from seaweedmq.aio import system_environment
 from seaweedmq.codec.murmur2 import partition_of
-from seaweedmq.errors import InvalidArgument, NotFound, StorageFailed
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.spark.jobs.importing import PIECE_BYTES, import_files
 from seaweedmq.spark.sink import BatchSink, Staged
 from seaweedmq.spark.sink_options import parse_sink_options
@@ -315,6 +315,17 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
     assert [rows for rows, *_ in told] == [100, 200, 300, 300, 300]
     with pytest.raises(InvalidArgument, match="format 'avro' can not be imported: give one of parquet, csv, json"):
         import_files(spark, [folder], "avro", topic, *where)
+
+
+def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    topic = target.create("sink/middle")
+    (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
+    (tmp_path / "b.csv").write_text("name,id\nc,3\n")
+    with pytest.raises(SeaweedMQError, match=r"2 rows of the files before .*/b\.csv are published, and nothing from"):
+        import_files(spark, [str(tmp_path)], "csv", topic, target.bootstrap, str(target.storage), piece_bytes=1)
+    assert target.table(topic).column("name").to_pylist() == ["a", "b"]
 
 
 @pytest.mark.timeout(600)
