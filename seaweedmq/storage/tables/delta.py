@@ -6,6 +6,7 @@ call finishes. Tables are listed under the names that they keep for a while once
 reader which has begun, and travel back in time, find them. Neither ``deltalake`` nor Spark is needed.
 """
 
+import errno
 import logging
 import os
 import shutil
@@ -57,6 +58,7 @@ TABLES_KNOWN_MAX = 30_000
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
 UID_KEY = "seaweedmq.topic_uid"
+_MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
@@ -154,16 +156,13 @@ class _Change:
         self._entered: dict[Span, tuple[Add, Columns]] = {}
 
     def make(self) -> int | None:
-        try:
-            names = frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
-        except FileNotFoundError:
-            return None
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             except FileNotFoundError:
-                if not any(self._span(name) for name in names):
+                names = self._listed()
+                if names is None or not any(self._span(name) for name in names):
                     return None
                 # And not what is above it: that would bring back a topic which is deleted just now.
                 try:
@@ -173,11 +172,30 @@ class _Change:
                 file_io.sync_directories(self._root, self._root / path)
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             self._read(folder)
+            # After the log, never before: a table that another process puts there and enters in between would be in the
+            # log and not in the listing, as one that went is. What is entered from here on takes the version away.
+            names = self._listed()
+            if names is None:
+                return None
             version = self._commit(folder, self._changed(names))
             log = self._known.log
             if is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
                 self._checkpoint(folder)
             return version
+
+    def _listed(self) -> frozenset[str] | None:
+        """Names in the folder of the tables as they are now; None if it is gone."""
+        try:
+            try:
+                file_io.look_anew(self._tables)
+            except OSError as e:
+                if (
+                    e.errno not in _MAY_NOT_WRITE
+                ):  # who may not write can still find the log in line, and commits nothing
+                    raise
+            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
+        except FileNotFoundError:
+            return None
 
     def _read(self, folder: LogFolder) -> None:
         """Make sure that what is known of the log is its newest version."""

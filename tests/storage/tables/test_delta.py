@@ -1,5 +1,6 @@
 """The Delta log of a topic says exactly which tables count, whatever happens to them and to whoever writes it."""
 
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from seaweedmq.codec.paths import kept_path, table_path
 from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.storage.store import file_io
 from seaweedmq.storage.tables import delta
 from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
 from seaweedmq.storage.tables.delta_log import LogFolder
@@ -260,6 +262,61 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
     orders.table(50, 60)
     with pytest.raises(Conflict):
         reconcile(orders.root, orders.topic)
+
+
+def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that_went(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    orders.table(10, 20)
+    listing = os.listdir
+
+    def overtake(path: Path | int) -> list[str]:
+        found = listing(path)
+        if path == folder_of(orders):
+            monkeypatch.setattr(os, "listdir", listing)
+            orders.table(20, 30)
+            reconcile(orders.root, orders.topic)
+        return found
+
+    monkeypatch.setattr(os, "listdir", overtake)
+    assert reconcile(orders.root, orders.topic) is None, "the other process entered both"
+    assert [v.operation for v in history(orders.root, orders.name)] == ["CREATE TABLE", "WRITE"]
+    assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_a_cached_listing_of_the_tables_is_given_up_before_the_look(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a client of NFS shows a folder: as it was, until it changes something there itself."""
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    cached: list[str] | None = [path.name for path in folder_of(orders).iterdir()]
+    orders.table(10, 20)
+    reconcile(orders.root, orders.topic)
+    listing, look_anew = os.listdir, file_io.look_anew
+
+    def anew(folder: Path) -> None:
+        nonlocal cached
+        cached = None
+        look_anew(folder)
+
+    monkeypatch.setattr(file_io, "look_anew", anew)
+    monkeypatch.setattr(os, "listdir", lambda path: cached if cached and path == folder_of(orders) else listing(path))
+    assert reconcile(orders.root, orders.topic) is None
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+
+def test_who_may_only_read_finds_the_log_in_line(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+
+    def refuse(folder: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(file_io, "look_anew", refuse)
+    assert reconcile(orders.root, orders.topic) is None
 
 
 def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
