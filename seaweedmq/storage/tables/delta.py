@@ -9,10 +9,11 @@ reader which has begun, and travel back in time, find them. Neither ``deltalake`
 import errno
 import logging
 import os
+import random
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,6 +44,7 @@ from seaweedmq.core.files.counting import (
 from seaweedmq.errors import Conflict, Corrupt, NotFound, Unsupported
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.delta_log import LogFolder
@@ -53,8 +55,12 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 20
 """Of a commit: with each that fails, another process has made one."""
+PAUSE_S_FIRST = 0.01
+PAUSE_S_MAX = 0.2
+"""Between attempts: two that collide at each are not to go on in step."""
 TABLES_KNOWN_MAX = 30_000
-"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each."""
+"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each. The topic that was just seen
+to is remembered in any case."""
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
 UID_KEY = "seaweedmq.topic_uid"
@@ -112,6 +118,8 @@ class _Known:
     """The tables among them."""
     refused: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Those that are no sound tables of the topic -> size and time of their last change."""
+    due: set[Span] = field(default_factory=set)
+    """Tables about which something changed, in the folder or in the log, since one or the other was last in line."""
     settings: object = None
     """What of the topic decides which tables count and what their columns are, as of the last look; None: the next
     look has to be at everything."""
@@ -125,10 +133,17 @@ class DeltaLogs:
     def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
         self._tables_max = tables_max
         self._known: OrderedDict[tuple[Path, TopicName], _Known] = OrderedDict()
+        rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
+        self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
     def reconcile(self, root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
         """As the function of this name."""
-        attempts = Retrying(stop=stop_after_attempt(ATTEMPTS), retry=retry_if_exception_type(Conflict), reraise=True)
+        attempts = Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=lambda state: self._pause_s(state.attempt_number),
+            retry=retry_if_exception_type(Conflict),
+            reraise=True,
+        )
         try:
             return attempts(partial(self._attempt, root, topic, grace_s))
         except OSError as e:
@@ -137,11 +152,19 @@ class DeltaLogs:
     def _attempt(self, root: Path, topic: Topic, grace_s: float) -> int | None:
         key = (root, topic.name)
         known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
-        version = _Change(root, topic, grace_s, known).make()
-        self._known[key] = known
-        while self._known and sum(len(k.names) for k in self._known.values()) > self._tables_max:
-            self._known.popitem(last=False)
+        try:
+            version = _Change(root, topic, grace_s, known).make()
+        except Conflict:
+            self._remember(key, known)  # as true as it was, and what was due still is
+            raise
+        self._remember(key, known)
         return version
+
+    def _remember(self, key: tuple[Path, TopicName], known: _Known) -> None:
+        """And forget others, but never the one just used: it would be read anew with every table that comes."""
+        self._known[key] = known
+        while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
+            self._known.popitem(last=False)
 
 
 class _Change:
@@ -199,53 +222,85 @@ class _Change:
 
     def _read(self, folder: LogFolder) -> None:
         """Make sure that what is known of the log is its newest version."""
-        known, before = self._known, self._known.log.version
+        known = self._known
         try:
-            if known.log.catch_up(folder) and known.log.version == before:
-                return
-            listing = folder.listing()
-            known.log = read_state(folder, listing)
-            folder.mend_hint(listing.checkpoints)
+            taken = known.log.catch_up(folder)
+            if taken is None:
+                listing = folder.listing()
+                known.log = read_state(folder, listing)
+                folder.mend_hint(listing.checkpoints)
         except (Corrupt, Unsupported) as e:
             raise damaged(folder.path, self._topic.name, str(e)) from e
         of = configured(known.log).get(UID_KEY)
         if known.log.version >= 0 and of != str(self._topic.uid):
             raise damaged(folder.path, self._topic.name, "it is that of another table or topic")
+        if taken is not None:
+            self._take_in(taken)
+            return
         known.settings = None
-        known.active, known.foreign = {}, []
-        for path, add in known.log.active.items():
-            span = self._span(path.rpartition("/")[2])
+        known.active, known.foreign, known.records = {}, [], 0
+        self._place(known.log.active.values())
+        keep_again(self._root, self._topic, known.active)
+
+    def _take_in(self, commits: Sequence[Commit]) -> None:
+        """Have what others committed among what is known, at a cost that goes by that."""
+        known = self._known
+        paths = {add.path for commit in commits for add in commit.adds}
+        paths |= {remove.path for commit in commits for remove in commit.removes}
+        for path in paths:
+            span = self._span_at(path)
+            if span is None:
+                continue
+            known.due.add(span)
+            if span in known.active and known.active[span].path == path:
+                del known.active[span]
+                known.records -= span.end - span.base
+        left = [add for add in known.foreign if add.path not in paths]
+        known.foreign = []
+        self._place([*left, *(known.log.active[path] for path in paths if path in known.log.active)])
+        if any(commit.metadata is not None for commit in commits):
+            known.settings = None
+
+    def _place(self, adds: Iterable[Add]) -> None:
+        """Tell tables of the log from what is none, or in it twice."""
+        known = self._known
+        for add in adds:
+            span = self._span_at(add.path)
             if span is None or span in known.active:
                 known.foreign.append(add)
             else:
                 known.active[span] = add
-        keep_again(self._root, self._topic, known.active)
-        known.records = sum(s.end - s.base for s in known.active)
+                known.records += span.end - span.base
 
-    def _changed(self, names: frozenset[str]) -> set[Span]:
-        """Tables that came or went since the last look, or about which something else changed."""
+    def _changed(self, names: frozenset[str]) -> Collection[Span]:
+        """Tables that came or went since the last look that led to something, or about which something else changed."""
         known = self._known
-        changed = {n: s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
+        known.due |= {s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
         came = {n: s for n in names - known.names if (s := self._span(n)) is not None}
         known.lying |= came
         known.names = names
         others = {n for n, stamp in known.refused.items() if _file_stamp(self._tables / n) != stamp}
         known.refused = {n: stamp for n, stamp in known.refused.items() if n not in others}
-        changed |= came | {n: known.lying[n] for n in others if n in known.lying}
+        known.due |= {*came.values(), *(known.lying[n] for n in others if n in known.lying)}
         settings = (self._topic.schema, self._topic.low_watermarks, self._topic.pruned)
         if settings != known.settings:
             known.settings = settings
-            return {*known.lying.values(), *known.active}
-        return set(changed.values())
+            known.due |= {*known.lying.values(), *known.active}
+        return known.due
 
-    def _commit(self, folder: LogFolder, changed: set[Span]) -> int | None:
-        """Make the version that the change calls for, if it does."""
+    def _commit(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
+        """Make the version that the change calls for, if it does; then nothing is due any more."""
+        version = self._commit_due(folder, changed)
+        self._known.due = set()
+        return version
+
+    def _commit_due(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
         known, log = self._known, self._known.log
         if not changed and not known.foreign:
             return None
         lying = set(around(changed, known.lying.values()))
         lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
-        before = {span: known.active[span] for span in around(changed | lying, known.active)}
+        before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
         while True:
             counted = counting(lying)
             diff = change(before.keys(), counted.spans)
@@ -322,16 +377,27 @@ class _Change:
         return spans
 
     def _checkpoint(self, folder: LogFolder) -> None:
-        """So that readers, and this process when it begins, read one file instead of many; and remove old ones."""
+        """So that readers, and this process when it begins, read one file instead of many; and remove old ones. Not if
+        another process has just done so."""
         now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
         horizon_us = int((now_s - self._grace_s) * US_PER_S)
-        log = self._known.log
+        log, listing = self._known.log, folder.listing()
+        made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
+        if made > log.checkpoint:
+            since = (folder.stamp(version) for version in range(made + 1, log.version + 1))
+            log.checkpoint, log.bytes_since = made, sum(stamp[2] for stamp in since if stamp is not None)
+            if not is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
+                log.forget_removed(horizon_us // 1_000)
+                return
         folder.put_checkpoint(log.version, log.as_checkpoint(horizon_us // 1_000))
         log.checkpoint, log.bytes_since = log.version, 0
         listing = folder.listing()
         needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
         folder.remove_below(needed, listing)
         folder.remove_stale_temporaries(now_s)
+
+    def _span_at(self, path: str) -> Span | None:
+        return self._span(path.rpartition("/")[2])
 
     def _span(self, name: str) -> Span | None:
         found = parse_segment_file(f"{table_dir(self._topic.name)}/{name}")

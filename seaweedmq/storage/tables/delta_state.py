@@ -45,23 +45,29 @@ class LogState:
             self.active[add.path] = add
             self.removed.pop(add.path, None)
 
-    def catch_up(self, folder: LogFolder) -> bool:
-        """Take in what others have added. False: it is another log by now.
+    def catch_up(self, folder: LogFolder) -> list[Commit] | None:
+        """Take in what others have added, and return it. None: it is another log by now.
 
         Raises:
             Corrupt, Unsupported: the log is damaged.
         """
         if self.version < 0 or self.stamp is None or folder.stamp(self.version) != self.stamp:
-            return False
+            return None
+        taken = []
         while (found := folder.commit(self.version + 1)) is not None:
             self.apply(*found, folder.stamp(self.version + 1))
-        return True
+            taken.append(found[0])
+        return taken
+
+    def forget_removed(self, before_ms: int) -> None:
+        """No reader of a version that old is served."""
+        self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > before_ms}
 
     def as_checkpoint(self, removed_since_ms: int) -> Checkpoint:
-        """All that holds; forgets what was removed earlier, for no reader of a version that old is served."""
+        """All that holds; forgets what was removed earlier."""
         if self.metadata is None:
             raise AssertionError("the first commit of a log describes the table")
-        self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > removed_since_ms}
+        self.forget_removed(removed_since_ms)
         return Checkpoint(
             metadata=self.metadata,
             features=self.features,

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.tables import delta
 from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
-from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta_log import Listing, LogFolder
+from seaweedmq.storage.tables.delta_state import LogState
 from seaweedmq.storage.tables.delta_versions import history, tables_of_version
 from tests.support.open_tables import actions, commits_of, folder_of, log_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
@@ -31,6 +33,20 @@ OFTEN = 6
 @pytest.fixture
 def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= OFTEN)
+
+
+@pytest.fixture
+def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows whenever a log is read from its checkpoint on."""
+    read_state = delta.read_state
+    times: list[int] = []
+
+    def counted(folder: LogFolder, listing: Listing) -> LogState:
+        times.append(len(times))
+        return read_state(folder, listing)
+
+    monkeypatch.setattr(delta, "read_state", counted)
+    return times
 
 
 @pytest.fixture
@@ -259,9 +275,65 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
         raise Conflict("somebody else was faster")
 
     monkeypatch.setattr(LogFolder, "put_commit", never)
+    pauses_s: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
     orders.table(50, 60)
     with pytest.raises(Conflict):
         reconcile(orders.root, orders.topic)
+    assert len({*pauses_s}) == delta.ATTEMPTS - 1, "nobody goes on in step with others"
+    assert max(pauses_s) <= 0.2
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_what_others_commit_is_taken_in_without_reading_the_log_anew(
+    orders: TopicFiles, tmp_path: Path, read_anew: list[int]
+) -> None:
+    brokers = DeltaLogs(), DeltaLogs()
+    for n in range(24):
+        orders.table(10 * n, 10 * n + 10)
+        if n % 8 == 7:
+            merge(orders, 10 * n - 30, 10 * n + 10, tmp_path / "aside")
+        assert brokers[n % 2].reconcile(orders.root, orders.topic) == n
+        if n % 8 == 7:
+            unlink_within(orders, 10 * n - 30, 10 * n + 10)
+        assert brokers[n % 3 % 2].reconcile(orders.root, orders.topic) is None
+    assert len(read_anew) == 2, "each once, when it knew nothing"
+    assert [v.records for v in history(orders.root, orders.name)] == [10 * n + 10 for n in range(24)]
+    assert reconcile(orders.root, orders.topic) is None, "who reads all of it finds nothing to do"
+    made = [int(p.name[:20]) for p in log_of(orders).glob("*.checkpoint.parquet")]
+    assert len(made) <= 24 / OFTEN, "nor does each make checkpoints of its own"
+
+
+def test_who_is_overtaken_goes_on_with_what_it_knows(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, read_anew: list[int]
+) -> None:
+    mine, others = DeltaLogs(), DeltaLogs()
+    orders.table(0, 10)
+    mine.reconcile(orders.root, orders.topic)
+    others.reconcile(orders.root, orders.topic)
+    put = LogFolder.put_commit
+
+    def overtake(folder: LogFolder, version: int, data: bytes) -> object:
+        monkeypatch.setattr(LogFolder, "put_commit", put)
+        forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # and so it takes out what counts for the other
+        assert others.reconcile(orders.root, forgotten) == 1
+        return put(folder, version, data)
+
+    orders.table(10, 20)
+    monkeypatch.setattr(LogFolder, "put_commit", overtake)
+    assert mine.reconcile(orders.root, orders.topic) == 2
+    assert offsets(orders) == [(0, 10), (10, 20)]
+    assert len(read_anew) == 2
+
+
+def test_the_tables_of_one_topic_alone_are_remembered_however_many_they_are(
+    orders: TopicFiles, read_anew: list[int]
+) -> None:
+    logs = DeltaLogs(tables_max=2)
+    for n in range(5):
+        orders.table(n, n + 1)
+        assert logs.reconcile(orders.root, orders.topic) == n
+    assert len(read_anew) == 1
 
 
 def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that_went(
@@ -512,26 +584,38 @@ def test_what_is_meant_for_a_log_that_is_moved_aside_ends_up_there(
     assert offsets(orders) == [(0, 10), (10, 20)]
 
 
-def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles) -> None:
+@pytest.mark.parametrize("remembers", [False, True])
+def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, remembers: bool) -> None:
+    logs = DeltaLogs()
+
+    def in_line() -> int | None:
+        return (logs if remembers else DeltaLogs()).reconcile(orders.root, orders.topic)
+
+    def put(version: int, **paths: str) -> None:
+        known = {"add": {"size": 1, "modificationTime": 1}, "remove": {"deletionTimestamp": 1}}
+        more = {"partitionValues": {}, "dataChange": True}
+        lines = [json.dumps({kind: {"path": path, **more, **known[kind]}}) for kind, path in paths.items()]
+        (log_of(orders) / f"{version:020d}.json").write_text("\n".join(lines))
+
+    name = "00000000-00000000000000000000-00000000000000000010.parquet"
     orders.table(0, 10)
-    reconcile(orders.root, orders.topic)
-    foreign = {
-        "add": {
-            "path": "part-0001.parquet",
-            "partitionValues": {},
-            "size": 1,
-            "modificationTime": 1,
-            "dataChange": True,
-        }
-    }
-    (log_of(orders) / f"{1:020d}.json").write_text(json.dumps(foreign))
-    assert reconcile(orders.root, orders.topic) == 2
+    in_line()
+    put(1, add="part-0001.parquet")
+    assert in_line() == 2
     assert offsets(orders) == [(0, 10)]
     assert [r["path"] for r in actions(orders, 2, "remove")] == ["part-0001.parquet"]
-    foreign["add"]["path"] = "00000000-00000000000000000000-00000000000000000010.parquet"
-    (log_of(orders) / f"{3:020d}.json").write_text(json.dumps(foreign))
-    assert reconcile(orders.root, orders.topic) == 4, "nor is a table in it by both of its names"
+    put(3, add=name)
+    assert in_line() == 4, "nor is a table in it by both of its names"
     assert offsets(orders) == [(0, 10)]
+    put(5, add="part-0002.parquet")
+    put(6, remove="part-0002.parquet")
+    assert in_line() is None, "another writer took it out itself"
+    put(7, add=name, remove=f".kept/{name}")
+    assert in_line() is None, "one name will do"
+    put(8, remove=name)
+    assert in_line() == 9, "a table that counts comes back"
+    assert offsets(orders) == [(0, 10)]
+    assert history(orders.root, orders.name)[-1].records == 10
 
 
 def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:
