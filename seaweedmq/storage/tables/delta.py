@@ -14,7 +14,7 @@ import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from seaweedmq.codec.paths import (
     table_path,
 )
 from seaweedmq.core.files.counting import (
-    TABLE_GRACE_S,
     Operation,
     Span,
     around,
@@ -48,7 +47,7 @@ from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, read_state
+from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, grace_s_of, metadata_of_any, read_state
 from seaweedmq.storage.tables.delta_tables import Columns, enter, holds_plain, keep_again, log_metadata
 
 logger = logging.getLogger(__name__)
@@ -67,11 +66,12 @@ UID_KEY = "seaweedmq.topic_uid"
 _MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Bring the topic's log in line with the tables that count.
 
     Args:
-        grace_s: how long versions stay readable; no longer than replaced tables keep their names.
+        grace_s: how long versions stay readable; no longer than replaced tables keep their names. None: as long as the
+            log says, which knows it of the brokers.
 
     Returns:
         The version that was made; None if the log was in line.
@@ -84,7 +84,7 @@ def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> in
     return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
 
 
-def rebuild_log(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Move the topic's log aside, whatever state it is in, and write a new one from the tables.
 
     The new one begins with version 0, and readers see another table. The last few that were moved aside stay.
@@ -94,6 +94,9 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> 
     folder = root / table_dir(topic.name)
     log = root / delta_log_dir(topic.name)
     try:
+        if grace_s is None:
+            with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
+                grace_s = grace_s_of(metadata_of_any(opened))
         if log.exists():
             log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
@@ -136,7 +139,7 @@ class DeltaLogs:
         rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
         self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
-    def reconcile(self, root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
         """As the function of this name."""
         attempts = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
@@ -149,7 +152,7 @@ class DeltaLogs:
         except OSError as e:
             raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
 
-    def _attempt(self, root: Path, topic: Topic, grace_s: float) -> int | None:
+    def _attempt(self, root: Path, topic: Topic, grace_s: float | None) -> int | None:
         key = (root, topic.name)
         known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
         try:
@@ -170,10 +173,10 @@ class DeltaLogs:
 class _Change:
     """One attempt to bring a log in line."""
 
-    def __init__(self, root: Path, topic: Topic, grace_s: float, known: _Known) -> None:
+    def __init__(self, root: Path, topic: Topic, grace_s: float | None, known: _Known) -> None:
         self._root = root
         self._topic = topic
-        self._grace_s = grace_s
+        self._grace_given_s = grace_s
         self._known = known
         self._tables = root / table_dir(topic.name)
         self._entered: dict[Span, tuple[Add, Columns]] = {}
@@ -205,6 +208,10 @@ class _Change:
             if is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
                 self._checkpoint(folder)
             return version
+
+    @property
+    def _grace_s(self) -> float:
+        return grace_s_of(self._known.log.metadata) if self._grace_given_s is None else self._grace_given_s
 
     def _listed(self) -> frozenset[str] | None:
         """Names in the folder of the tables as they are now; None if it is gone."""

@@ -1,14 +1,21 @@
 """What a Delta log says, commit by commit from its last checkpoint on."""
 
+import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.codec.delta import Add, Commit, LogMetadata, Remove
 from seaweedmq.codec.delta_checkpoint import Checkpoint
-from seaweedmq.errors import Corrupt
+from seaweedmq.core.files.counting import TABLE_GRACE_S
+from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
+
+GRACE_KEY = "delta.deletedFileRetentionDuration"
+_SECONDS = re.compile(r"interval ([0-9]{1,15}) seconds", re.ASCII)
+"""As we write it. Other programs know other words, which nobody has put there unless by hand."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,6 +116,30 @@ def read_state(folder: LogFolder, listing: Listing, version: int | None = None) 
 def configured(state: LogState) -> Mapping[str, str]:
     """What was set by name in the log."""
     return {} if state.metadata is None else state.metadata.configuration
+
+
+def grace_s_of(metadata: LogMetadata | None) -> float:
+    """How long removed tables keep their name, as whoever created the log said."""
+    said = "" if metadata is None else metadata.configuration.get(GRACE_KEY, "")
+    match = _SECONDS.fullmatch(said)
+    return TABLE_GRACE_S if match is None else float(match[1])
+
+
+def metadata_of_any(folder: LogFolder) -> LogMetadata | None:
+    """The youngest that can be read of a log in whatever state; None if none can."""
+    try:
+        listing = folder.listing()
+    except Corrupt:
+        return None
+    for version in reversed(listing.commits):
+        with contextlib.suppress(Corrupt, Unsupported):
+            found = folder.commit(version)
+            if found is not None and found[0].metadata is not None:
+                return found[0].metadata
+    for version in reversed(listing.checkpoints):
+        with contextlib.suppress(Corrupt, Unsupported):
+            return folder.checkpoint(version).metadata
+    return None
 
 
 def damaged(path: Path, topic: TopicName, why: str) -> Corrupt:

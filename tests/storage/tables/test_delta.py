@@ -17,9 +17,11 @@ import pytest
 from seaweedmq.codec.paths import kept_path, table_path
 from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.storage.jobs.compacting import compact_topic
+from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.tables import delta
-from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables.delta import UID_KEY, DeltaLogs, rebuild_log, reconcile
 from seaweedmq.storage.tables.delta_log import Listing, LogFolder
 from seaweedmq.storage.tables.delta_state import LogState
 from seaweedmq.storage.tables.delta_versions import history, tables_of_version
@@ -454,6 +456,59 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     assert reconcile(orders.root, orders.topic) is None
     with pytest.raises(OutOfRange, match=f"version 3 .* is forgotten: the oldest is {OFTEN - 1}"):
         tables_of_version(orders.root, orders.name, 3)
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_a_job_lets_versions_stay_for_as_long_as_the_brokers_do(orders: TopicFiles) -> None:
+    days_s = 10 * 86_400.0
+    for n in range(OFTEN + 3):
+        orders.table(n, n + 1)
+        reconcile(orders.root, orders.topic, grace_s=days_s)
+    yesterday_s = time.time() - 86_400
+    for name in commits_of(orders):
+        os.utime(log_of(orders) / name, (yesterday_s, yesterday_s))
+    for n in range(OFTEN + 3, 2 * OFTEN + 3):
+        orders.table(2 * n, 2 * n + 1)
+        compact_topic(orders.root, orders.name)
+    assert len([*log_of(orders).glob("*.checkpoint.parquet")]) == 2
+    assert history(orders.root, orders.name)[0].version == 0
+    rebuild_topic(orders.root, orders.name)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 864000 seconds"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept_s"),
+    [("interval 60 seconds", 60), ("interval 1 week", 3_600), ("60", 3_600), ("", 3_600), (None, 3_600)],
+)
+def test_the_grace_that_a_log_says_is_believed_if_it_is_in_seconds(
+    orders: TopicFiles, said: str | None, kept_s: int
+) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic, grace_s=77.0)
+    commit = log_of(orders) / f"{0:020d}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {UID_KEY: str(orders.topic.uid)}
+            if said is not None:
+                line["metaData"]["configuration"]["delta.deletedFileRetentionDuration"] = said
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    rebuild_log(orders.root, orders.topic)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_the_grace_of_a_damaged_log_is_that_of_what_can_be_read(orders: TopicFiles) -> None:
+    for n in range(OFTEN + 2):
+        orders.table(n, n + 1)
+        reconcile(orders.root, orders.topic, grace_s=60.0)
+    (log_of(orders) / f"{0:020d}.json").write_bytes(b"{")
+    (log_of(orders) / f"{OFTEN + 1:020d}.json").write_bytes(b"{")
+    rebuild_log(orders.root, orders.topic)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 60 seconds"
 
 
 def test_a_version_whose_tables_are_gone_is_refused_in_words(orders: TopicFiles, tmp_path: Path) -> None:
