@@ -52,6 +52,8 @@ _PARQUET_OPTIONS = {
     "recursiveFileLookup": "true",  # and its folders are no partitions
     "datetimeRebaseMode": "CORRECTED",  # dates before 1582 are as they were written
     "mergeSchema": "false",
+    "ignoreMissingFiles": "false",  # whatever the session says: rows that are lost are told
+    "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
 
