@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.paths import table_path
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
@@ -172,6 +173,29 @@ async def test_logs_of_a_sealed_segment_wait_as_well(bed: Bed) -> None:
     assert not bed.files(FileKind.TABLE)
     await asyncio.sleep(10)
     assert len(bed.files(FileKind.TABLE)) == 1
+
+
+@story
+async def test_others_are_told_of_tables_that_another_brokers_worker_made_and_told_nobody_of(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    async def reconcile(converter: MemoryTableConverter, topic: Topic) -> bool:
+        told.append(len(bed.files(FileKind.TABLE)))
+        return True
+
+    monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host)
+    await two_tables(bed, host)
+    await asyncio.sleep(HOUR_S / 60)
+    told.clear()
+    first, _ = bed.files(FileKind.TABLE)
+    content = await (await bed.store.open(first)).read(0, first.size_bytes)
+    await bed.store.put_file(table_path(NAME, first.segment, 2, 3), content)
+    await asyncio.sleep(HOUR_S / 60)
+    assert told == [3]
 
 
 @story
