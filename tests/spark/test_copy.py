@@ -175,6 +175,15 @@ class Copying:
                     process.kill()
             self._driver.wait()
 
+    def state(self, batch: int) -> str:
+        """How far a batch is, for people: between what was waited for and the kill it went on."""
+        reached = {
+            "planned": self._checkpoint / "offsets" / str(batch),
+            "promised": self._sink_folder / f"{batch:020d}" / MANIFEST,
+            "noted": self._checkpoint / "commits" / str(batch),
+        }
+        return ", ".join(name for name, path in reached.items() if path.exists())
+
     def next_batch(self) -> int:
         """The first one that Spark does not know to be done."""
         return self._newest("commits") + 1
@@ -198,7 +207,7 @@ class Copying:
     def _sink_folder(self) -> Path:
         """Known once Spark has given the query an id."""
         metadata = self._checkpoint / "metadata"
-        self._until(lambda: metadata.exists() and metadata.read_text().endswith("}"))
+        self._until(lambda: metadata.exists() and metadata.read_text().rstrip().endswith("}"))
         return self._storage / "topics" / COPY / ".staged" / f"q-{json.loads(metadata.read_text())['id']}"
 
     def _staged(self, pattern: str) -> Iterator[Path]:
@@ -324,7 +333,10 @@ def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers
                 at = first + rng.randrange(3)
                 copying.wait_for(point, at)
                 copying.kill(alone=rng.random() < 0.5)
-                print(f"killed when batch {at} was {point.name}, {traffic.sent} records published", flush=True)
+                print(
+                    f"{point.name} of {at} was waited for: it was {copying.state(at)}; {traffic.sent} published",
+                    flush=True,
+                )
                 for change in while_down[turn]:
                     change()
         assert traffic.error is None, traffic.error

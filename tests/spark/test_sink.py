@@ -34,6 +34,8 @@ from tests.support.commands import running_cluster
 
 pytestmark = pytest.mark.integration
 
+WAIT_S = 60
+
 
 @dataclass(frozen=True)
 class Target:
@@ -266,6 +268,34 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     with pytest.raises(NotFound, match="was deleted and created again since batch 1 was staged for it"):
         run(publish_staged(options, "q-1", 1, [staged], plan.topic_uid))
     assert target.records(topic) == []
+
+
+def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_and_does_not_begin_again(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    topic = target.create("sink/anew")
+    files_of(tmp_path / "all", batches=2, rows=100)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "all" / "000.parquet").rename(tmp_path / "in" / "000.parquet")
+    options, checkpoint = target.options(topic), str(tmp_path / "checkpoint")
+    running = start(spark, str(tmp_path / "in"), checkpoint, options, ends=False)
+    until((tmp_path / "checkpoint" / "commits" / "0").exists)
+    assert len(target.records(topic)) == 100
+    target.client.admin.delete_topic(topic)
+    target.create(topic)
+    (tmp_path / "all" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
+    refused = (
+        f"topic {topic} was deleted and created again since this query began to write to it: begin the query anew with "
+        "another checkpoint to fill the new topic"
+    )
+    with pytest.raises(PySparkException, match=refused):
+        running.awaitTermination(WAIT_S)
+    with pytest.raises(PySparkException, match=refused):
+        start(spark, str(tmp_path / "in"), checkpoint, options).awaitTermination()
+    assert target.records(topic) == []
+    assert target.staged(topic) == []
+    start(spark, str(tmp_path / "in"), str(tmp_path / "another"), options).awaitTermination()
+    assert len(target.records(topic)) == 200
 
 
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:
