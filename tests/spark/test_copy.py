@@ -150,7 +150,7 @@ class Copying:
             Point.PUBLISHED: is_published,
             Point.NOTED: noted.exists,
         }
-        self._until(lambda: reached[point]() or is_published() or noted.exists())
+        self._until(lambda: reached[point]() or noted.exists() or (point is not Point.NOTED and is_published()))
 
     def kill(self, *, alone: bool) -> None:
         """SIGKILL, to the driver and its JVM, whose workers are left for a moment, or to the whole machine."""
