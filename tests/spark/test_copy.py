@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 import seaweedmq
+from seaweedmq.errors import StaleMetadata
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.verifying import verify_topic
@@ -41,6 +42,7 @@ BURST = 30
 """Records, published ten times a second."""
 BATCH_RECORDS = 1_500
 WAIT_S = 180.0
+CHANGES_MAX = 100
 SETTINGS = {
     "log_roll_age_s": 0.5,
     "maintenance_interval_s": 0.2,
@@ -246,12 +248,14 @@ class Changes:
         self.merged_tables = 0
 
     def split(self, topic: str) -> None:
-        self._client.admin.split_segment(topic, self._rng.choice(self._open(topic)).id)
+        self._change(topic, lambda found: self._client.admin.split_segment(topic, self._rng.choice(found).id))
 
     def merge(self, topic: str) -> None:
-        found = self._open(topic)
-        at = self._rng.randrange(len(found) - 1)
-        self._client.admin.merge_segments(topic, found[at].id, found[at + 1].id)
+        def merge_neighbours(found: list[Any]) -> None:
+            at = self._rng.randrange(len(found) - 1)
+            self._client.admin.merge_segments(topic, found[at].id, found[at + 1].id)
+
+        self._change(topic, merge_neighbours)
 
     def kill_a_primary(self, topic: str) -> None:
         description = self._client.admin.describe_topic(topic)
@@ -272,9 +276,17 @@ class Changes:
             assert time.monotonic() < end, "no tables come"
             time.sleep(0.1)
 
-    def _open(self, topic: str) -> list[Any]:
-        segments = self._client.admin.describe_topic(topic).segments
-        return sorted((segment for segment in segments if segment.is_open), key=lambda segment: segment.slots)
+    def _change(self, topic: str, change: Callable[[list[Any]], object]) -> None:
+        """Of the open segments, by their slots: of those that followed if these were sealed, as with a lost broker."""
+        for _ in range(CHANGES_MAX):
+            segments = self._client.admin.describe_topic(topic).segments
+            try:
+                change(sorted((segment for segment in segments if segment.is_open), key=lambda segment: segment.slots))
+            except StaleMetadata:
+                time.sleep(0.1)
+            else:
+                return
+        raise AssertionError(f"{topic} does not come to rest")
 
 
 def in_order(records: Iterable[Any]) -> dict[bytes | None, list[tuple[int, Any]]]:
