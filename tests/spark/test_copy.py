@@ -139,8 +139,7 @@ class Copying:
         noted = self._checkpoint / "commits" / str(batch)
 
         def is_published() -> bool:
-            done = StagedSink(self._storage, TopicName.parse(COPY), folder.parent.name).done()
-            return done is not None and done.batch >= batch
+            return self._published() >= batch
 
         def is_staged() -> bool:
             return not self._frames.issuperset(folder.glob("*.frames"))
@@ -186,13 +185,12 @@ class Copying:
         }
         return ", ".join(name for name, path in reached.items() if path.exists())
 
-    def next_batch(self) -> int:
-        """The first one that Spark does not know to be done."""
-        return self._newest("commits") + 1
-
-    def new_batch(self) -> int:
-        """The first one that nobody has planned."""
-        return self._newest("offsets") + 1
+    def next_batch(self, point: Point) -> int:
+        """The first one that is not there yet."""
+        if point is Point.PLANNED:
+            return self._newest("offsets") + 1
+        noted = self._newest("commits")
+        return (noted if point is Point.NOTED else max(noted, self._published())) + 1
 
     def left_over(self) -> list[str]:
         """What is staged."""
@@ -214,6 +212,10 @@ class Copying:
 
     def _staged(self, pattern: str) -> Iterator[Path]:
         return (self._storage / "topics" / COPY / ".staged").glob(pattern)
+
+    def _published(self) -> int:
+        done = StagedSink(self._storage, TopicName.parse(COPY), self._sink_folder.name).done()
+        return -1 if done is None else done.batch
 
     def _newest(self, kind: str) -> int:
         return max((int(path.name) for path in (self._checkpoint / kind).glob("[0-9]*")), default=-1)
@@ -338,11 +340,10 @@ def test_a_copy_is_whole_and_in_order_whatever_happens_to_its_driver_its_brokers
             for turn, point in enumerate(points):
                 copying.start()
                 if while_running[turn]:
-                    copying.wait_for(Point.NOTED, copying.next_batch())
+                    copying.wait_for(Point.NOTED, copying.next_batch(Point.NOTED))
                     for change in while_running[turn]:
                         change()
-                first = copying.new_batch() if point is Point.PLANNED else copying.next_batch()
-                at = first + rng.randrange(3)
+                at = copying.next_batch(point) + rng.randrange(3)
                 copying.wait_for(point, at)
                 copying.kill(alone=rng.random() < 0.5)
                 print(
