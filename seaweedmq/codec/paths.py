@@ -10,6 +10,7 @@
     topics/<namespace>/<topic>/table/_delta_log/
     topics/<namespace>/<topic>/.staged/<sink>/done.json
     topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
+    topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
 topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
@@ -18,7 +19,8 @@ skips those that begin with ``_``. Whatever else is put there begins with a dot:
 A table has two names, which are links to one file: the one that counts, and one in ``.kept``, under which it stays for
 readers that have begun with it, once it does not count any more.
 
-What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic.
+What is staged is no part of the topic yet: readers and upkeep pass over it, and it goes with the topic. Which topic of
+a name a sink writes to lies beside the topics, so that it outlives them.
 """
 
 import re
@@ -35,6 +37,7 @@ KEPT: Final = ".kept"
 DELTA_LOG: Final = "_delta_log"
 """In the folder of the tables: which of them count, for readers of Delta tables."""
 STAGED: Final = ".staged"
+SINKS: Final = ".sinks"
 Kind: TypeAlias = Literal["log", "table"]
 
 _FILE = re.compile(
@@ -143,6 +146,25 @@ def batch_dir(topic: TopicName, sink: str, batch: int) -> str:
     if batch < 0:
         raise InvalidArgument(f"batch {batch} of sink {sink}: batches are numbered from 0")
     return f"{sink_dir(topic, sink)}/{batch:020d}"
+
+
+def sink_marks_dir(topic: TopicName) -> str:
+    """Folder of what is kept of all sinks that write to a topic of this name, whatever becomes of the topic."""
+    return f"{TOPICS}/{topic.namespace}/{SINKS}/{topic.name}"
+
+
+def sink_mark(sink: str, topic_uid: int) -> str:
+    """Name of the file in that folder that is there once a sink has written to this one of the topics.
+
+    Raises:
+        InvalidArgument: the sink's id can not be part of a file name.
+    """
+    return f"{check_name('sink', sink)}-{topic_uid}"
+
+
+def sink_of_mark(name: str) -> str:
+    """Whose file this is."""
+    return name.rpartition("-")[0]
 
 
 def parse_segment_file(path: str) -> SegmentFileName | None:

@@ -1,7 +1,8 @@
 """What sinks put down below a topic's folder before it is published: frames, manifests, and marks of what is done.
 
 Blocking; for processes outside the cluster. Names say what a thing is: a batch without a manifest is being staged, or
-was given up; with one it is to be finished by whoever finds it; ``done.json`` names the last one that was.
+was given up; with one it is to be finished by whoever finds it; ``done.json`` names the last one that was. All of it
+goes with the topic. That a sink has written to it is kept beside the topics, for when the name is taken again.
 """
 
 import contextlib
@@ -20,7 +21,17 @@ from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.frame import HEADER_BYTES, FrameHeader, decode_header
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, batch_dir, document_path, sink_dir, staged_dir, topic_dir
+from seaweedmq.codec.paths import (
+    TOPIC_DOCUMENT,
+    batch_dir,
+    document_path,
+    sink_dir,
+    sink_mark,
+    sink_marks_dir,
+    sink_of_mark,
+    staged_dir,
+    topic_dir,
+)
 from seaweedmq.codec.staged import (
     done_from_bytes,
     done_to_bytes,
@@ -141,7 +152,7 @@ class StagedBatch:
                 for folder in (self.folder.parent.parent, self.folder.parent, self.folder):
                     folder.mkdir(exist_ok=True)  # never the topic's: it would come to life again
             except FileNotFoundError:
-                raise NotFound(f"topic {self._topic} is not in the storage any more: it was deleted") from None
+                raise _deleted(self._topic) from None
             file = StagingFile(self.folder, label)
             done = False
             try:
@@ -232,6 +243,30 @@ class StagedSink:
 
     def batch(self, number: int) -> StagedBatch:
         return StagedBatch(self._root, self._topic, self._sink, number)
+
+    def keep_to(self, topic_uid: int) -> None:
+        """From now on the sink writes to this topic, and to no later one of its name.
+
+        Raises:
+            NotFound: it has written to an earlier one; or there is no such topic any more.
+        """
+        folder = self._root / sink_marks_dir(self._topic)
+        mark = folder / sink_mark(self._sink, topic_uid)
+        with failing("keep a sink in", folder):
+            if mark.exists():
+                return
+            try:
+                for each in (folder.parent, folder):
+                    each.mkdir(exist_ok=True)
+            except FileNotFoundError:
+                raise _deleted(self._topic) from None
+            if any(sink_of_mark(other.name) == self._sink for other in folder.iterdir()):
+                raise NotFound(
+                    f"topic {self._topic} was deleted and created again since this query began to write to it: begin "
+                    "the query anew with another checkpoint to fill the new topic"
+                )
+            mark.touch()
+            sync_directories(self._root, folder)
 
     def done(self) -> Done | None:
         """What was finished last. Raises Corrupt."""
@@ -379,6 +414,7 @@ def sweep(root: Path, topic: TopicName) -> int:
                 if age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE]):
                     _remove_tree(sink)
                     swept += 1
+        _sweep_marks(root, topic, now_s)
     return swept
 
 
@@ -390,6 +426,23 @@ def _remove_tree(folder: Path) -> None:
         if not folder.exists():
             return
     shutil.rmtree(folder)
+
+
+def _sweep_marks(root: Path, topic: TopicName, now_s: float) -> None:
+    """A mark is as young as its sink is alive, to a day: it goes ``DONE_AGE_S`` after what that has in the topic."""
+    with contextlib.suppress(FileNotFoundError):
+        for mark in (root / sink_marks_dir(topic)).iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                age_s = now_s - mark.stat().st_mtime
+                if (root / sink_dir(topic, sink_of_mark(mark.name))).exists():
+                    if age_s > SWEPT_AGE_S:
+                        os.utime(mark)
+                elif age_s > DONE_AGE_S:
+                    mark.unlink()
+
+
+def _deleted(topic: TopicName) -> NotFound:
+    return NotFound(f"topic {topic} is not in the storage any more: it was deleted")
 
 
 def _touched_s(folder: Path) -> float:

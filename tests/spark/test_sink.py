@@ -35,6 +35,8 @@ from tests.support.commands import running_cluster
 
 pytestmark = pytest.mark.integration
 
+WAIT_S = 60
+
 
 @dataclass(frozen=True)
 class Target:
@@ -287,6 +289,34 @@ def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
     BatchSink(options, plan, "w-1").commit([staged])
     assert len(target.records(topic)) == 10
     assert "stays until it is swept: the directory does not answer" in caplog.text
+
+
+def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_and_does_not_begin_again(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    topic = target.create("sink/anew")
+    files_of(tmp_path / "all", batches=2, rows=100)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "all" / "000.parquet").rename(tmp_path / "in" / "000.parquet")
+    options, checkpoint = target.options(topic), str(tmp_path / "checkpoint")
+    running = start(spark, str(tmp_path / "in"), checkpoint, options, ends=False)
+    until((tmp_path / "checkpoint" / "commits" / "0").exists)
+    assert len(target.records(topic)) == 100
+    target.client.admin.delete_topic(topic)
+    target.create(topic)
+    (tmp_path / "all" / "001.parquet").rename(tmp_path / "in" / "001.parquet")
+    refused = (
+        f"topic {topic} was deleted and created again since this query began to write to it: begin the query anew with "
+        "another checkpoint to fill the new topic"
+    )
+    with pytest.raises(PySparkException, match=refused):
+        running.awaitTermination(WAIT_S)
+    with pytest.raises(PySparkException, match=refused):
+        start(spark, str(tmp_path / "in"), checkpoint, options).awaitTermination()
+    assert target.records(topic) == []
+    assert target.staged(topic) == []
+    start(spark, str(tmp_path / "in"), str(tmp_path / "another"), options).awaitTermination()
+    assert len(target.records(topic)) == 200
 
 
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:

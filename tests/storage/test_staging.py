@@ -157,6 +157,36 @@ def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_file
     frames.close()
 
 
+def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
+    sink.keep_to(7)
+    StagedSink(tmp_path, NAME, "q-2").keep_to(8)
+    sink.keep_to(7)
+    for _ in range(2):
+        with pytest.raises(NotFound, match="shop/orders was deleted and created again since this query began to"):
+            sink.keep_to(8)
+    StagedSink(tmp_path, NAME, "q").keep_to(8)
+
+
+def test_a_sink_of_a_namespace_that_is_not_there_brings_nothing_to_life(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="topic shop/orders is not in the storage any more"):
+        StagedSink(tmp_path, NAME, "q-1").keep_to(7)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_which_topic_a_sink_keeps_to_is_forgotten_long_after_the_sink_is_gone(tmp_path: Path, sink: StagedSink) -> None:
+    with sink.batch(1).staging("0"):
+        sink.keep_to(7)
+    StagedSink(tmp_path, NAME, "q-2").keep_to(7)
+    StagedSink(tmp_path, NAME, "q-3").keep_to(7)
+    marks = tmp_path / "topics" / "shop" / ".sinks" / "orders"
+    for name, days in (("q-1-7", 31), ("q-2-7", 31), ("q-3-7", 29)):
+        at = time.time() - days * 86_400
+        os.utime(marks / name, (at, at))
+    sweep(tmp_path, NAME)
+    assert sorted(path.name for path in marks.iterdir()) == ["q-1-7", "q-3-7"]
+    assert time.time() - (marks / "q-1-7").stat().st_mtime < 60
+
+
 def test_damage_is_said_and_where_it_is(sink: StagedSink) -> None:
     batch = sink.batch(3)
     with batch.staging("0") as file:
