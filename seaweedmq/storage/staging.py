@@ -6,7 +6,6 @@ goes with the topic. That a sink has written to it is kept beside the topics, fo
 """
 
 import contextlib
-import errno
 import os
 import shutil
 from collections import OrderedDict
@@ -46,6 +45,7 @@ from seaweedmq.model.staged import Done, Manifest, Progress, StagedFile
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_io import (
+    NO_LINKS,
     TEMPORARY_PREFIX,
     publish,
     read_at,
@@ -70,7 +70,6 @@ SWEPT_MAX = 100
 """Folders that one sweep removes."""
 OPEN_FILES_MAX = 64
 """Of the staged files of a batch: its segments read them side by side."""
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 def topic_in_storage(root: Path, name: TopicName) -> Topic:
@@ -178,7 +177,7 @@ class StagedBatch:
             except FileExistsError:
                 pass
             except OSError as error:
-                if error.errno not in _NO_LINKS:
+                if error.errno not in NO_LINKS:
                     raise
                 _write_new(final, manifest_to_bytes(manifest))
             sync_directories(self._root, self.folder)

@@ -16,7 +16,6 @@ from seaweedmq.model.config import MIB
 from seaweedmq.model.files import FileKind, SegmentFile
 
 TARGET_BYTES: Final = 256 * MIB
-TARGET_BYTES_MIN: Final = 1 * MIB
 RETAINED_TABLES_MIN: Final = 8
 AUTO_TARGET_BYTES: Final = 128 * MIB
 """What a broker's worker merges in one go, as much as it converts in one."""

@@ -20,6 +20,10 @@ _RWF_DONTCACHE = 0x80
 _NO_FLAGS = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 """What a system or file system says that does not know it."""
 
+NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV})
+"""What a file system says that has no hard links, or not here, or not for this file. EACCES is none of them: who may
+not write in a folder is to be told so."""
+
 TEMPORARY_PREFIX = ".tmp-"
 """Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
 TEMPORARY_AGE_S_MAX = 86_400.0

@@ -6,26 +6,24 @@ begins with it may end with an error.
 """
 
 import contextlib
-import errno
 import logging
 from pathlib import Path
 
 from seaweedmq.codec.paths import KEPT, kept_path, parse_segment_file, table_dir
+from seaweedmq.errors import NotFound
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store import file_io
 
 logger = logging.getLogger(__name__)
 
-NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV})
-"""What a file system says that has no hard links, or not here, or not for this file."""
-
 _told: set[Path] = set()
 _TOLD_MAX = 100
 
 
-def keep(root: Path, temporary: Path, table: str) -> None:
+def keep(root: Path, temporary: Path, table: str) -> bool:
     """Give a complete file the second name of ``table``, a path below ``root``, durably. One that is there already was
-    left by somebody who was killed before the first name came, or is of a table that was deleted: it is replaced."""
+    left by somebody who was killed before the first name came, or is of a table that was deleted: it is replaced.
+    False: there are no links here."""
     kept = root / kept_path(table)
     folder = kept.parent
     folder.mkdir(exist_ok=True)  # and not what is above it: that would bring back a topic that is deleted just now
@@ -37,7 +35,7 @@ def keep(root: Path, temporary: Path, table: str) -> None:
                 link.hardlink_to(temporary)
                 link.replace(kept)
     except OSError as e:
-        if e.errno not in NO_LINKS:
+        if e.errno not in file_io.NO_LINKS:
             raise
         if root not in _told and len(_told) < _TOLD_MAX:
             _told.add(root)
@@ -47,8 +45,23 @@ def keep(root: Path, temporary: Path, table: str) -> None:
                 root,
                 e.strerror,
             )
-        return
+        return False
     file_io.sync_directory(folder)
+    return True
+
+
+def keep_table(root: Path, table: str) -> bool:
+    """Give a table that is there its second name, if it has none. False: there are no links here.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    if (root / kept_path(table)).exists():
+        return True
+    try:
+        return keep(root, root / table, table)
+    except FileNotFoundError:
+        raise NotFound(f"{table} is gone") from None
 
 
 def sweep_kept(root: Path, topic: TopicName, kept_s: float) -> None:

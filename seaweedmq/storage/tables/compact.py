@@ -20,7 +20,7 @@ from typing import IO, Final
 
 import pyarrow as pa
 
-from seaweedmq.codec.paths import kept_path, table_dir
+from seaweedmq.codec.paths import table_dir
 from seaweedmq.core.files.compaction import Merge, containing, doubled, merges
 from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError
 from seaweedmq.model.files import SegmentFile
@@ -29,7 +29,7 @@ from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.directory import scan_tables
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_handles import open_input
-from seaweedmq.storage.store.kept import keep
+from seaweedmq.storage.store.kept import keep_table
 from seaweedmq.storage.tables.files import DirectoryTarget
 from seaweedmq.storage.tables.format import TableFile
 from seaweedmq.storage.tables.opener import open_table, schema_of
@@ -166,9 +166,8 @@ def check_table(root: Path, topic: Topic, table: SegmentFile) -> None:
 def _unlink(root: Path, tables: Iterable[SegmentFile]) -> None:
     """Take away first names. A table that was made before there were second ones gets it now."""
     for table in tables:
-        if not (root / kept_path(table.path)).exists():
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
-                keep(root, root / table.path, table.path)
+        with contextlib.suppress(NotFound):  # another process was faster
+            keep_table(root, table.path)
         (root / table.path).unlink(missing_ok=True)
 
 

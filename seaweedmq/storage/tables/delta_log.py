@@ -5,7 +5,6 @@ topic, ends up there and not in the one that took its place.
 """
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -26,7 +25,6 @@ _NAME = re.compile(
     r"(?P<version>[0-9]{20})(?:(?P<commit>\.json)|(?P<checkpoint>\.checkpoint\.parquet)|\.\S+)", re.ASCII
 )
 _HINT = "_last_checkpoint"
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES})
 
 Stamp = tuple[int, int, int]
 """Of a file: inode, time of the last change in ns, size. Another file of the same name has another."""
@@ -119,7 +117,7 @@ class LogFolder:
                 if os.stat(temporary, dir_fd=self._fd).st_ino != os.stat(name, dir_fd=self._fd).st_ino:
                     raise Conflict(f"{self.path}: version {version} was written by another process") from None
             except OSError as e:
-                if e.errno not in _NO_LINKS:
+                if e.errno not in file_io.NO_LINKS:
                     raise
                 self._create(name, version, data)
         os.fsync(self._fd)

@@ -1,7 +1,6 @@
 """A table on its way into a Delta log: looked into, given its other name, described; and the columns of the log."""
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.kept import keep_table
 from seaweedmq.storage.tables.delta_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
@@ -30,7 +30,6 @@ from seaweedmq.storage.tables.opener import open_table
 VALUE = "_value"
 _NUMBERS = ("_segment", "_partition", "_offset")
 _TIME = "_timestamp"
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES})
 
 
 class Columns(StrEnum):
@@ -110,7 +109,7 @@ def column_bounds(metadata: pq.FileMetaData) -> dict[str, tuple[int | str, int |
 def _name_that_stays(root: Path, topic: Topic, path: str) -> str:
     """The name that a table keeps for a while after its first one went, relative to the folder of the tables. Given
     to it here if whoever made it did not, on file systems that can."""
-    kept = kept_path(path) if _keep(root, path) else path
+    kept = kept_path(path) if keep_table(root, path) else path
     return kept.removeprefix(f"{table_dir(topic.name)}/")
 
 
@@ -124,25 +123,7 @@ def keep_again(root: Path, topic: Topic, listed: Mapping[Span, Add]) -> None:
         folder, _, name = add.path.rpartition("/")
         if folder == KEPT and name not in kept:
             with contextlib.suppress(NotFound):
-                _keep(root, table_path(topic.name, *span))
-
-
-def _keep(root: Path, path: str) -> bool:
-    """Give a table its second name, if it has none. False: there are no links here."""
-    kept = root / kept_path(path)
-    if kept.exists():
-        return True
-    try:
-        kept.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.link(root / path, kept)
-    except FileNotFoundError:
-        raise NotFound(f"{path} is gone") from None
-    except OSError as e:
-        if e.errno not in _NO_LINKS:
-            raise
-        return False
-    return True
+                keep_table(root, table_path(topic.name, *span))
 
 
 def log_metadata(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.paths import kept_path, table_path
-from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange
+from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange, StorageFailed
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
@@ -100,6 +100,35 @@ def test_a_table_without_a_second_name_gets_one(orders: TopicFiles) -> None:
     assert kept.samefile(orders.root / table.path)
 
 
+def test_a_second_name_that_the_log_is_to_name_is_durable_first(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders.table(0, 10)
+    kept = orders.root / kept_path(table.path)
+    kept.unlink()
+    synced: list[bool] = []
+
+    def sync(path: Path) -> None:
+        if path == kept.parent:
+            synced.append(kept.exists() and not commits_of(orders))
+
+    monkeypatch.setattr(file_io, "sync_directory", sync)
+    reconcile(orders.root, orders.topic)
+    assert synced == [True]
+
+
+def test_who_may_not_give_a_second_name_is_told(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders.table(0, 10)
+    (orders.root / kept_path(table.path)).unlink()
+
+    def refuse(*args: object, **more: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageFailed, match="ermission"):
+        reconcile(orders.root, orders.topic)
+
+
 def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFiles) -> None:
     for n in range(3):
         orders.table(10 * n, 10 * n + 10)
@@ -109,12 +138,15 @@ def test_second_names_that_a_copy_of_the_storage_lost_come_back(orders: TopicFil
     assert len(list((folder_of(orders) / ".kept").iterdir())) == 3
 
 
-def test_where_files_have_one_name_the_log_names_that(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV])
+def test_where_files_have_one_name_the_log_names_that(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
     orders.table(0, 10)
     shutil.rmtree(folder_of(orders) / ".kept", ignore_errors=True)
 
     def no_links(*args: object, **more: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
+        raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(os, "link", no_links)
     assert reconcile(orders.root, orders.topic) == 0
