@@ -42,6 +42,7 @@ from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_io import (
     publish,
     read_at,
+    remove_stale_temporaries,
     sync_directories,
     sync_file,
     unique_suffix,
@@ -352,13 +353,14 @@ def failing(action: str, path: Path) -> Iterator[None]:
 
 
 def sweep(root: Path, topic: TopicName) -> int:
-    """Remove what dead sinks left: batches that were staged and have no manifest, and marks of long ago; up to
-    ``SWEPT_MAX``. Return how many folders went."""
+    """Remove what dead sinks left: batches that were staged and have no manifest, and marks of long ago, up to
+    ``SWEPT_MAX``; and what was written aside when somebody was killed. Return how many folders went."""
     swept = 0
     top = root / staged_dir(topic)
     with failing("sweep", top), contextlib.suppress(FileNotFoundError), written_aside(root / topic_dir(topic)) as aside:
         aside.touch()
         now_s = aside.stat().st_mtime
+        remove_stale_temporaries(root / topic_dir(topic), now_s)
         for sink in sorted(p for p in top.iterdir() if p.is_dir()):
             for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
                 with contextlib.suppress(FileNotFoundError):
@@ -367,8 +369,9 @@ def sweep(root: Path, topic: TopicName) -> int:
                         shutil.rmtree(folder)
                         swept += 1
             with contextlib.suppress(FileNotFoundError):
-                left = [path.name for path in sink.iterdir()]
                 age_s = now_s - _touched_s(sink)
+                remove_stale_temporaries(sink, now_s)  # a change of the folder, whose age is known by then
+                left = [path.name for path in sink.iterdir()]
                 if age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE]):
                     shutil.rmtree(sink)
                     swept += 1
