@@ -105,7 +105,7 @@ CAUGHT_BY = {
     "delete_whoever_has_the_name": 87,
     "free_the_name_before_primaries_have_heard": 106,
     "hold_back_what_comes_first": 956,
-    "give_members_up_before_they_know": 7712,
+    "give_members_up_before_they_know": 21379,
     "take_a_log_to_end_where_the_next_begins": 710,
     "read_only_the_partitions_of_the_beginning": 16,
     "choose_partitions_by_the_ring": 4,
