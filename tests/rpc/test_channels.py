@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
@@ -22,6 +22,7 @@ from seaweedmq.model.config import KIB, MIB, BrokerConfig
 from seaweedmq.model.publish import FrameAck, PublishAck, PublishFrames, PublishReply, PublishRequest
 from seaweedmq.rpc.channels import wire
 from seaweedmq.rpc.channels.channel import WINDOW_BYTES, Ahead, Window
+from seaweedmq.rpc.channels.server import Answering, ChannelServer
 from seaweedmq.rpc.channels.wire import Credit, End, Message, Status, read_envelope, write_envelope
 from seaweedmq.rpc.client import GrpcDialer
 from seaweedmq.rpc.server import serve
@@ -289,6 +290,30 @@ async def test_conversations_count_as_streams(dialer):
             await conversation.aclose()
     finally:
         await server.stop(0)
+
+
+async def test_the_end_of_a_stream_is_said_behind_what_is_being_written() -> None:
+    writing, written = asyncio.Event(), asyncio.Event()
+
+    async def write(envelope: bytes) -> None:
+        writing.set()
+        await written.wait()
+
+    async def envelopes() -> AsyncIterator[bytes]:
+        await writing.wait()
+        yield write_envelope([wire.Ahead(1)])
+
+    answering = Answering(
+        name="nobody", answer=None, decode=None, encode=None, admitted=nullcontext, told=lambda error: error
+    )
+    running = asyncio.create_task(ChannelServer(answering, ahead_bytes=1).run(envelopes(), write))
+    await writing.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not running.done(), "gRPC would lose the status"
+    written.set()
+    with pytest.raises(ProtocolViolation, match="Ahead, which is for brokers to say"):
+        await running
 
 
 async def test_who_does_not_wait_for_credit_is_refused(server, fake, monkeypatch):

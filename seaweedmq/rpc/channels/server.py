@@ -19,6 +19,9 @@ from seaweedmq.runtime.signal import Signal
 Q = TypeVar("Q")
 R = TypeVar("R")
 
+LAST_WRITE_S = 1.0
+"""How long the end of a stream waits for what is being written on it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering(Generic[Q, R]):
@@ -47,6 +50,8 @@ class ChannelServer(Generic[Q, R]):
         self._last = 0
         self._outgoing = Outgoing()
         self._stopping = False
+        self._is_writing = False
+        self._is_over = False
         self._changed = Signal()
 
     async def run(self, envelopes: AsyncIterator[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -57,12 +62,14 @@ class ChannelServer(Generic[Q, R]):
         """
         if self._ahead_bytes:
             self._outgoing.put(Ahead(self._ahead_bytes))
-        work = {
-            asyncio.ensure_future(doing)
-            for doing in (self._read(envelopes), self._write(write), self._wait_until_unused())
-        }
+        writer = asyncio.ensure_future(self._write(write))
+        work = {writer, *map(asyncio.ensure_future, (self._read(envelopes), self._wait_until_unused()))}
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            self._is_over = True
+            if self._is_writing:
+                # While a write is under way, cancelled or not, gRPC says no status: the client would hear nothing.
+                await asyncio.wait({writer}, timeout=LAST_WRITE_S)
             for task in done:
                 task.result()
         finally:
@@ -90,7 +97,11 @@ class ChannelServer(Generic[Q, R]):
     async def _write(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         async with closing(self._outgoing.envelopes()) as envelopes:
             async for envelope in envelopes:
+                self._is_writing = True
                 await write(envelope)
+                self._is_writing = False
+                if self._is_over:
+                    return
 
     def _take(self, section: Section) -> None:
         if not isinstance(section, Message | End | Status):
