@@ -21,13 +21,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 
-MEASURING = ("faults", "integration", "test_benchmarks.py", "cli/test_demo.py")
-"""Integration tests below these measure time or memory against limits, and are marked ``measures``: ``make test`` runs
-them one after another with nothing beside them."""
-GROUPS: Mapping[str, str] = {"spark": "spark", "examples": "spark", "test_readme.py": "spark"}
-"""Integration tests below these run in one worker, since every Spark takes gigabytes. All others do so by module, for
-its cluster."""
+MEASURING = ("faults", "integration", "cli/test_demo.py")
+"""Integration tests below these measure time or memory against limits, or have leases of seconds that must not end
+while a worker is busy. They are marked ``measures``, and ``make test`` runs them one after another with nothing beside
+them."""
+PATIENT = tuple(f"integration/kafka/test_{name}.py" for name in ("interop", "matrix", "not_supported", "offsets"))
+"""But for these: they ask what is answered, not when, of brokers with leases as users have them."""
+KAFKA = "integration/kafka"
+GROUPS: Mapping[str, str] = {"spark": "spark", "examples": "examples", "test_readme.py": "examples", KAFKA: KAFKA}
+"""Integration tests below these run in one worker: Spark takes gigabytes, and those with Kafka's clients share one
+cluster. All others do so by module, for its cluster. Two workers may have a Spark: one alone would be the last to end.
+"""
 
+WITH_SPARK = ("spark", "examples")
 SPARK_TIMEOUT_S = 300
 """Each JVM takes half a minute to start beside other tests on two slow cores, and many tests start one of their own."""
 
@@ -41,9 +47,9 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
             above = [str(parent) for parent in (path, *path.parents)]
             group = next((GROUPS[name] for name in above if name in GROUPS), str(path))
             item.add_marker(pytest.mark.xdist_group(group))
-            if group == "spark" and item.get_closest_marker("timeout") is None:
+            if group in WITH_SPARK and item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
-            if any(name in MEASURING for name in above):
+            if any(name in MEASURING for name in above) and str(path) not in PATIENT:
                 item.add_marker(pytest.mark.measures)
 
 

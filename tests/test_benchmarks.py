@@ -108,12 +108,13 @@ def test_failover_has_a_key_for_every_segment() -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("suite", "figure"), [("send", "send_100b"), ("small", "split_stall")])
 def test_a_quick_suite_measures_and_reports(tmp_path: Path, suite: str, figure: str) -> None:
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--suite", suite, "--directory", str(tmp_path)]
     command += ["--json", str(report)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode in (0, 1), done.stderr  # 1: a busy machine missed a target
     assert figure in done.stdout
     found = json.loads(report.read_text())

@@ -21,6 +21,8 @@ SHELL = [
 ]
 PYTHON = [block for kind, block in BLOCKS if kind == "python"]
 
+SHELL_TIMEOUT_S = 120
+"""Some of the lines start a Spark, and so may another worker at the same time."""
 RUN_ELSEWHERE = {
     "make test": "this",
     "make demo": "tests/cli/test_demo.py runs what it runs",
@@ -54,7 +56,7 @@ def shell(line: str, cluster: Cluster) -> str:
         ["bash", "-o", "pipefail", "-c", line],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SHELL_TIMEOUT_S,
         check=False,
         env={**os.environ, "PATH": path, "SEAWEEDMQ_BOOTSTRAP": cluster.addresses},
     )

@@ -42,7 +42,12 @@ def running_servers(tier: Tier, duration_s: float, folder: Path, scale: Scale) -
         return
     settings: dict[str, float] = {}
     if (kept_s := retention_s(tier, duration_s)) is not None:
-        settings = {"maintenance_interval_s": min(10.0, kept_s / 5), "log_grace_s": kept_s / 2}
+        # What stays behind what counts is as much shorter: files would grow for an hour otherwise.
+        settings = {
+            "maintenance_interval_s": min(10.0, kept_s / 5),
+            "log_grace_s": kept_s / 2,
+            "table_grace_s": kept_s / 2,
+        }
     with running_cluster(folder / "data", brokers=BROKERS, settings=settings, kafka=True) as cluster:
         yield Servers(cluster.kafka, cluster.pids, cluster.storage)
 

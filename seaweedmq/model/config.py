@@ -26,8 +26,8 @@ class BrokerConfig:
     memory_bytes_max: int = 1024 * MIB
     """Bound on the whole process; ``broker.memory`` shares out what the runtime leaves of it."""
     cache_age_s: float = 300.0
-    """How long frames that are in files stay in memory for those who read a little later. They give way before if memory is
-    wanted; without an age a broker that trickles would grow for hours until it is."""
+    """How long frames that are in files stay in memory for those who read a little later. They give way before if
+    memory is wanted; without an age a broker that trickles would grow for hours until it is."""
     segment_buffer_bytes_max: int = 64 * MIB
     """Accepted and not yet written, per segment; beyond it the broker stops reading from publishers."""
     frame_bytes_max: int = 16 * MIB

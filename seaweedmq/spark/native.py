@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -29,9 +29,11 @@ from seaweedmq.spark.native_types import foreign_part
 from seaweedmq.spark.options import RANGES, SparkOptions, parse_options
 from seaweedmq.spark.pieces import BrokerPiece, Piece, plan_pieces
 from seaweedmq.spark.source import FORMAT, Found, chosen_columns, find, window_of
-from seaweedmq.spark.table_scan import opened, row_groups
+from seaweedmq.spark.table_scan import row_groups
 from seaweedmq.spark.tail import end_of_logs
 from seaweedmq.spark.window import Interval
+from seaweedmq.storage.store.file_handles import open_input
+from seaweedmq.storage.tables.opener import open_table
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,8 @@ _PARQUET_OPTIONS = {
     "recursiveFileLookup": "true",  # and its folders are no partitions
     "datetimeRebaseMode": "CORRECTED",  # dates before 1582 are as they were written
     "mergeSchema": "false",
+    "ignoreMissingFiles": "false",  # whatever the session says: rows that are lost are told
+    "ignoreCorruptFiles": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
 
@@ -172,7 +176,9 @@ def _add(parts: list[tuple[int, int]], start: int, end: int) -> None:
 def _is_wanted(root: Path | None, topic: Topic, file: SegmentFile, timestamps: Interval) -> bool:
     if root is None:
         raise AssertionError(f"{file.path} was listed, and there is no storage")
-    with opened(root, file, topic) as table:
+    # By the name that Spark is going to read: the other one may be gone since the listing.
+    lasting = replace(file, path=str(_lasting(root, file).relative_to(root)))
+    with closing(open_input(root, lasting)) as source, open_table(source, file, topic) as table:
         if not timestamps.is_bounded:
             return True
         return any(g.timestamps is None or timestamps.overlaps(*g.timestamps) for g in row_groups(file, table))

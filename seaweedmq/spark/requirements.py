@@ -8,6 +8,7 @@ import shutil
 from seaweedmq.errors import Unsupported
 
 PYSPARK_MIN = (4, 1)
+JAVA_MIN = 17
 _INSTALL = "pip install 'seaweedmq[spark]'"
 
 
@@ -29,6 +30,6 @@ def check_java() -> None:
     if shutil.which(java) is None:
         where = f"JAVA_HOME is {home}" if home else "PATH has no java"
         raise Unsupported(
-            f"Spark needs Java 17 or newer, and {where}: install it (Debian, Ubuntu: apt-get install "
-            "openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+            f"Spark needs Java {JAVA_MIN} or newer, and {where}: install it (Debian, Ubuntu: apt-get install "
+            f"openjdk-{JAVA_MIN}-jre-headless; macOS: brew install openjdk@{JAVA_MIN})"
         )

@@ -4,6 +4,7 @@ A write counts when its driver has put the manifest down. What tasks stage that 
 in no manifest. A streaming batch that is run again finds the first manifest, and finishes that.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,15 +15,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from seaweedmq.aio import system_environment
-from seaweedmq.errors import InvalidArgument, Unsupported
+from seaweedmq.errors import InvalidArgument, StorageFailed, Unsupported
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.staged import StagedFile
 from seaweedmq.spark.sink_options import SinkOptions, parse_sink_options
 from seaweedmq.spark.sink_plan import SinkPlan, plan_sink, run
 from seaweedmq.spark.sink_publish import publish_staged
 from seaweedmq.spark.stager import Stager
-from seaweedmq.storage.staging import StagedBatch, StagedSink, sweep
+from seaweedmq.storage.staging import ONCE, StagedBatch, StagedSink, sweep
 from seaweedmq.storage.store.files import open_store
+
+log = logging.getLogger(__name__)
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
@@ -51,14 +54,21 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
         return _stage(self._plan, self._sink, 0, iterator)
 
     def commit(self, messages: Sequence[Staged | None]) -> None:
-        root = self._plan.root
         try:
-            run(publish_staged(self._options, self._sink, 0, _files(messages), self._plan.topic_uid))
+            run(publish_staged(self._options, self._sink, 0, _files(messages), self._plan.topic_uid, is_last=True))
         finally:
-            StagedSink(root, self._plan.topic, self._sink).remove()
+            self._clear()
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
-        StagedSink(self._plan.root, self._plan.topic, self._sink).remove()
+        self._clear()
+
+    def _clear(self) -> None:
+        """What is left is swept a day later. Raises nothing: a write that is published must not be told to have failed,
+        for it can only be repeated as a whole."""
+        try:
+            StagedSink(self._plan.root, self._plan.topic, self._sink).remove()
+        except StorageFailed as error:
+            log.warning("%s: what was staged stays until it is swept: %s", self._plan.topic, error)
 
 
 class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -100,7 +110,7 @@ def batch_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> Ba
         SeaweedMQError: an option is wrong, or the columns do not fit, or no broker answers: nothing is written.
     """
     options, plan = _planned(given, schema, overwrite, 'mode("append")')
-    return BatchSink(options, plan, f"w-{system_environment().rng.getrandbits(64):016x}")
+    return BatchSink(options, plan, f"{ONCE}{system_environment().rng.getrandbits(64):016x}")
 
 
 def stream_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> StreamSink:

@@ -1,5 +1,6 @@
 """What the driver does with what its tasks have staged: one manifest, whose rows are then published, once."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,10 @@ from seaweedmq.client.publish.pieces import Pieces
 from seaweedmq.client.publish.replayed import ReplayedBatch, Search, one_thread, place_of, recreated
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.replay import Replay
-from seaweedmq.errors import InvalidArgument, OutOfRange, Unavailable
+from seaweedmq.errors import InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.model.description import OPEN
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
-from seaweedmq.model.ring import is_partition
+from seaweedmq.model.ring import KeyRange, is_partition
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import Done, Manifest, Reached, StagedFile
 from seaweedmq.model.topic import Topic
@@ -24,21 +25,31 @@ from seaweedmq.storage.read.stored_rows import stored_sequence
 from seaweedmq.storage.staging import StagedBatch, StagedFrames, StagedSink
 from seaweedmq.storage.store.files import open_store
 
+log = logging.getLogger(__name__)
+
 LATE_S = 600.0
-"""Somebody who was here so long ago may be forgotten by brokers, which remember ``producer_idle_s``, at least 600 s and
-by default 900 s after the end of a stream."""
+"""Brokers may have forgotten who began a batch so long ago: they remember for ``producer_idle_s``, at least 600 s and
+by default 900 s, after the end of a stream. What was noted since says nothing: one segment may have been out of reach
+all the time."""
 _BATCHES_MAX = 2**32
 """Epochs of producers end there."""
 
 
 async def publish_staged(
-    options: SinkOptions, sink_id: str, number: int, files: Sequence[StagedFile], topic_uid: int
+    options: SinkOptions,
+    sink_id: str,
+    number: int,
+    files: Sequence[StagedFile],
+    topic_uid: int,
+    *,
+    is_last: bool = False,
 ) -> int:
     """Publish a batch, or what is left to do of it; return its rows, or 0 if it was published before.
 
     Args:
         files: as tasks have staged them for this batch, in the order of the rows.
         topic_uid: of the topic that they were staged for.
+        is_last: the sink comes never again, so that no mark is left of what it has done.
 
     Raises:
         NotFound: the topic was deleted, or created again since the batch was staged.
@@ -72,12 +83,22 @@ async def publish_staged(
             is_resumed = manifest != mine
         batch.discard(names - {file.name for file in manifest.files})
         search = None
-        if is_resumed and batch.noted_ago_s() > LATE_S:
+        if is_resumed and batch.begun_ago_s() > LATE_S:
             search = partial(_search, root, described.topic, manifest, batch.begun_us(), options.repeat_unknown)
         await _publish(cluster, described.topic, manifest, batch, search)
-        described = await cluster.describe(options.topic, OPEN)
-    sink.finish(Done(batch=number, ranges=open_ranges(described)))
+        ranges = () if is_last else await _ranges_now(cluster, options, manifest)
+    if not is_last:
+        sink.finish(Done(batch=number, ranges=ranges))
     return manifest.record_count
+
+
+async def _ranges_now(cluster: Cluster, options: SinkOptions, manifest: Manifest) -> tuple[KeyRange, ...]:
+    """What the next batch is best staged for: no reason to call this one failed."""
+    try:
+        return open_ranges(await cluster.describe(options.topic, OPEN))
+    except SeaweedMQError as error:
+        log.warning("%s: the next batch is staged for the segments of the one before: %s", options.topic, error)
+        return tuple(root.slots for root in manifest.roots)
 
 
 async def _manifest(

@@ -154,8 +154,7 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Of a batch, for the first time or again."""
-        sight = self._sight_now()
-        topic, lineage = sight.state.topic, sight.lineage
+        topic, lineage = self._lineage_now()
         frontiers = [frontier_of(offset, topic, self._root) for offset in (start, end)]
         for frontier in frontiers:
             check_place(frontier, topic, lineage)
@@ -197,19 +196,34 @@ class SeaweedMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         now = time.monotonic()  # noqa: TID251 - of a process of Spark, which nothing simulates
         if self._sight is not None and (self._is_frozen or (now - self._looked_s < LOOK_INTERVAL_S and not complete)):
             return self._sight
-        if self._watch is None:
-            self._watch = TopicWatch(self._root, self._options.topic, time.monotonic)  # noqa: TID251
-        marks = self._high_watermarks(self._watch, complete=complete)
-        state = self._watch.look()
-        self._check_topic(state.topic)
+        watch = self._watching()
+        marks = self._high_watermarks(watch, complete=complete)
+        state = watch.look()
+        lineage = self._lineage_of(state)
         last = self._sight
-        lineage = last.lineage if last and last.state.segments is state.segments else Lineage(state.segments)
         tables = state.table_ends
         ends = {number: max(tables.get(number, 0), marks.get(number, 0)) for number in lineage.open}
         if last is None or last.state is not state or last.ends != ends:
             self._sight = last = _Sight(state, lineage, ends)
-        self._looked_s = now
+        self._looked_s = time.monotonic()  # noqa: TID251 - brokers may have taken their time
         return last
+
+    def _lineage_now(self) -> tuple[Topic, Lineage]:
+        """As the storage has it: what lies between two offsets no broker need be asked."""
+        if self._is_frozen and self._sight is not None:
+            return self._sight.state.topic, self._sight.lineage
+        state = self._watching().look()
+        return state.topic, self._lineage_of(state)
+
+    def _watching(self) -> TopicWatch:
+        if self._watch is None:
+            self._watch = TopicWatch(self._root, self._options.topic, time.monotonic)  # noqa: TID251
+        return self._watch
+
+    def _lineage_of(self, state: TopicState) -> Lineage:
+        self._check_topic(state.topic)
+        last = self._sight
+        return last.lineage if last and last.state.segments is state.segments else Lineage(state.segments)
 
     def _high_watermarks(self, watch: TopicWatch, *, complete: bool) -> Mapping[int, int]:
         """Asked for before the storage is looked at: a segment that is sealed by then ends where its metadata say."""

@@ -7,32 +7,45 @@ the tables are the end; with one, the high watermark that it tells. Sealed segme
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_attempt, wait_fixed
+from tenacity import Retrying, retry_if_exception_type, wait_fixed
 
+from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Unavailable
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.retrying import when
 
 if TYPE_CHECKING:
     from seaweedmq import Client
 
 log = logging.getLogger(__name__)
 
-ASKED_MAX: Final = 20
-ASK_PAUSE_S: Final = 0.5
-"""A segment that is being moved has no high watermark for a moment."""
+ANSWER_S: Final = 5.0
+"""One question: a query that goes on with files waits no longer for brokers that are away."""
+AWAY_S: Final = 15.0
+"""And asks no sooner again."""
+PATIENCE_S: Final = 30.0
+"""Where brokers must answer. A segment that is being moved has no high watermark for a moment."""
+PAUSE_S: Final = 0.5
 
 
 class BrokerEnds:
     """Asks brokers how far segments are committed. Connects when it is asked first."""
 
-    def __init__(self, bootstrap: str, topic: TopicName) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: TopicName,
+        clock: Callable[[], float] = time.monotonic,  # noqa: TID251 - of a process of Spark
+    ) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
+        self._clock = clock
         self._client: Client | None = None
-        self._is_away = False
+        self._away_until_s: float | None = None
 
     def high_watermarks(self) -> Mapping[int, int]:
         """Segment -> the first offset that is not committed, of the open ones whose primary answers.
@@ -43,46 +56,48 @@ class BrokerEnds:
         if self._client is None:
             import seaweedmq
 
-            self._client = seaweedmq.connect(self._bootstrap)
+            config = ClientConfig(admin_timeout_s=ANSWER_S)
+            self._client = seaweedmq.connect(self._bootstrap, config=config)
         return {s.segment: s.high_watermark for s in self._client.admin.topic_stats(self._topic)}
 
     def high_watermarks_if_any(self) -> Mapping[int, int]:
         """The same; none while no broker answers, which is logged once: files tell less, and the query goes on."""
+        if self._away_until_s is not None and self._clock() < self._away_until_s:
+            return {}
         try:
             found = self.high_watermarks()
         except Unavailable as e:
-            if not self._is_away:
+            if self._away_until_s is None:
                 log.warning("reading %s up to where tables reach, until brokers answer: %s", self._topic, e)
-            self._is_away = True
+            self._away_until_s = self._clock() + AWAY_S
             return {}
-        self._is_away = False
+        self._away_until_s = None
         return found
 
     def all_high_watermarks(self, open_segments: Callable[[], Collection[int]]) -> Mapping[int, int]:
         """Those of all segments that are open, once every one of them has answered.
 
         Raises:
-            Unavailable: some have no primary for long.
+            Unavailable: some have no primary for long, or no broker answers.
         """
 
-        def ask() -> Mapping[int, int] | None:
+        def ask() -> Mapping[int, int]:
             found = self.high_watermarks()
-            return found if all(segment in found for segment in open_segments()) else None
+            if any(segment not in found for segment in open_segments()):
+                raise Unavailable(
+                    f"nobody knows how far some segments of {self._topic} are committed: try again when they have a "
+                    "primary"
+                )
+            return found
 
-        def refuse(_: RetryCallState) -> Mapping[int, int]:
-            raise Unavailable(
-                f"nobody knows how far some segments of {self._topic} are committed: try again when they have a primary"
-            )
-
+        end_s = self._clock() + PATIENCE_S
         asking = Retrying(
-            retry=retry_if_result(lambda found: found is None),
-            stop=stop_after_attempt(ASKED_MAX),
-            wait=wait_fixed(ASK_PAUSE_S),
-            retry_error_callback=refuse,
+            retry=retry_if_exception_type(Unavailable),
+            stop=when(lambda: self._clock() >= end_s),
+            wait=wait_fixed(PAUSE_S),
+            reraise=True,
         )
-        found = asking(ask)
-        assert found is not None
-        return found
+        return asking(ask)
 
     def close(self) -> None:
         """Disconnect. Idempotent."""

@@ -1,17 +1,35 @@
 """`seaweedmq table`: what it needs is said before Spark is started, and what it found in a table or as JSON."""
 
+import importlib.metadata
 import json
-import sys
+import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from seaweedmq.codec.paths import table_dir
 from seaweedmq.model.files import FileKind
+from seaweedmq.storage.tables.delta import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
-from tests.support.commands import run
+from tests.support.commands import run, run_several
 from tests.support.topic_files import TopicFiles
+
+WITHOUT_SPARK = """
+import importlib.metadata
+import sys
+
+for module in ("pyspark", "py4j", "deltalake", "pyiceberg"):
+    sys.modules[module] = None
+installed = importlib.metadata.version
+
+def version(name):
+    if name == "pyspark":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return installed(name)
+
+importlib.metadata.version = version
+"""
 
 
 @pytest.fixture
@@ -43,13 +61,35 @@ def test_what_spark_needs_is_said_in_one_line(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
     done = here.run(*command)
     assert done.status == 1
-    assert done.error.startswith("error: Spark needs Java 17 or later, and there is none: install one")
-    old = ModuleType("pyspark")
-    old.__version__ = "3.5.1"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyspark", old)
-    assert here.run(*command).error == "error: PySpark 3.5.1 is too old: pip install 'pyspark>=4.1'"
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    assert here.run(*command).error == "error: table jobs run on Spark: pip install 'seaweedmq[spark]'"
+    assert done.error.startswith(f"error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}/no-java: install")
+    installed = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.1" if name == "pyspark" else installed(name))
+    assert here.run(*command).error.endswith(
+        "needs PySpark 4.1 or newer, 3.5.1 is installed: pip install 'seaweedmq[spark]' --upgrade"
+    )
+
+
+def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
+    orders: TopicFiles, tmp_path: Path
+) -> None:
+    orders.table(0, 20)
+    reconcile(orders.root, orders.topic)
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_SPARK)
+    storage = ("--storage", str(orders.root))
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    for command in ("compact", "verify", "rebuild", "import"):
+        paths = ["rows.parquet"] if command == "import" else []
+        done = run("table", command, "shop/orders", *paths, *storage, env={"PYTHONPATH": path})
+        assert (done.status, done.error) == (
+            1,
+            "error: seaweedmq.spark needs PySpark 4.1 or newer, which is not installed: pip install 'seaweedmq[spark]'",
+        )
+    done = run("table", "history", "shop/orders", *storage, "--output", "json", env={"PYTHONPATH": path})
+    assert (done.status, done.stderr) == (0, "")
+    assert [version["records"] for version in json.loads(done.text)] == [20]
+    done = run("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path})
+    assert done.status == 1
+    assert 'pip install "seaweedmq[iceberg]"' in done.error
 
 
 def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFiles) -> None:
@@ -60,6 +100,7 @@ def test_options_that_make_no_sense_are_wrong_usage(here: Here, orders: TopicFil
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(300)
 def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(orders: TopicFiles) -> None:
     for n in range(0, 80, 20):
         orders.table(n, n + 20)
@@ -76,3 +117,41 @@ def test_tables_are_compacted_and_verified_and_a_difference_ends_with_status_1(o
     assert (done.status, done.error) == (1, f"error: 1 files of shop/orders differ, the first is {table.path}")
     found = json.loads(done.text)
     assert (found["is_sound"], [d["path"] for d in found["differences"]]) == (False, [table.path])
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing_is_lost(orders: TopicFiles) -> None:
+    for n in range(0, 80, 20):
+        orders.table(n, n + 20)
+        reconcile(orders.root, orders.topic)
+    folder = orders.root / table_dir(orders.name)
+    (folder / "_delta_log" / f"{1:020d}.json").write_bytes(b"{not what was written")
+    strange = {"notes.parquet": b"mine", ".tmp-9-9": b"PAR1 half", "part-00000.snappy.parquet": b"PAR1"}
+    for name, content in strange.items():
+        (folder / name).write_bytes(content)
+    storage = ("shop/orders", "--storage", str(orders.root))
+    spark = (*storage, "--master", "local[1]", "--output", "json")
+    damaged, rebuilt, verified, compacted, versions = run_several(
+        ("table", "history", *storage),
+        ("table", "rebuild", *spark),
+        ("table", "verify", *spark),
+        ("table", "compact", *spark),
+        ("table", "history", *storage, "--output", "json"),
+    )
+    assert (damaged.status, damaged.stdout) == (1, b"")
+    assert "_delta_log can not be read" in damaged.error
+    assert "`seaweedmq table rebuild shop/orders`" in damaged.error
+    assert [done.status for done in (rebuilt, verified, compacted, versions)] == [0] * 4
+    left = [name for name in strange if not name.startswith(".")]
+    assert rebuilt.stderr.splitlines() == [
+        f"{folder / name} is not a file of SeaweedMQ: left alone; move it away" for name in left
+    ]
+    assert [done.stderr for done in (verified, compacted, versions)] == [""] * 3
+    assert (json.loads(rebuilt.text)["problems"], json.loads(rebuilt.text)["delta_version"]) == ([], 0)
+    found = json.loads(verified.text)
+    assert (found["is_sound"], found["records"], found["tables"]) == (True, 80, 4)
+    assert json.loads(compacted.text)["tables_after"] == 1
+    assert [(version["version"], version["records"]) for version in json.loads(versions.text)] == [(1, 80), (0, 80)]
+    assert {name: (folder / name).read_bytes() for name in strange} == strange
+    assert len(list(folder.glob(".delta_log-aside-*"))) == 1

@@ -111,6 +111,7 @@ class FakeCluster:
         self.topics: dict[TopicName, Topic] = {}
         self.segments: dict[TopicName, dict[int, StoredSegment]] = {}
         self.dead: set[str] = set()
+        self.frozen: set[str] = set()
         self.holds_acks = False
         """Keep what comes and say nothing."""
         self.silent: set[int] = set()
@@ -147,6 +148,11 @@ class FakeCluster:
     def kill(self, broker: str) -> None:
         """The broker is gone; so are its streams."""
         self.dead.add(broker)
+        self.drop_connections()
+
+    def freeze(self, broker: str) -> None:
+        """The broker stands still: whoever was connected has noticed, and whoever asks it waits."""
+        self.frozen.add(broker)
         self.drop_connections()
 
     def drop_connections(self) -> None:
@@ -209,7 +215,7 @@ class FakeCluster:
         ids = [record.next_segment + i for i in range(len(edges) - 1)]
         self.topics[name] = replace(record, next_segment=record.next_segment + len(ids))
         start = max(kept[s].end for s in old)
-        alive = sorted(set(self.brokers) - self.dead)
+        alive = sorted(set(self.brokers) - self.dead - self.frozen)
         for at, number in enumerate(ids):
             kept[number] = StoredSegment(
                 Segment(
@@ -311,8 +317,13 @@ class FakeBroker:
         if self.id in self.cluster.dead:
             raise Unavailable(f"connection to {self.address} refused")
 
+    async def _until_thawed(self) -> None:
+        if self.id in self.cluster.frozen:
+            await asyncio.Event().wait()
+
     async def call(self, request: Call[R]) -> R:
         self._check_alive()
+        await self._until_thawed()
         answer: R = await self._answer(request)
         return answer
 
@@ -449,6 +460,7 @@ class FakeBroker:
         self._check_alive()
         cluster = self.cluster
         cluster.publish_streams += 1
+        await self._until_thawed()
         await asyncio.sleep(0)
         opening = await anext(requests)
         assert isinstance(opening, PublishOpen)

@@ -1,5 +1,8 @@
 """Table jobs on real Spark, and readers that have begun before a compaction."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -7,6 +10,7 @@ from seaweedmq.codec.paths import kept_path, table_dir
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind
 from seaweedmq.spark import jobs
+from seaweedmq.storage.tables.delta_versions import history
 from tests.support.topic_files import TopicFiles
 
 pytestmark = pytest.mark.integration
@@ -57,6 +61,28 @@ def test_readers_that_began_before_a_compaction_end_well(spark: SparkSession, or
     assert sorted(row.offset for row in source.select("offset").collect()) == list(range(90))
     assert sorted(row["_offset"] for row in native.select("_offset").collect()) == list(range(80))
     assert spark.read.parquet(str(orders.root / table_dir(orders.name))).count() == 80
+
+
+def test_two_compactions_at_once_leave_every_record_once_and_no_problem(
+    spark: SparkSession, orders: TopicFiles
+) -> None:
+    orders.open_segments(4)
+    for segment in range(4):
+        small(orders, 4, segment)
+    begin = threading.Barrier(2)
+
+    def compact() -> jobs.Compaction:
+        begin.wait()
+        return jobs.compact(spark, storage=str(orders.root), topic=str(orders.name))
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [running.result() for running in [pool.submit(compact) for _ in range(2)]]
+    assert [each.problems for each in found] == [[], []]
+    assert [tables(orders, segment) for segment in range(4)] == [[(0, 80)]] * 4
+    assert sum(len(each.made) for each in found) == 4
+    verified = jobs.verify(spark, storage=str(orders.root), topic=str(orders.name))
+    assert (verified.is_sound, verified.records) == (True, 320)
+    assert [version.records for version in history(orders.root, orders.name)][-1] == 320
 
 
 def test_a_damaged_table_fails_alone_and_is_named(spark: SparkSession, orders: TopicFiles) -> None:

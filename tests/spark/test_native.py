@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq.spark
+from seaweedmq.codec.paths import kept_path
 from seaweedmq.errors import Corrupt, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.files import FileKind
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -217,6 +218,32 @@ def test_a_damaged_page_is_no_row(spark: SparkSession, orders: TopicFiles) -> No
     (orders.root / made.path).write_bytes(content)
     with pytest.raises(Exception, match=Path(made.path).name):
         read(spark, orders).collect()
+
+
+@pytest.mark.parametrize("damage", ["page", "missing"])
+def test_no_setting_of_the_session_makes_a_damaged_or_missing_table_fewer_rows(
+    spark: SparkSession, orders: TopicFiles, damage: str
+) -> None:
+    orders.table(0, 1_000)
+    made = orders.table(1_000, 6_000)
+    names = (orders.root / made.path, orders.root / kept_path(made.path))
+    if damage == "page":
+        content = bytearray(names[0].read_bytes())
+        content[len(content) // 2] ^= 1
+        names[0].write_bytes(content)
+    settings = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+    for setting in settings:
+        spark.conf.set(setting, "true")
+    try:
+        frame = read(spark, orders)
+        if damage == "missing":
+            for name in names:
+                name.unlink()
+        with pytest.raises(Exception, match=names[0].name):
+            frame.collect()
+    finally:
+        for setting in settings:
+            spark.conf.unset(setting)
 
 
 def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, orders: TopicFiles) -> None:

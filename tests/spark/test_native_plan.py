@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, In
 
 import seaweedmq.spark
+from seaweedmq.codec.paths import kept_path
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unsupported
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -265,6 +266,17 @@ def test_missing_java_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(Unsupported, match=r"JAVA_HOME is .*gone: install it"):
         check_java()
+
+
+def test_a_table_that_is_merged_after_the_listing_is_read_by_the_name_it_keeps(orders: TopicFiles) -> None:
+    table = orders.table(0, 20)
+    parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name)})
+    found = find(parsed.place, ends=True)
+    (orders.root / table.path).unlink()
+    assert whole(plan_native(found, parsed)) == [(0, 20)]
+    (orders.root / kept_path(table.path)).unlink()
+    with pytest.raises(NotFound):
+        plan_native(found, parsed)
 
 
 def test_a_file_that_is_gone_since_the_listing_is_looked_for_again(orders: TopicFiles) -> None:

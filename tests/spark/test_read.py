@@ -113,6 +113,7 @@ def test_a_damaged_table_is_an_error_with_its_name(spark: SparkSession, orders: 
         ({"startingOffsets": '{"0": 70}'}, range(70, 75)),
         ({"endingOffsets": '{"0": 3}'}, range(3)),
         ({"endingOffsets": 1_000}, range(75)),
+        ({"startingOffsets": 1_000}, range(0)),
         ({"startingTimestamp": NOON_US + 30 * STEP_US, "endingTimestamp": "2020-09-13T12:27:45Z"}, range(30, 65)),
         ({"startingTimestamp": "2020-09-13T12:27:45+00:00"}, range(65, 75)),
     ],

@@ -22,8 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 import seaweedmq
 from seaweedmq.aio import system_environment
 from seaweedmq.codec.murmur2 import partition_of
-from seaweedmq.errors import InvalidArgument, NotFound
+from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.spark.jobs.importing import PIECE_BYTES, import_files
+from seaweedmq.spark.sink import BatchSink, Staged
 from seaweedmq.spark.sink_options import parse_sink_options
 from seaweedmq.spark.sink_plan import plan_sink, run
 from seaweedmq.spark.sink_publish import publish_staged
@@ -270,6 +271,26 @@ def test_what_was_staged_for_a_topic_does_not_come_into_the_next_one_of_its_name
     assert target.records(topic) == []
 
 
+def test_a_write_that_is_published_has_not_failed_because_something_of_it_stays(
+    target: Target, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = target.create("sink/stays")
+    options = parse_sink_options(target.options(topic))
+    batch = pa.record_batch({"value": pa.array([b"x"] * 10)})
+    plan = run(plan_sink(options, batch.schema))
+    with StagedSink(target.storage, plan.topic, "w-1").batch(0).staging("0") as file:
+        Stager(file, plan.columns, plan.ring, plan.ranges, system_environment()).write([batch])
+        staged = Staged("w-1", plan.topic_uid, 0, file.finish())
+
+    def remove(sink: StagedSink) -> None:
+        raise StorageFailed("the directory does not answer")
+
+    monkeypatch.setattr(StagedSink, "remove", remove)
+    BatchSink(options, plan, "w-1").commit([staged])
+    assert len(target.records(topic)) == 10
+    assert "stays until it is swept: the directory does not answer" in caplog.text
+
+
 def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_and_does_not_begin_again(
     spark: SparkSession, target: Target, tmp_path: Path
 ) -> None:
@@ -324,6 +345,17 @@ def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Targe
     assert [rows for rows, *_ in told] == [100, 200, 300, 300, 300]
     with pytest.raises(InvalidArgument, match="format 'avro' can not be imported: give one of parquet, csv, json"):
         import_files(spark, [folder], "avro", topic, *where)
+
+
+def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    topic = target.create("sink/middle")
+    (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
+    (tmp_path / "b.csv").write_text("name,id\nc,3\n")
+    with pytest.raises(SeaweedMQError, match=r"2 rows of the files before .*/b\.csv are published, and nothing from"):
+        import_files(spark, [str(tmp_path)], "csv", topic, target.bootstrap, str(target.storage), piece_bytes=1)
+    assert target.table(topic).column("name").to_pylist() == ["a", "b"]
 
 
 @pytest.mark.timeout(600)

@@ -1,6 +1,7 @@
 """What a user of ``spark.readStream.format("seaweedmq")`` sees, on real Spark."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,21 @@ def test_a_checkpoint_of_another_topic_is_named_as_such(
     assert "NotFound: the checkpoint is of a topic that was deleted, perhaps shop/orders itself" in refused(
         Copy(spark, orders, checkpoint)
     )
+    shutil.rmtree(orders.root / "topics" / "shop" / "orders")
+    assert "NotFound: no topic shop/orders in" in refused(Copy(spark, orders, checkpoint))
+
+
+def test_a_place_beyond_the_end_is_refused_whether_an_option_or_the_checkpoint_says_it(
+    spark: SparkSession, orders: TopicFiles, checkpoint: Path
+) -> None:
+    orders.table(0, 20)
+    beyond = Copy(spark, orders, checkpoint.with_name("other"), startingOffsets='{"0": 21}')
+    assert "OutOfRange: option 'startingOffsets' asks for offset 21 of shop/orders#0" in refused(beyond)
+    Copy(spark, orders, checkpoint).run()
+    orders.seal(0, 10)  # as an older copy of the storage has it
+    said = refused(Copy(spark, orders, checkpoint))
+    assert "OutOfRange: the checkpoint is at offset 20 of shop/orders#0, which ended at 10" in said
+    assert "begin with a new checkpointLocation" in said
 
 
 def test_records_that_retention_took_before_they_were_read_are_an_error_unless_told_otherwise(

@@ -5,12 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from seaweedmq.codec.frame import FrameHeader, encode_header
 from seaweedmq.errors import Corrupt, NotFound
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import Done, Finished, Manifest, Place, Progress, Reached, StagedFile
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage import staging
 from seaweedmq.storage.snapshot import list_files, read_snapshot
 from seaweedmq.storage.staging import StagedFrames, StagedSink, sweep
 from tests.support.topic_files import TopicFiles
@@ -20,9 +22,9 @@ NAME = TopicName("shop", "orders")
 
 def frame(slot_min: int, slot_max: int, payload: bytes = b"8 bytes.") -> bytes:
     header = FrameHeader(
-        encoding=1, flags=1, record_count=3, payload_length=len(payload), payload_checksum=0, timestamp_min=0,
-        timestamp_max=0, producer_id=1, first_sequence=0, producer_epoch=0, slot_min=slot_min, slot_max=slot_max,
-        histogram=(0,) * 16,
+        encoding=1, flags=1, record_count=3, payload_length=len(payload), payload_checksum=xxh3_64_intdigest(payload),
+        timestamp_min=0, timestamp_max=0, producer_id=1, first_sequence=0, producer_epoch=0, slot_min=slot_min,
+        slot_max=slot_max, histogram=(0,) * 16,
     )  # fmt: skip
     return encode_header(header) + payload
 
@@ -86,8 +88,15 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch.note(Progress(reached={0: Reached(5, 50)}))
     batch.note(note)
     assert batch.progress() == note
-    os.utime(batch.folder / "progress.json", (time.time() - 700, time.time() - 700))
-    assert 699 < batch.noted_ago_s() < 710
+
+
+def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: StagedSink) -> None:
+    batch = sink.batch(3)
+    with batch.staging("0") as file:
+        batch.put_manifest(manifest(file.finish()))
+    os.utime(batch.folder / "manifest.json", (time.time() - 700, time.time() - 700))
+    batch.note(Progress(reached={0: Reached(5, 50)}))
+    assert 699 < batch.begun_ago_s() < 710
 
 
 def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -> None:
@@ -99,6 +108,53 @@ def test_a_batch_that_is_done_leaves_a_mark_and_nothing_else(sink: StagedSink) -
     sink.finish(done)
     assert sink.done() == done
     assert [path.name for path in sink.batch(3).folder.parent.iterdir()] == ["done.json"]
+
+
+def test_a_driver_that_comes_late_sets_no_mark_back(sink: StagedSink) -> None:
+    for number in (3, 4):
+        with sink.batch(number).staging("0") as file:
+            file.finish()
+    newer = Done(batch=4, ranges=(WHOLE_RING,))
+    sink.finish(newer)
+    sink.finish(Done(batch=3, ranges=()))
+    assert sink.done() == newer
+
+
+def test_damage_of_a_payload_is_not_passed_on(sink: StagedSink) -> None:
+    batch = sink.batch(3)
+    with batch.staging("0") as file:
+        file.write([frame(0, 5), frame(6, 9)], 6)
+        staged = file.finish()
+    path = batch.folder / staged.name
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    frames = StagedFrames(batch.folder, [staged])
+    first, second = frames.headers()
+    assert frames.payload(first) == b"8 bytes."
+    with pytest.raises(Corrupt, match=r"\.frames is damaged behind byte 152: restore it"):
+        frames.payload(second)
+    frames.close()
+
+
+def test_each_segment_reads_the_headers_of_its_own_frames_and_any_number_of_files(
+    sink: StagedSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = sink.batch(3)
+    files = []
+    for _ in range(staging.OPEN_FILES_MAX + 3):
+        with batch.staging("0") as file:
+            file.write([frame(slot, slot) for slot in range(4)], 12)
+            files.append(file.finish())
+    frames = StagedFrames(batch.folder, files)
+    assert len(list(frames.headers(0, 1))) == len(files)
+    looked: list[bytes] = []
+    decode = staging.decode_header
+    monkeypatch.setattr(staging, "decode_header", lambda data: looked.append(data) or decode(data))
+    assert [f.file for f in frames.headers(2, 3)] == list(range(len(files)))
+    assert len(looked) == len(files), "and of nobody else's"
+    assert len(frames._open) <= staging.OPEN_FILES_MAX  # noqa: SLF001
+    frames.close()
 
 
 def test_a_sink_keeps_to_its_topic_though_another_one_takes_the_name(tmp_path: Path, sink: StagedSink) -> None:
@@ -201,3 +257,20 @@ def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_aliv
         os.utime(path, (at, at))
     assert sweep(tmp_path, NAME) == 1
     assert not folder.exists()
+
+
+def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
+    killed, young = (StagedSink(tmp_path, NAME, f"w-{number}").batch(0) for number in (1, 2))
+    for batch, days in ((killed, 2.0), (young, 0.5)):
+        with batch.staging("0") as file:
+            batch.put_manifest(manifest(file.finish(), batch=0))
+        (batch.folder.parent / ".tmp-1").touch()
+        at = time.time() - days * 86_400
+        for path in (*batch.folder.iterdir(), batch.folder, batch.folder.parent / ".tmp-1", batch.folder.parent):
+            os.utime(path, (at, at))
+    assert sweep(tmp_path, NAME) == 1
+    assert (killed.folder.exists(), young.folder.exists()) == (False, True)
+    at = time.time() - 2 * 86_400
+    os.utime(killed.folder.parent, (at, at))
+    assert sweep(tmp_path, NAME) == 1
+    assert not killed.folder.parent.exists()

@@ -1,11 +1,12 @@
 """Real commands against a real `seaweedmq up`."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def run(*arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = Non
         env={**os.environ, **(env or {})},
     )
     return Done(done.returncode, done.stdout, done.stderr.decode())
+
+
+def run_several(*commands: Sequence[str]) -> list[Done]:
+    """Run commands to their ends, one after another in one process: what each costs on Spark is mostly its start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.several_commands"],
+        input=json.dumps(commands),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [Done(status, out.encode(), err) for status, out, err in json.loads(done.stdout)]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.broker.upkeep.compaction import AutoCompaction
@@ -24,8 +24,6 @@ from seaweedmq.ports import SegmentStore, TableConverter
 log = logging.getLogger(__name__)
 
 EMPTIED_PER_REPORT = 1_000
-_BEHIND = -1
-"""No uid of a topic: tables of it came or went since."""
 
 
 class Maintenance:
@@ -60,9 +58,10 @@ class Maintenance:
         self._files_due: dict[TopicName, float] = {}
         """Event loop time, seconds, at which a topic's files are worth a look again. Topics that are not in it are due.
         Not the wall clock: one that is set back would stop retention until it is there again."""
-        self._published: dict[TopicName, int] = {}
-        """Topics of which other programs are told which tables count -> uid, or ``_BEHIND``. Those that are not in it
-        are due as well: a process may have been killed before it could tell of tables it had made."""
+        self._published: dict[TopicName, tuple[int, int]] = {}
+        """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
+        names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
+        could tell."""
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -75,7 +74,6 @@ class Maintenance:
             converted = await self._conversion.round()
             for name in converted:
                 self._files_due.pop(name, None)
-                self._published[name] = _BEHIND
             await self._compaction.round(converted)
             for known in (self._emptied, self._files_due, self._published):
                 for name in known.keys() - self._view.topics.keys():
@@ -94,7 +92,9 @@ class Maintenance:
         segments = self._view.segments_of(name)
         first = next(iter(segments.values()), None)
         is_mine = first is not None and is_looked_after(first, self._broker_id, self._view)
-        if is_mine and self._files_due.get(name, 0) <= self._loop.time():
+        if not is_mine:
+            self._published.pop(name, None)  # what becomes of its tables from here on is seen by another broker
+        elif self._files_due.get(name, 0) <= self._loop.time():
             await self._expire(topic, list(segments.values()))
 
     async def _files_of(self, name: TopicName) -> defaultdict[int, list[SegmentFile]]:
@@ -124,27 +124,26 @@ class Maintenance:
             expired = [f for f in expired_files(listed, policy, now_us) if f.segment not in needed]
         if expired:
             await self._store.delete(expired)
-            if any(f.kind is FileKind.TABLE for f in expired):
-                self._published[topic.name] = _BEHIND
             log.info("%s: deleted %s", topic.name, ", ".join(f.path for f in expired))
         pause_s = max(self._config.maintenance_interval_s, self._config.log_grace_s / 4)
         self._files_due[topic.name] = self._loop.time() + pause_s
-        has_tables = any(f.kind is FileKind.TABLE for of_segment in files.values() for f in of_segment)
-        if has_tables or topic.name in self._published:
-            await self._publish(topic)
+        tables = {f.path for of_segment in files.values() for f in of_segment if f.kind is FileKind.TABLE}
+        if tables or topic.name in self._published:
+            await self._publish(topic, tables.difference(f.path for f in expired))
         await self._store.sweep(topic.name, topic.uid, kept_s=self._config.table_grace_s)
         # And so it is there, and showed what it has.
         if self._as_it_is_now(topic) is not None:
             await self._look_for_emptied(topic, files)
 
-    async def _publish(self, topic: Topic) -> None:
+    async def _publish(self, topic: Topic, tables: Set[str]) -> None:
         """Say for other programs which tables count, if that may not be said yet."""
         now = self._as_it_is_now(topic)
-        if now is None or self._published.get(topic.name) == topic.uid:
+        state = topic.uid, hash(frozenset(tables))
+        if now is None or self._published.get(topic.name) == state:
             return
         try:
             if await self._converter.reconcile(now):
-                self._published[topic.name] = topic.uid
+                self._published[topic.name] = state
         except SeaweedMQError as error:
             log.warning("%s: the list of its tables for other programs is brought in line later: %s", topic.name, error)
 

@@ -1,23 +1,20 @@
 """`seaweedmq table ...`: jobs on the Parquet files of a topic, on Spark; no broker is needed, but for `import`."""
 
 import contextlib
-import importlib
-import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from seaweedmq.cli.options import BootstrapOption, Common, OutputOption, TopicArgument, checked_topic, size_bytes
 from seaweedmq.cli.output import EXIT_FAILED, Output, note, progress, say, show_done, show_json, show_rows
+from seaweedmq.cli.spark_session import spark_session
 from seaweedmq.core.files.compaction import TARGET_BYTES
-from seaweedmq.errors import InvalidArgument, NotFound, Unsupported
+from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.snapshot import list_topics
 from seaweedmq.storage.store.files import open_store
 
 if TYPE_CHECKING:
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Compact, rebuild, verify, import and export the tables of a topic.", no_args_is_help=True)
 
 MIB = 1024 * 1024
-PYSPARK_MIN = (4, 1)
-JAVA_MIN = 17
+Progress = Callable[[int, int], None]
+"""Is told how many bytes of how many are done."""
 SHOWN_MAX = 20
 """Problems and differences in a table; JSON has all of them."""
 
@@ -56,13 +53,13 @@ def compact(
 ) -> None:
     """Merge small tables into large ones. Brokers may go on, and so may readers; it may be stopped at any time."""
     common = Common.of(context, None, output)
-    name, target_bytes = checked_topic(topic), size_bytes(target) or TARGET_BYTES
-    _topic_folder(storage, name)
-    with _job(master, name, "compact") as (spark, at):
-        jobs = importlib.import_module("seaweedmq.spark.jobs")
-        found = jobs.compact(spark, storage=storage, topic=name, target_bytes=target_bytes, progress=at)
+    target_bytes = size_bytes(target) or TARGET_BYTES
+    with _tables("compact", topic, storage, master) as tables:
+        from seaweedmq.spark import jobs
+
+        found = jobs.compact(**tables, target_bytes=target_bytes)
     fields = {
-        "topic": name,
+        "topic": str(found.topic),
         "tables_before": found.tables_before,
         "tables_after": found.tables_after,
         "merged": found.merged,
@@ -73,7 +70,7 @@ def compact(
         "problems": [str(error) for error in found.problems],
         "delta_version": found.version,
     }
-    done = f"{name} had {found.tables_before:,} tables and has {found.tables_after:,}"
+    done = f"{found.topic} had {found.tables_before:,} tables and has {found.tables_after:,}"
     show_done(fields, f"{done}: {found.merged:,} were merged into {len(found.made):,}", common.output)
     for error in found.elsewhere[:SHOWN_MAX]:
         note(f"left to another process: {error}")
@@ -90,23 +87,28 @@ def verify(
 ) -> None:
     """Prove that tables are sound and logs hold the same records. Exit status 1 if they do not."""
     common = Common.of(context, None, output)
-    name = checked_topic(topic)
-    _topic_folder(storage, name)
-    with _job(master, name, "verify") as (spark, at):
-        found = importlib.import_module("seaweedmq.spark.jobs").verify(spark, storage=storage, topic=name, progress=at)
+    with _tables("verify", topic, storage, master) as tables:
+        from seaweedmq.spark import jobs
+
+        found = jobs.verify(**tables)
     differences = [
         {"path": d.path, "offset": d.offset, "column": d.column, "difference": d.what} for d in found.differences
     ]
     if common.output is Output.JSON:
-        fields = {"topic": name, "tables": found.tables, "records": found.records, "compared": found.compared}
+        fields = {
+            "topic": str(found.topic),
+            "tables": found.tables,
+            "records": found.records,
+            "compared": found.compared,
+        }
         show_json({**fields, "is_sound": found.is_sound, "differences": differences})
     elif differences:
         show_rows(differences[:SHOWN_MAX], ["path", "offset", "column", "difference"], common.output)
     else:
-        tables = f"{found.records:,} records in {found.tables:,} tables"
-        say(f"{name} is sound: {tables}, and {found.compared:,} records in logs are the same")
+        records = f"{found.records:,} records in {found.tables:,} tables"
+        say(f"{found.topic} is sound: {records}, and {found.compared:,} records in logs are the same")
     if differences:
-        note(f"error: {len(differences)} files of {name} differ, the first is {differences[0]['path']}")
+        note(f"error: {len(differences)} files of {found.topic} differ, the first is {differences[0]['path']}")
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -120,18 +122,18 @@ def rebuild(
 ) -> None:
     """Make missing and damaged tables again from the logs that are there, and the Delta log from the tables."""
     common = Common.of(context, None, output)
-    name = checked_topic(topic)
-    _topic_folder(storage, name)
-    with _job(master, name, "rebuild") as (spark, at):
-        found = importlib.import_module("seaweedmq.spark.jobs").rebuild(spark, storage=storage, topic=name, progress=at)
+    with _tables("rebuild", topic, storage, master) as tables:
+        from seaweedmq.spark import jobs
+
+        found = jobs.rebuild(**tables)
     fields = {
-        "topic": name,
+        "topic": str(found.topic),
         "made": [table.path for table in found.made],
         "replaced": found.replaced,
         "problems": [str(error) for error in found.problems],
         "delta_version": found.version,
     }
-    done = f"{name}: {len(found.made):,} tables were made again"
+    done = f"{found.topic}: {len(found.made):,} tables were made again"
     show_done(fields, f"{done}, {len(found.replaced):,} in the place of damaged ones", common.output)
     _end(found.problems)
 
@@ -140,10 +142,10 @@ def rebuild(
 def history(context: typer.Context, topic: TopicArgument, storage: StorageOption, output: OutputOption = None) -> None:
     """Show the versions of the topic's Delta table, the newest first."""
     common = Common.of(context, None, output)
-    name = checked_topic(topic)
-    root = _topic_folder(storage, name)
-    read = _wired("seaweedmq.storage.tables.delta_versions", "history")
-    rows = [asdict(version) for version in reversed(read(root, TopicName.parse(name)))]
+    root = _topic_folder(storage, topic)
+    from seaweedmq.storage.tables import delta_versions
+
+    rows = [asdict(version) for version in reversed(delta_versions.history(root, TopicName.parse(topic)))]
     columns = list(rows[0]) if rows else []
     show_rows(rows, columns, common.output, empty="no versions")
 
@@ -167,13 +169,14 @@ def import_(
 ) -> None:
     """Publish the rows of files to a topic, as fast as its brokers take them."""
     common = Common.of(context, bootstrap, output)
-    name = checked_topic(topic)
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
-    with _job(master, name, "import") as (spark, at):
-        import_files = _wired("seaweedmq.spark.jobs.importing", "import_files")
+    with _tables("import", topic, storage, master) as tables:
+        from seaweedmq.spark.jobs.importing import import_files
+
+        name = tables["topic"]
         rows = import_files(
-            spark,
+            tables["spark"],
             paths,
             format_,
             name,
@@ -181,7 +184,7 @@ def import_(
             storage,
             key=key,
             timestamp=timestamp,
-            progress=lambda _, done, total: at(done, total),
+            progress=lambda _, done, total: tables["progress"](done, total),
         )
     show_done({"topic": name, "rows": rows}, f"imported {rows:,} rows into {name}", common.output)
 
@@ -198,7 +201,9 @@ def export(
     common = Common.of(context, None, output)
     name = checked_topic(topic)
     root = _topic_folder(storage, name)
-    done = _wired("seaweedmq.storage.iceberg", "export_iceberg")(root, TopicName.parse(name), iceberg)
+    from seaweedmq.storage.iceberg import export_iceberg
+
+    done = export_iceberg(root, TopicName.parse(name), iceberg)
     said = f"registered {done.files:,} files of {name} with {iceberg} as {done.table}"
     for column, why in done.left_out.items():
         said += f"\nleft out: {column}, {why}"
@@ -211,129 +216,43 @@ def _topic_folder(storage: str, topic: str) -> Path:
     Raises:
         InvalidArgument: there is no such directory. NotFound: no such topic.
     """
-    snapshot = importlib.import_module("seaweedmq.storage.snapshot")
     root = open_store(storage).root
     if not root.is_dir():
         raise InvalidArgument(f"storage {root} is not a directory: give the root that the brokers were started with")
-    if TopicName.parse(topic) not in snapshot.list_topics(root):
+    if TopicName.parse(topic) not in list_topics(root):
         raise NotFound(f"no topic {topic} in {root}")
     return root
 
 
-def _wired(module: str, name: str) -> Callable[..., Any]:
-    """A function of a part that may need more than is installed.
+class _Tables(TypedDict):
+    """Arguments of a job of ``seaweedmq.spark.jobs``."""
 
-    Raises:
-        Unsupported: it does; the message says what to install.
-    """
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise Unsupported(
-            f"this needs the Python package {error.name}: pip install 'seaweedmq[iceberg,spark]'"
-        ) from error
-    return found
+    spark: "SparkSession"
+    storage: str
+    topic: str
+    progress: Progress
 
 
 @contextlib.contextmanager
-def _job(
-    master: str, topic: str, what: str, unit: str = "MiB"
-) -> "Iterator[tuple[SparkSession, Callable[[int, int], None]]]":
-    """A session of Spark and a progress bar."""
-    scale = MIB if unit == "MiB" else 1
-    with _session(master, f"seaweedmq table {what} {topic}") as spark, progress(unit) as bars:
-        bar = bars.add(f"{what} {topic}", None)
+def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Tables]:
+    """The tables of a topic that is there, Spark to work on them, and a bar.
+
+    Raises:
+        InvalidArgument, NotFound: as ``_topic_folder``. Unsupported, SeaweedMQError: as ``spark_session``.
+    """
+    name = checked_topic(topic)
+    _topic_folder(storage, name)
+    with spark_session(master, f"seaweedmq table {what} {name}") as spark, progress("MiB") as bars:
+        bar = bars.add(f"{what} {name}", None)
 
         def at(done: int, total: int) -> None:
-            bar.of(total // scale)
-            bar.at(done // scale)
+            bar.of(total // MIB)
+            bar.at(done // MIB)
 
-        yield spark, at
-
-
-@contextlib.contextmanager
-def _session(master: str, name: str) -> "Iterator[SparkSession]":
-    """Spark, quiet, ended at the end.
-
-    Raises:
-        Unsupported: PySpark or Java is missing or too old; the message says what to install.
-    """
-    try:
-        pyspark = importlib.import_module("pyspark")
-    except ModuleNotFoundError:
-        raise Unsupported("table jobs run on Spark: pip install 'seaweedmq[spark]'") from None
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if version < PYSPARK_MIN:
-        raise Unsupported(
-            f"PySpark {pyspark.__version__} is too old: pip install 'pyspark>={'.'.join(map(str, PYSPARK_MIN))}'"
-        )
-    _check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = importlib.import_module("pyspark.sql").SparkSession.builder
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-    }
-    if master.startswith("local"):
-        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    builder = builder.master(master).appName(name)
-    for setting, value in settings.items():
-        builder = builder.config(setting, value)
-    with tempfile.TemporaryFile() as said:
-        try:
-            with _stderr_into(said):
-                spark = builder.getOrCreate()
-        except Exception as error:
-            raise Unsupported(
-                f"Spark does not start with master {master!r} (it needs Java {JAVA_MIN} or later): "
-                f"{_last_line(said) or _first_line(str(error))}"
-            ) from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
+        yield _Tables(spark=spark, storage=storage, topic=name, progress=at)
 
 
-@contextlib.contextmanager
-def _stderr_into(said: IO[bytes]) -> Iterator[None]:
-    """Give what is started meanwhile another stderr: the JVM tells of its log, its modules and its hopes."""
-    if os.environ.get("SEAWEEDMQ_DEBUG"):
-        yield
-        return
-    sys.stderr.flush()
-    own = os.dup(2)
-    try:
-        os.dup2(said.fileno(), 2)
-        yield
-    finally:
-        os.dup2(own, 2)
-        os.close(own)
-
-
-def _last_line(said: IO[bytes]) -> str:
-    said.seek(0)
-    lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0]
-
-
-def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        raise Unsupported(
-            f"Spark needs Java {JAVA_MIN} or later, and there is none: install one, like "
-            f"openjdk-{JAVA_MIN}-jre-headless, and put it on PATH or set JAVA_HOME"
-        )
-
-
-def _end(problems: list[Exception]) -> None:
+def _end(problems: Sequence[Exception]) -> None:
     """Exit status 1 if there are some, with the first of them."""
     if problems:
         more = f" (and {len(problems) - 1} more: --output json shows all)" if len(problems) > 1 else ""

@@ -68,14 +68,17 @@ class TopicView:
     async def ends(self, segment: int, within_s: float) -> bool:
         """Wait so many seconds, or until a segment that the description has as open is known not to be any more:
         whether that is so. Brokers are asked to tell of it once they know."""
-        is_open = self._is_open(segment)
-        end = asyncio.get_running_loop().time() + within_s
-        self._cluster.news.want(self, end + WANTED_S)
+        is_open = self.is_open(segment)
+        self.want(within_s)
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(end):
-                while self._is_open(segment) == is_open:
+            async with asyncio.timeout(within_s):
+                while self.is_open(segment) == is_open:
                     await self._told.wait()
-        return is_open and not self._is_open(segment)
+        return is_open and not self.is_open(segment)
+
+    def want(self, within_s: float) -> None:
+        """Have brokers tell what is new for so many seconds: ``on_change`` hears it."""
+        self._cluster.news.want(self, asyncio.get_running_loop().time() + within_s + WANTED_S)
 
     def keep_looking(self, pause_s: float) -> None:
         """Look anew from time to time, until closed or the topic is gone: ``on_change`` hears what nobody asked for."""
@@ -91,7 +94,8 @@ class TopicView:
                 if not is_retryable(error):
                     return  # whoever sends or reads is told
 
-    def _is_open(self, number: int) -> bool:
+    def is_open(self, number: int) -> bool:
+        """Whether the description has the segment, as open."""
         assert self._description is not None, "somebody knows a segment, so there is a description"
         segment = self._description.segment(number)
         return segment is not None and segment.is_open

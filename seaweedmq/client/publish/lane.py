@@ -82,6 +82,8 @@ class Lane:
         self._lost_s: float | None = None
         """Since when the segment's broker is out of reach, by the loop's clock; None: it is not."""
         self._progress = False
+        self._asks_lost = False
+        """Whether the stream waits for the first answer of a broker that did not answer before, or not in time."""
 
     def wake(self) -> None:
         """The window has something new."""
@@ -92,6 +94,12 @@ class Lane:
         """The stream, if there is one, is of no use any more; that is not the broker's fault."""
         if self._talk is not None:
             self._talk.end(StaleMetadata("records were overdue: the stream is opened anew"))
+
+    def told(self) -> None:
+        """There is news of the topic. A frozen broker takes connections and answers nothing, however long it is waited
+        for; what it served goes on elsewhere once its lease is over, and others know."""
+        if self._asks_lost and self._talk is not None and not self._view.is_open(self._segment):
+            self._talk.end(StaleMetadata(f"{self._window.segment} has ended while its broker did not answer"))
 
     async def run(self) -> None:
         """Until the window is handed over. Cancel to stop."""
@@ -138,7 +146,8 @@ class Lane:
         return asyncio.get_running_loop().time() >= max(self._lost_s, self._view.current_s) + UNTOLD_S
 
     async def _session(self) -> bool:
-        """One stream. True when the segment is done with; False when it broke after it had made progress.
+        """One stream. True when the segment is done with; False when it broke after progress, or others have told
+        meanwhile that the segment has ended.
 
         Raises:
             NotFound: the topic was deleted.
@@ -174,6 +183,9 @@ class Lane:
             raise StaleMetadata(str(error)) from error
         except SeaweedMQError as error:
             self._lost(error)
+            if is_retryable(error) and segment.is_open and not self._view.is_open(self._segment):
+                self._refresh = False  # it has ended meanwhile, and where it goes on is known
+                return False
             if is_retryable(error) and self._progress:
                 return False
             raise
@@ -216,12 +228,16 @@ class Lane:
                 lambda api: api.publish(self._requests(segment, description.topic.uid, send)),
                 str(segment),
             ) as self._talk:
+                if segment.is_open and self._lost_s is not None:
+                    self._asks_lost = True
+                    self._view.want(self._cluster.answer_timeout_s(address))
                 async for reply in self._talk.replies:
                     if isinstance(reply, PublishAck):
                         self._acked(reply)
                         self._talk.expect(stall_timeout_s if self._window.out else None)
                     elif isinstance(reply, PublishReady):
                         self._talk.expect(None)
+                        self._asks_lost = False
                         self._lost_s = None
                         self._message_bytes_max = reply.message_bytes_max
                         self._report(self._outbox.opened(self._segment, reply))
@@ -237,6 +253,7 @@ class Lane:
             raise
         finally:
             self._talk = None
+            self._asks_lost = False
         raise Unavailable(f"broker {address} ended the stream to {segment}")
 
     def _acked(self, reply: PublishAck) -> None:

@@ -279,6 +279,8 @@ class Publisher:
         self.buffer.refusal = self._outbox.refusal
         with suppress(Unavailable):  # a cluster shows only in passing that not all of them are open
             self._outbox.grow(description.topic.ring, description.segments)
+        for lane in self._lanes.values():
+            lane.told()
 
     async def _pump(self) -> None:
         while True:

@@ -10,6 +10,7 @@ not, has the files searched.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ from seaweedmq.model.staged import Manifest, Place, Progress, Reached
 from seaweedmq.model.topic import TopicName
 from seaweedmq.rpc.frames import pack_frames
 from seaweedmq.runtime.retrying import is_retryable
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -330,12 +333,19 @@ class ReplayedBatch:
         return kept, () if kept == target.total else successors
 
     def _check(self, target: _Target, next_sequence: int) -> None:
-        """Raises Corrupt, ProtocolViolation."""
+        """Go back to what a segment has if it lost what it had acknowledged, as ``replicated`` ones may with the power:
+        the rows are still here. Raises ProtocolViolation."""
         if next_sequence < target.reached.sequence:
-            raise Corrupt(
-                f"{self._topic}#{target.place.segment} has rows up to {next_sequence} of batch {self._manifest.batch}, "
-                f"but had acknowledged those up to {target.reached.sequence}: the rows between were lost"
+            log.warning(
+                "%s#%d has rows up to %d of batch %d, but had acknowledged those up to %d: those between were lost "
+                "there, and are published again",
+                self._topic,
+                target.place.segment,
+                next_sequence,
+                self._manifest.batch,
+                target.reached.sequence,
             )
+            target.reached = Reached(next_sequence, target.reached.offset)
         if next_sequence > target.total:
             raise ProtocolViolation(
                 f"{self._topic}#{target.place.segment} has rows up to {next_sequence} of batch {self._manifest.batch}, "

@@ -7,16 +7,24 @@ in the storage beside the topic at any time is one piece.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
 import seaweedmq.spark as ours
 from seaweedmq.errors import InvalidArgument
+from seaweedmq.spark.failures import SPARK_ERRORS, told
 
-FORMATS: Final = ("parquet", "csv", "json")
+_OPTIONS: Final = {
+    "parquet": {"mergeSchema": "true"},
+    "csv": {"header": "true", "inferSchema": "true", "enforceSchema": "false", "mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+}
+"""Otherwise Spark takes the columns of one file for those of all, and damaged rows for rows of nulls."""
+_NOTHING: Final = "UNABLE_TO_INFER_SCHEMA"
+FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
 """Of the files that are published as one; a larger file is a piece of its own."""
-_CSV: Final = {"header": "true", "inferSchema": "true"}
 
 Progress = Callable[[int, int, int], None]
 """Is told the rows that are published, and how many bytes of the files' how many are done."""
@@ -38,9 +46,10 @@ def import_files(
 ) -> int:
     """Publish every row of the files; return how many.
 
-    The columns are those of the files, all together; CSV has a header and its types are inferred. The topic takes them
-    as the sink does: an empty one without a schema adopts theirs. Pieces are of whole files, in the order of their
-    names. A row that fails ends the import: what came before its piece is published, of the piece nothing is.
+    The columns are those of the files, all together; CSV has a header, the same in all files, and its types are
+    inferred. The topic takes them as the sink does: an empty one without a schema adopts theirs, and keeps it should a
+    row fail after that. Pieces are of whole files, in the order of their names. A row that fails ends the import: what
+    came before its piece is published, of the piece nothing is, and the error says so.
 
     Args:
         paths: files, folders and globs as Spark takes them.
@@ -52,16 +61,25 @@ def import_files(
 
     Raises:
         InvalidArgument: another format, or there are no files.
-        pyspark.errors.PySparkException: the files can not be read, or the sink refuses; the message says why.
+        SeaweedMQError: as the next, once rows are published: how many, and of which files none.
+        pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: the files can not be read, or the sink refuses;
+            ``failures.told`` says why.
     """
     if format not in FORMATS:
         raise InvalidArgument(f"format {format!r:.100} can not be imported: give one of {', '.join(FORMATS)}")
     if not paths:
         raise InvalidArgument("no files to import: give at least one path")
     ours.register(spark)
-    reader = spark.read.format(format).options(**(_CSV if format == "csv" else {}), **(options or {}))
-    whole = reader.load(list(paths))
+    reader = spark.read.format(format).options(**_OPTIONS[format] | (options or {}))
+    try:
+        whole = reader.load(list(paths))
+    except AnalysisException as error:
+        if error.getCondition() != _NOTHING:
+            raise
+        raise _no_files(paths, format) from error
     files = _sizes(spark, whole)
+    if not files:
+        raise _no_files(paths, format)
     total_bytes = sum(files.values())
     rows = done_bytes = 0
     for piece in _pieces(files, piece_bytes):
@@ -72,12 +90,26 @@ def import_files(
         for name, column in (("key", key), ("timestamp", timestamp)):
             if column is not None:
                 sink = sink.option(name, column)
-        sink.save()
+        try:
+            sink.save()
+        except SPARK_ERRORS as error:
+            if not rows:
+                raise
+            why = told(error)
+            raise type(why)(
+                f"{why}. {rows:,} rows of the files before {piece[0]} are published, and nothing from there on"
+            ) from error
         rows += int(seen.get["rows"])
         done_bytes += sum(files[path] for path in piece)
         if progress is not None:
             progress(rows, done_bytes, total_bytes)
     return rows
+
+
+def _no_files(paths: Sequence[str], format: str) -> InvalidArgument:  # noqa: A002
+    return InvalidArgument(
+        f"there are no files to import in {', '.join(paths)}: give files of {format}, or their folder"
+    )
 
 
 def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:

@@ -6,13 +6,15 @@ call finishes. Tables are listed under the names that they keep for a while once
 reader which has begun, and travel back in time, find them. Neither ``deltalake`` nor Spark is needed.
 """
 
+import errno
 import logging
 import os
+import random
 import shutil
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +32,6 @@ from seaweedmq.codec.paths import (
     table_path,
 )
 from seaweedmq.core.files.counting import (
-    TABLE_GRACE_S,
     Operation,
     Span,
     around,
@@ -42,28 +43,35 @@ from seaweedmq.core.files.counting import (
 from seaweedmq.errors import Conflict, Corrupt, NotFound, Unsupported
 from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.topic import Topic, TopicName
+from seaweedmq.runtime.retrying import backoff
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.tables.delta_log import LogFolder
-from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, read_state
+from seaweedmq.storage.tables.delta_state import LogState, configured, damaged, grace_s_of, metadata_of_any, read_state
 from seaweedmq.storage.tables.delta_tables import Columns, enter, holds_plain, keep_again, log_metadata
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 20
 """Of a commit: with each that fails, another process has made one."""
+PAUSE_S_FIRST = 0.01
+PAUSE_S_MAX = 0.2
+"""Between attempts: two that collide at each are not to go on in step."""
 TABLES_KNOWN_MAX = 30_000
-"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each."""
+"""Of all topics together: what a process remembers between commits, 1 to 1.5 KB for each. The topic that was just seen
+to is remembered in any case."""
 ASIDE_PREFIX = ".delta_log-aside-"
 ASIDE_MAX = 3
 UID_KEY = "seaweedmq.topic_uid"
+_MAY_NOT_WRITE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+def reconcile(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Bring the topic's log in line with the tables that count.
 
     Args:
-        grace_s: how long versions stay readable; no longer than replaced tables keep their names.
+        grace_s: how long versions stay readable; no longer than replaced tables keep their names. None: as long as the
+            log says, which knows it of the brokers.
 
     Returns:
         The version that was made; None if the log was in line.
@@ -76,7 +84,7 @@ def reconcile(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> in
     return DeltaLogs().reconcile(root, topic, grace_s=grace_s)
 
 
-def rebuild_log(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+def rebuild_log(root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
     """Move the topic's log aside, whatever state it is in, and write a new one from the tables.
 
     The new one begins with version 0, and readers see another table. The last few that were moved aside stay.
@@ -86,6 +94,9 @@ def rebuild_log(root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> 
     folder = root / table_dir(topic.name)
     log = root / delta_log_dir(topic.name)
     try:
+        if grace_s is None:
+            with suppress(FileNotFoundError), LogFolder.opened(log) as opened:
+                grace_s = grace_s_of(metadata_of_any(opened))
         if log.exists():
             log.rename(folder / f"{ASIDE_PREFIX}{time.time_ns():020d}")  # noqa: TID251 - on a real disk
         for old in sorted(folder.glob(f"{ASIDE_PREFIX}*"))[:-ASIDE_MAX]:
@@ -110,6 +121,8 @@ class _Known:
     """The tables among them."""
     refused: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Those that are no sound tables of the topic -> size and time of their last change."""
+    due: set[Span] = field(default_factory=set)
+    """Tables about which something changed, in the folder or in the log, since one or the other was last in line."""
     settings: object = None
     """What of the topic decides which tables count and what their columns are, as of the last look; None: the next
     look has to be at everything."""
@@ -123,47 +136,59 @@ class DeltaLogs:
     def __init__(self, tables_max: int = TABLES_KNOWN_MAX) -> None:
         self._tables_max = tables_max
         self._known: OrderedDict[tuple[Path, TopicName], _Known] = OrderedDict()
+        rng = random.Random(os.urandom(8))  # noqa: TID251 - in a process of its own, on a real disk
+        self._pause_s = backoff(rng, PAUSE_S_FIRST, PAUSE_S_MAX)
 
-    def reconcile(self, root: Path, topic: Topic, *, grace_s: float = TABLE_GRACE_S) -> int | None:
+    def reconcile(self, root: Path, topic: Topic, *, grace_s: float | None = None) -> int | None:
         """As the function of this name."""
-        attempts = Retrying(stop=stop_after_attempt(ATTEMPTS), retry=retry_if_exception_type(Conflict), reraise=True)
+        attempts = Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=lambda state: self._pause_s(state.attempt_number),
+            retry=retry_if_exception_type(Conflict),
+            reraise=True,
+        )
         try:
             return attempts(partial(self._attempt, root, topic, grace_s))
         except OSError as e:
             raise storage_failed("write the Delta log of", str(root / table_dir(topic.name)), e) from e
 
-    def _attempt(self, root: Path, topic: Topic, grace_s: float) -> int | None:
+    def _attempt(self, root: Path, topic: Topic, grace_s: float | None) -> int | None:
         key = (root, topic.name)
         known = self._known.pop(key, None) or _Known()  # forgotten if anything goes wrong
-        version = _Change(root, topic, grace_s, known).make()
-        self._known[key] = known
-        while self._known and sum(len(k.names) for k in self._known.values()) > self._tables_max:
-            self._known.popitem(last=False)
+        try:
+            version = _Change(root, topic, grace_s, known).make()
+        except Conflict:
+            self._remember(key, known)  # as true as it was, and what was due still is
+            raise
+        self._remember(key, known)
         return version
+
+    def _remember(self, key: tuple[Path, TopicName], known: _Known) -> None:
+        """And forget others, but never the one just used: it would be read anew with every table that comes."""
+        self._known[key] = known
+        while len(self._known) > 1 and sum(len(k.names) for k in self._known.values()) > self._tables_max:
+            self._known.popitem(last=False)
 
 
 class _Change:
     """One attempt to bring a log in line."""
 
-    def __init__(self, root: Path, topic: Topic, grace_s: float, known: _Known) -> None:
+    def __init__(self, root: Path, topic: Topic, grace_s: float | None, known: _Known) -> None:
         self._root = root
         self._topic = topic
-        self._grace_s = grace_s
+        self._grace_given_s = grace_s
         self._known = known
         self._tables = root / table_dir(topic.name)
         self._entered: dict[Span, tuple[Add, Columns]] = {}
 
     def make(self) -> int | None:
-        try:
-            names = frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
-        except FileNotFoundError:
-            return None
         path = delta_log_dir(self._topic.name)
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             except FileNotFoundError:
-                if not any(self._span(name) for name in names):
+                names = self._listed()
+                if names is None or not any(self._span(name) for name in names):
                     return None
                 # And not what is above it: that would bring back a topic which is deleted just now.
                 try:
@@ -173,61 +198,116 @@ class _Change:
                 file_io.sync_directories(self._root, self._root / path)
                 folder = stack.enter_context(LogFolder.opened(self._root / path))
             self._read(folder)
+            # After the log, never before: a table that another process puts there and enters in between would be in the
+            # log and not in the listing, as one that went is. What is entered from here on takes the version away.
+            names = self._listed()
+            if names is None:
+                return None
             version = self._commit(folder, self._changed(names))
             log = self._known.log
             if is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
                 self._checkpoint(folder)
             return version
 
+    @property
+    def _grace_s(self) -> float:
+        return grace_s_of(self._known.log.metadata) if self._grace_given_s is None else self._grace_given_s
+
+    def _listed(self) -> frozenset[str] | None:
+        """Names in the folder of the tables as they are now; None if it is gone."""
+        try:
+            try:
+                file_io.look_anew(self._tables)
+            except OSError as e:
+                if (
+                    e.errno not in _MAY_NOT_WRITE
+                ):  # who may not write can still find the log in line, and commits nothing
+                    raise
+            return frozenset(os.listdir(self._tables))  # noqa: PTH208 - names will do
+        except FileNotFoundError:
+            return None
+
     def _read(self, folder: LogFolder) -> None:
         """Make sure that what is known of the log is its newest version."""
-        known, before = self._known, self._known.log.version
+        known = self._known
         try:
-            if known.log.catch_up(folder) and known.log.version == before:
-                return
-            listing = folder.listing()
-            known.log = read_state(folder, listing)
-            folder.mend_hint(listing.checkpoints)
+            taken = known.log.catch_up(folder)
+            if taken is None:
+                listing = folder.listing()
+                known.log = read_state(folder, listing)
+                folder.mend_hint(listing.checkpoints)
         except (Corrupt, Unsupported) as e:
             raise damaged(folder.path, self._topic.name, str(e)) from e
         of = configured(known.log).get(UID_KEY)
         if known.log.version >= 0 and of != str(self._topic.uid):
             raise damaged(folder.path, self._topic.name, "it is that of another table or topic")
+        if taken is not None:
+            self._take_in(taken)
+            return
         known.settings = None
-        known.active, known.foreign = {}, []
-        for path, add in known.log.active.items():
-            span = self._span(path.rpartition("/")[2])
+        known.active, known.foreign, known.records = {}, [], 0
+        self._place(known.log.active.values())
+        keep_again(self._root, self._topic, known.active)
+
+    def _take_in(self, commits: Sequence[Commit]) -> None:
+        """Have what others committed among what is known, at a cost that goes by that."""
+        known = self._known
+        paths = {add.path for commit in commits for add in commit.adds}
+        paths |= {remove.path for commit in commits for remove in commit.removes}
+        for path in paths:
+            span = self._span_at(path)
+            if span is None:
+                continue
+            known.due.add(span)
+            if span in known.active and known.active[span].path == path:
+                del known.active[span]
+                known.records -= span.end - span.base
+        left = [add for add in known.foreign if add.path not in paths]
+        known.foreign = []
+        self._place([*left, *(known.log.active[path] for path in paths if path in known.log.active)])
+        if any(commit.metadata is not None for commit in commits):
+            known.settings = None
+
+    def _place(self, adds: Iterable[Add]) -> None:
+        """Tell tables of the log from what is none, or in it twice."""
+        known = self._known
+        for add in adds:
+            span = self._span_at(add.path)
             if span is None or span in known.active:
                 known.foreign.append(add)
             else:
                 known.active[span] = add
-        keep_again(self._root, self._topic, known.active)
-        known.records = sum(s.end - s.base for s in known.active)
+                known.records += span.end - span.base
 
-    def _changed(self, names: frozenset[str]) -> set[Span]:
-        """Tables that came or went since the last look, or about which something else changed."""
+    def _changed(self, names: frozenset[str]) -> Collection[Span]:
+        """Tables that came or went since the last look that led to something, or about which something else changed."""
         known = self._known
-        changed = {n: s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
+        known.due |= {s for n in known.names - names if (s := known.lying.pop(n, None)) is not None}
         came = {n: s for n in names - known.names if (s := self._span(n)) is not None}
         known.lying |= came
         known.names = names
         others = {n for n, stamp in known.refused.items() if _file_stamp(self._tables / n) != stamp}
         known.refused = {n: stamp for n, stamp in known.refused.items() if n not in others}
-        changed |= came | {n: known.lying[n] for n in others if n in known.lying}
+        known.due |= {*came.values(), *(known.lying[n] for n in others if n in known.lying)}
         settings = (self._topic.schema, self._topic.low_watermarks, self._topic.pruned)
         if settings != known.settings:
             known.settings = settings
-            return {*known.lying.values(), *known.active}
-        return set(changed.values())
+            known.due |= {*known.lying.values(), *known.active}
+        return known.due
 
-    def _commit(self, folder: LogFolder, changed: set[Span]) -> int | None:
-        """Make the version that the change calls for, if it does."""
+    def _commit(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
+        """Make the version that the change calls for, if it does; then nothing is due any more."""
+        version = self._commit_due(folder, changed)
+        self._known.due = set()
+        return version
+
+    def _commit_due(self, folder: LogFolder, changed: Collection[Span]) -> int | None:
         known, log = self._known, self._known.log
         if not changed and not known.foreign:
             return None
         lying = set(around(changed, known.lying.values()))
         lying = self._above_watermarks(lying - {known.lying[n] for n in known.refused if n in known.lying})
-        before = {span: known.active[span] for span in around(changed | lying, known.active)}
+        before = {span: known.active[span] for span in around({*changed, *lying}, known.active)}
         while True:
             counted = counting(lying)
             diff = change(before.keys(), counted.spans)
@@ -304,16 +384,27 @@ class _Change:
         return spans
 
     def _checkpoint(self, folder: LogFolder) -> None:
-        """So that readers, and this process when it begins, read one file instead of many; and remove old ones."""
+        """So that readers, and this process when it begins, read one file instead of many; and remove old ones. Not if
+        another process has just done so."""
         now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
         horizon_us = int((now_s - self._grace_s) * US_PER_S)
-        log = self._known.log
+        log, listing = self._known.log, folder.listing()
+        made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
+        if made > log.checkpoint:
+            since = (folder.stamp(version) for version in range(made + 1, log.version + 1))
+            log.checkpoint, log.bytes_since = made, sum(stamp[2] for stamp in since if stamp is not None)
+            if not is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
+                log.forget_removed(horizon_us // 1_000)
+                return
         folder.put_checkpoint(log.version, log.as_checkpoint(horizon_us // 1_000))
         log.checkpoint, log.bytes_since = log.version, 0
         listing = folder.listing()
         needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
         folder.remove_below(needed, listing)
         folder.remove_stale_temporaries(now_s)
+
+    def _span_at(self, path: str) -> Span | None:
+        return self._span(path.rpartition("/")[2])
 
     def _span(self, name: str) -> Span | None:
         found = parse_segment_file(f"{table_dir(self._topic.name)}/{name}")

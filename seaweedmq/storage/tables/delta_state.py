@@ -1,14 +1,21 @@
 """What a Delta log says, commit by commit from its last checkpoint on."""
 
+import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seaweedmq.codec.delta import Add, Commit, LogMetadata, Remove
 from seaweedmq.codec.delta_checkpoint import Checkpoint
-from seaweedmq.errors import Corrupt
+from seaweedmq.core.files.counting import TABLE_GRACE_S
+from seaweedmq.errors import Corrupt, Unsupported
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.tables.delta_log import Listing, LogFolder, Stamp
+
+GRACE_KEY = "delta.deletedFileRetentionDuration"
+_SECONDS = re.compile(r"interval ([0-9]{1,15}) seconds", re.ASCII)
+"""As we write it. Other programs know other words, which nobody has put there unless by hand."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,23 +52,29 @@ class LogState:
             self.active[add.path] = add
             self.removed.pop(add.path, None)
 
-    def catch_up(self, folder: LogFolder) -> bool:
-        """Take in what others have added. False: it is another log by now.
+    def catch_up(self, folder: LogFolder) -> list[Commit] | None:
+        """Take in what others have added, and return it. None: it is another log by now.
 
         Raises:
             Corrupt, Unsupported: the log is damaged.
         """
         if self.version < 0 or self.stamp is None or folder.stamp(self.version) != self.stamp:
-            return False
+            return None
+        taken = []
         while (found := folder.commit(self.version + 1)) is not None:
             self.apply(*found, folder.stamp(self.version + 1))
-        return True
+            taken.append(found[0])
+        return taken
+
+    def forget_removed(self, before_ms: int) -> None:
+        """No reader of a version that old is served."""
+        self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > before_ms}
 
     def as_checkpoint(self, removed_since_ms: int) -> Checkpoint:
-        """All that holds; forgets what was removed earlier, for no reader of a version that old is served."""
+        """All that holds; forgets what was removed earlier."""
         if self.metadata is None:
             raise AssertionError("the first commit of a log describes the table")
-        self.removed = {path: r for path, r in self.removed.items() if r.removed_ms > removed_since_ms}
+        self.forget_removed(removed_since_ms)
         return Checkpoint(
             metadata=self.metadata,
             features=self.features,
@@ -103,6 +116,30 @@ def read_state(folder: LogFolder, listing: Listing, version: int | None = None) 
 def configured(state: LogState) -> Mapping[str, str]:
     """What was set by name in the log."""
     return {} if state.metadata is None else state.metadata.configuration
+
+
+def grace_s_of(metadata: LogMetadata | None) -> float:
+    """How long removed tables keep their name, as whoever created the log said."""
+    said = "" if metadata is None else metadata.configuration.get(GRACE_KEY, "")
+    match = _SECONDS.fullmatch(said)
+    return TABLE_GRACE_S if match is None else float(match[1])
+
+
+def metadata_of_any(folder: LogFolder) -> LogMetadata | None:
+    """The youngest that can be read of a log in whatever state; None if none can."""
+    try:
+        listing = folder.listing()
+    except Corrupt:
+        return None
+    for version in reversed(listing.commits):
+        with contextlib.suppress(Corrupt, Unsupported):
+            found = folder.commit(version)
+            if found is not None and found[0].metadata is not None:
+                return found[0].metadata
+    for version in reversed(listing.checkpoints):
+        with contextlib.suppress(Corrupt, Unsupported):
+            return folder.checkpoint(version).metadata
+    return None
 
 
 def damaged(path: Path, topic: TopicName, why: str) -> Corrupt:

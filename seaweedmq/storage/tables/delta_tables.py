@@ -23,6 +23,7 @@ from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.tables.delta_state import GRACE_KEY
 from seaweedmq.storage.tables.format import table_schema
 from seaweedmq.storage.tables.opener import open_table
 
@@ -171,7 +172,7 @@ def log_metadata(
             schema=schema,
             configuration={
                 "delta.logRetentionDuration": interval,
-                "delta.deletedFileRetentionDuration": interval,
+                GRACE_KEY: interval,
                 "seaweedmq.topic": str(topic.name),
                 "seaweedmq.topic_uid": str(topic.uid),
             },

@@ -117,12 +117,24 @@ class DirectoryTarget:
     """``TableTarget`` in the table folder of a topic, for one segment."""
 
     def __init__(self, root: Path, topic: TopicName, segment: int, *, beside: tuple[Path, int] | None = None) -> None:
-        """``beside``: an open file of the same topic, without which there is no table."""
+        """``beside``: an open file of the same topic, without which there is no table. Who has none merges tables that
+        are there.
+
+        Raises:
+            NotFound: the topic was deleted.
+        """
         self._root = root
         self._beside = beside
         self._topic = topic
         self._segment = segment
-        self._directory = file_io.make_directories(root, table_dir(topic))
+        self._directory = root / table_dir(topic)
+        try:
+            if beside is not None:
+                self._directory.mkdir(exist_ok=True)  # never what is above it: the topic would come to life again
+            elif not self._directory.is_dir():
+                raise FileNotFoundError
+        except FileNotFoundError:
+            raise NotFound(f"{self._directory} is gone: the topic was deleted, or the storage is not mounted") from None
         now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
         file_io.remove_stale_temporaries(self._directory, now_s)
 

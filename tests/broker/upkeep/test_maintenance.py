@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.paths import table_path
 from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.model.calls import AlterTopic, SealSegment
 from seaweedmq.model.config import KIB
@@ -50,6 +51,24 @@ async def test_a_clock_that_is_years_ahead_deletes_nothing(bed: Bed) -> None:
     host.ahead_s = 0
     await asyncio.sleep(HOUR_S / 12)
     assert [f.base_offset for f in bed.files(FileKind.TABLE)] == [1]
+
+
+@story
+async def test_what_is_in_files_leaves_memory_after_a_while_and_is_read_from_there(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, replace(CONFIG, cache_age_s=60.0))
+    await bed.topic(host)
+    publisher = await host.publisher()
+    await publisher.store(frames=5, size=1_000)
+    memory = host.inspect.memory.logs
+    await asyncio.sleep(50)
+    assert memory.used > 5_000, "who reads a little later need not open files"
+    await publisher.store(size=1_000)
+    await asyncio.sleep(20)
+    assert 1_000 < memory.used < 3_000, "the last one is young"
+    assert len(await (await host.subscriber()).until(6)) == 6
+    await asyncio.sleep(60)
+    assert memory.used == host.inspect.segments[NAME, 0].log.cached_bytes == 0
+    assert len(await (await host.subscriber()).until(6)) == 6
 
 
 @pytest.mark.parametrize("ahead_s", [-YEAR_S, -10.0, 10.0, YEAR_S])
@@ -154,6 +173,29 @@ async def test_logs_of_a_sealed_segment_wait_as_well(bed: Bed) -> None:
     assert not bed.files(FileKind.TABLE)
     await asyncio.sleep(10)
     assert len(bed.files(FileKind.TABLE)) == 1
+
+
+@story
+async def test_others_are_told_of_tables_that_another_brokers_worker_made_and_told_nobody_of(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    async def reconcile(converter: MemoryTableConverter, topic: Topic) -> bool:
+        told.append(len(bed.files(FileKind.TABLE)))
+        return True
+
+    monkeypatch.setattr(MemoryTableConverter, "reconcile", reconcile)
+    (host,) = await bed.cluster(1, QUICK)
+    await bed.topic(host)
+    await two_tables(bed, host)
+    await asyncio.sleep(HOUR_S / 60)
+    told.clear()
+    first, _ = bed.files(FileKind.TABLE)
+    content = await (await bed.store.open(first)).read(0, first.size_bytes)
+    await bed.store.put_file(table_path(NAME, first.segment, 2, 3), content)
+    await asyncio.sleep(HOUR_S / 60)
+    assert told == [3]
 
 
 @story

@@ -543,6 +543,24 @@ async def test_a_publisher_whose_broker_is_gone_waits_to_be_told_where_to_go_on(
         assert asyncio.get_running_loop().time() - began < 0.2
 
 
+@pytest.mark.parametrize("frozen_s", [0.2, 0.7, 2.0, 4.0, 10.0])
+async def test_a_publisher_waits_for_a_frozen_broker_no_longer_than_until_its_segment_goes_on_elsewhere(
+    cluster: FakeCluster, client: Client, frozen_s: float
+) -> None:
+    await client.admin.create_topic(TOPIC)
+    async with client.publisher(TOPIC) as publisher:
+        await (await publisher.send(b"first"))
+        cluster.freeze(cluster.stored(TOPIC).meta.primary)
+        sent = await publisher.send(b"second")
+        await asyncio.sleep(frozen_s)
+        assert not sent.done()
+        (second,) = cluster.seal(TOPIC, 0)
+        began = asyncio.get_running_loop().time()
+        assert (await sent).segment == second
+        assert asyncio.get_running_loop().time() - began < 0.1
+    assert [value for _, value in kept(cluster).values()] == [b"first", b"second"]
+
+
 async def test_a_publisher_asks_where_to_go_on_if_nobody_tells(
     cluster: FakeCluster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

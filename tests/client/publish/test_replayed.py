@@ -384,6 +384,15 @@ async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_the_prod
     check(cluster, {0: 20})
 
 
+async def test_what_a_segment_lost_after_it_was_acknowledged_is_published_again() -> None:
+    cluster = one_segment()
+    driver = await begun_and_killed(cluster, None)
+    lose_tail(cluster, 0, 1)
+    assert 0 < len(stored(cluster)) < 20
+    await driver.run(progress_to_bytes(Progress(reached={0: Reached(15, 15)})))
+    check(cluster, {0: 20})
+
+
 async def test_where_nobody_can_tell_nothing_is_stored_twice() -> None:
     def search(segment: Segment, reached: Reached) -> int:
         raise OutOfRange("the log files are gone")

@@ -15,6 +15,7 @@ from seaweedmq.client.publish.sent import Sent as Sending
 from seaweedmq.errors import Closed, DeadlineExceeded, SeaweedMQError, Unavailable
 from tests.faults.users.group import Group, acknowledged, briefly
 from tests.faults.users.member import PADDING
+from tests.faults.users.own_clock import OwnClock
 from tests.support.history import History, Outcome, Polled, Sent, Violation, check
 
 KEYS = 24
@@ -24,7 +25,6 @@ RECORDS_PER_S = 1_000.0
 PAUSE_S = 0.02
 """Between two bursts of one publisher, on average."""
 SETTLE_TIMEOUT_S = 60.0
-LAG_STEP_S = 0.02
 UNCLEAR = (Closed, DeadlineExceeded, Unavailable)
 """After these a record may be kept or not; after any other error it is not."""
 CLIENT = ClientConfig(delivery_timeout_s=90.0, close_timeout_s=SETTLE_TIMEOUT_S)
@@ -47,7 +47,7 @@ ALL_PLANS = (REPLICATED, STORED, SINGLE)
 
 @dataclass(slots=True)
 class Waits:
-    """How long users waited for acknowledgements, seconds."""
+    """How long users waited for acknowledgements, seconds of their own clock."""
 
     gap_s: float = 0.0
     """Longest time in which some key had records under way and none of them was acknowledged."""
@@ -73,8 +73,9 @@ class Waits:
 class TopicUsers:
     """One topic with a publisher and a subscriber."""
 
-    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float) -> None:
+    def __init__(self, name: str, plan: TopicPlan, seed: str, records_per_s: float, clock: OwnClock) -> None:
         self.name = name
+        self._clock = clock
         self.plan = plan
         self._burst_max = max(1, round(2 * records_per_s * PAUSE_S) - 1)
         self.history = History()
@@ -91,15 +92,14 @@ class TopicUsers:
 
     async def publish(self, client: aio.Client) -> None:
         """Send until stopped, then wait until every record has its outcome."""
-        loop = asyncio.get_running_loop()
         number = 0
         async with client.publisher(self.name) as publisher:
             while not self._stop.is_set():
                 for _ in range(self._rng.randint(1, self._burst_max)):
                     key = b"key-%d" % self._rng.randrange(KEYS)
                     value = f"{self.name}/{number}".encode() + PADDING * self._rng.randrange(100)
-                    self.waits.on_send(key, loop.time())
-                    self._note(await publisher.send(value, key=key), number, key, value, loop.time())
+                    self.waits.on_send(key, self._clock.now_s())
+                    self._note(await publisher.send(value, key=key), number, key, value, self._clock.now_s())
                     number += 1
                 await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
             async with asyncio.timeout(SETTLE_TIMEOUT_S):
@@ -122,7 +122,7 @@ class TopicUsers:
         def on_outcome(done: "Future[aio.Receipt]") -> None:
             self._open -= 1
             self._settled.set()
-            self.waits.on_outcome(key, at, asyncio.get_running_loop().time())
+            self.waits.on_outcome(key, at, self._clock.now_s())
             error = done.exception()
             outcome, segment, offset = Outcome.ACKED, None, None
             if error is None:
@@ -196,7 +196,10 @@ class Workload:
         """``members``: of a consumer group on all the topics; what they are given is written to ``directory``."""
         self._bootstrap = bootstrap
         self._reader_lives_s = reader_lives_s
-        self.topics = [TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s) for plan in plans]
+        self._clock = OwnClock()
+        self.topics = [
+            TopicUsers(f"faults/{seed}-{plan.label}", plan, seed, records_per_s, self._clock) for plan in plans
+        ]
         self.group = Group(
             bootstrap=bootstrap,
             directory=directory,
@@ -204,8 +207,6 @@ class Workload:
             topics=[topic.name for topic in self.topics],
         )
         self._members = members
-        self.loop_lag_s = 0.0
-        """Longest time for which this process itself did not get to run: the noise in all its times."""
         self._publishing: list[asyncio.Task[None]] = []
         self._background: list[asyncio.Task[None]] = []
 
@@ -219,7 +220,7 @@ class Workload:
         except BaseException:
             await self._client.close()
             raise
-        self._background = [asyncio.create_task(self._watch_lag(), name="loop lag")]
+        self._background = [asyncio.create_task(self._clock.watch(), name="own clock")]
         for topic in self.topics:
             self._publishing.append(asyncio.create_task(topic.publish(self._client), name=f"publish {topic.name}"))
             self._background.append(
@@ -238,6 +239,11 @@ class Workload:
         async with asyncio.timeout(5):
             await self._client.close()
 
+    @property
+    def loop_lag_s(self) -> float:
+        """Longest time for which this process did not get to run, or computed in one piece."""
+        return self._clock.longest_s
+
     async def until_flowing(self, more: int = 20) -> None:
         """Until every topic had some more records acknowledged. TimeoutError if that does not come."""
         goals = [topic.acked + more for topic in self.topics]
@@ -252,7 +258,7 @@ class Workload:
         """Measure from now on: opening the first streams is not what a fault does."""
         for topic in self.topics:
             topic.waits.gap_s = topic.waits.slowest_s = 0.0
-        self.loop_lag_s = 0.0
+        self._clock.longest_s = 0.0
 
     async def finish(self) -> list[Violation]:
         """End publishing, read everything once more, and judge."""
@@ -282,10 +288,3 @@ class Workload:
         """Delete the topics."""
         for topic in self.topics:
             await self._client.admin.delete_topic(topic.name)
-
-    async def _watch_lag(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            before = loop.time()
-            await asyncio.sleep(LAG_STEP_S)
-            self.loop_lag_s = max(self.loop_lag_s, loop.time() - before - LAG_STEP_S)

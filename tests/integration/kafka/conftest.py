@@ -51,7 +51,8 @@ class Kafka:
 
 
 class Shared:
-    """The cluster, from the first test of this folder on to the last one: no other test is to run beside it."""
+    """The cluster, from the first test of this folder on to the last one of them in a row: what measures is not to run
+    beside it."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -121,6 +121,7 @@ async def test_a_deleted_topic_takes_the_second_names_with_it(store: FileSegment
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_not_brought_back_by_a_second_name(store: FileSegmentStore) -> None:
+    (store.root / table_dir(NAME)).mkdir()
     target = DirectoryTarget(store.root, NAME, 0)
     sink = target.create()
     await store.delete_topic(NAME, 7)

@@ -67,6 +67,7 @@ def test_tables_of_converters_without_a_common_lock_never_overlap(
     ranges: list[tuple[int, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("storage")
+    (root / table_dir(NAME)).mkdir(parents=True)
     turns = Turns(random.Random(seed), len(ranges))
 
     def convert(base: int, end: int) -> None:
@@ -104,6 +105,7 @@ def test_of_merges_on_machines_that_do_not_see_each_other_no_two_replace_the_sam
     ranges: list[tuple[int, int]], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.mktemp("storage")
+    (root / table_dir(NAME)).mkdir(parents=True)
     target = DirectoryTarget(root, NAME, 0)
     tables = [target.publish(target.create(), n, n + 1) for n in range(12)]
     merges = [Merge(tables=tuple(tables[base : max(end, base + 2)])) for base, end in ranges]

@@ -204,6 +204,23 @@ def test_a_table_that_expired_while_it_was_merged_does_not_come_back(orders: Top
         merge_tables(orders.root, orders.topic, merge)
 
 
+@pytest.mark.parametrize("gone", ["topic", "tables"])
+def test_a_topic_deleted_before_a_merge_does_not_come_back(orders: TopicFiles, gone: str) -> None:
+    merge = Merge(tables=tuple(small(orders, count=3)))
+    made = merge_tables(orders.root, orders.topic, merge)
+    folder = orders.root / table_dir(orders.name)
+    if gone == "topic":
+        folder.parent.rename(folder.parent.with_name(".deleted"))
+    else:
+        folder.rename(orders.root / "deleted")  # and a topic of the same name has none yet
+    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+        merge_tables(orders.root, orders.topic, merge)
+    with pytest.raises(NotFound, match="is gone: the topic was deleted"):
+        publish_merge(orders.root, merge, made)
+    assert not folder.exists()
+    assert folder.parent.exists() == (gone == "tables")
+
+
 def test_a_topic_deleted_meanwhile_does_not_come_back(orders: TopicFiles) -> None:
     merge = Merge(tables=tuple(small(orders, count=3)))
     aside = merge_tables(orders.root, orders.topic, merge)

@@ -1,9 +1,11 @@
 """The Delta log of a topic says exactly which tables count, whatever happens to them and to whoever writes it."""
 
+import errno
 import json
 import os
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +17,13 @@ import pytest
 from seaweedmq.codec.paths import kept_path, table_path
 from seaweedmq.errors import Conflict, Corrupt, InvalidArgument, NotFound, OutOfRange
 from seaweedmq.model.id_ranges import IdRanges
+from seaweedmq.storage.jobs.compacting import compact_topic
+from seaweedmq.storage.jobs.rebuilding import rebuild_topic
+from seaweedmq.storage.store import file_io
 from seaweedmq.storage.tables import delta
-from seaweedmq.storage.tables.delta import DeltaLogs, rebuild_log, reconcile
-from seaweedmq.storage.tables.delta_log import LogFolder
+from seaweedmq.storage.tables.delta import UID_KEY, DeltaLogs, rebuild_log, reconcile
+from seaweedmq.storage.tables.delta_log import Listing, LogFolder
+from seaweedmq.storage.tables.delta_state import LogState
 from seaweedmq.storage.tables.delta_versions import history, tables_of_version
 from tests.support.open_tables import actions, commits_of, folder_of, log_of, merge, unlink_within
 from tests.support.topic_files import TopicFiles
@@ -29,6 +35,20 @@ OFTEN = 6
 @pytest.fixture
 def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= OFTEN)
+
+
+@pytest.fixture
+def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows whenever a log is read from its checkpoint on."""
+    read_state = delta.read_state
+    times: list[int] = []
+
+    def counted(folder: LogFolder, listing: Listing) -> LogState:
+        times.append(len(times))
+        return read_state(folder, listing)
+
+    monkeypatch.setattr(delta, "read_state", counted)
+    return times
 
 
 @pytest.fixture
@@ -257,9 +277,120 @@ def test_who_is_overtaken_between_look_and_commit_decides_anew(
         raise Conflict("somebody else was faster")
 
     monkeypatch.setattr(LogFolder, "put_commit", never)
+    pauses_s: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
     orders.table(50, 60)
     with pytest.raises(Conflict):
         reconcile(orders.root, orders.topic)
+    assert len({*pauses_s}) == delta.ATTEMPTS - 1, "nobody goes on in step with others"
+    assert max(pauses_s) <= 0.2
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_what_others_commit_is_taken_in_without_reading_the_log_anew(
+    orders: TopicFiles, tmp_path: Path, read_anew: list[int]
+) -> None:
+    brokers = DeltaLogs(), DeltaLogs()
+    for n in range(24):
+        orders.table(10 * n, 10 * n + 10)
+        if n % 8 == 7:
+            merge(orders, 10 * n - 30, 10 * n + 10, tmp_path / "aside")
+        assert brokers[n % 2].reconcile(orders.root, orders.topic) == n
+        if n % 8 == 7:
+            unlink_within(orders, 10 * n - 30, 10 * n + 10)
+        assert brokers[n % 3 % 2].reconcile(orders.root, orders.topic) is None
+    assert len(read_anew) == 2, "each once, when it knew nothing"
+    assert [v.records for v in history(orders.root, orders.name)] == [10 * n + 10 for n in range(24)]
+    assert reconcile(orders.root, orders.topic) is None, "who reads all of it finds nothing to do"
+    made = [int(p.name[:20]) for p in log_of(orders).glob("*.checkpoint.parquet")]
+    assert len(made) <= 24 / OFTEN, "nor does each make checkpoints of its own"
+
+
+def test_who_is_overtaken_goes_on_with_what_it_knows(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, read_anew: list[int]
+) -> None:
+    mine, others = DeltaLogs(), DeltaLogs()
+    orders.table(0, 10)
+    mine.reconcile(orders.root, orders.topic)
+    others.reconcile(orders.root, orders.topic)
+    put = LogFolder.put_commit
+
+    def overtake(folder: LogFolder, version: int, data: bytes) -> object:
+        monkeypatch.setattr(LogFolder, "put_commit", put)
+        forgotten = replace(orders.topic, pruned=IdRanges(((0, 1),)))  # and so it takes out what counts for the other
+        assert others.reconcile(orders.root, forgotten) == 1
+        return put(folder, version, data)
+
+    orders.table(10, 20)
+    monkeypatch.setattr(LogFolder, "put_commit", overtake)
+    assert mine.reconcile(orders.root, orders.topic) == 2
+    assert offsets(orders) == [(0, 10), (10, 20)]
+    assert len(read_anew) == 2
+
+
+def test_the_tables_of_one_topic_alone_are_remembered_however_many_they_are(
+    orders: TopicFiles, read_anew: list[int]
+) -> None:
+    logs = DeltaLogs(tables_max=2)
+    for n in range(5):
+        orders.table(n, n + 1)
+        assert logs.reconcile(orders.root, orders.topic) == n
+    assert len(read_anew) == 1
+
+
+def test_a_table_that_another_process_enters_meanwhile_is_not_taken_for_one_that_went(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    orders.table(10, 20)
+    listing = os.listdir
+
+    def overtake(path: Path | int) -> list[str]:
+        found = listing(path)
+        if path == folder_of(orders):
+            monkeypatch.setattr(os, "listdir", listing)
+            orders.table(20, 30)
+            reconcile(orders.root, orders.topic)
+        return found
+
+    monkeypatch.setattr(os, "listdir", overtake)
+    assert reconcile(orders.root, orders.topic) is None, "the other process entered both"
+    assert [v.operation for v in history(orders.root, orders.name)] == ["CREATE TABLE", "WRITE"]
+    assert offsets(orders) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_a_cached_listing_of_the_tables_is_given_up_before_the_look(
+    orders: TopicFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a client of NFS shows a folder: as it was, until it changes something there itself."""
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+    cached: list[str] | None = [path.name for path in folder_of(orders).iterdir()]
+    orders.table(10, 20)
+    reconcile(orders.root, orders.topic)
+    listing, look_anew = os.listdir, file_io.look_anew
+
+    def anew(folder: Path) -> None:
+        nonlocal cached
+        cached = None
+        look_anew(folder)
+
+    monkeypatch.setattr(file_io, "look_anew", anew)
+    monkeypatch.setattr(os, "listdir", lambda path: cached if cached and path == folder_of(orders) else listing(path))
+    assert reconcile(orders.root, orders.topic) is None
+    assert offsets(orders) == [(0, 10), (10, 20)]
+
+
+def test_who_may_only_read_finds_the_log_in_line(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic)
+
+    def refuse(folder: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(file_io, "look_anew", refuse)
+    assert reconcile(orders.root, orders.topic) is None
 
 
 def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +456,59 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     assert reconcile(orders.root, orders.topic) is None
     with pytest.raises(OutOfRange, match=f"version 3 .* is forgotten: the oldest is {OFTEN - 1}"):
         tables_of_version(orders.root, orders.name, 3)
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_a_job_lets_versions_stay_for_as_long_as_the_brokers_do(orders: TopicFiles) -> None:
+    days_s = 10 * 86_400.0
+    for n in range(OFTEN + 3):
+        orders.table(n, n + 1)
+        reconcile(orders.root, orders.topic, grace_s=days_s)
+    yesterday_s = time.time() - 86_400
+    for name in commits_of(orders):
+        os.utime(log_of(orders) / name, (yesterday_s, yesterday_s))
+    for n in range(OFTEN + 3, 2 * OFTEN + 3):
+        orders.table(2 * n, 2 * n + 1)
+        compact_topic(orders.root, orders.name)
+    assert len([*log_of(orders).glob("*.checkpoint.parquet")]) == 2
+    assert history(orders.root, orders.name)[0].version == 0
+    rebuild_topic(orders.root, orders.name)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 864000 seconds"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept_s"),
+    [("interval 60 seconds", 60), ("interval 1 week", 3_600), ("60", 3_600), ("", 3_600), (None, 3_600)],
+)
+def test_the_grace_that_a_log_says_is_believed_if_it_is_in_seconds(
+    orders: TopicFiles, said: str | None, kept_s: int
+) -> None:
+    orders.table(0, 10)
+    reconcile(orders.root, orders.topic, grace_s=77.0)
+    commit = log_of(orders) / f"{0:020d}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {UID_KEY: str(orders.topic.uid)}
+            if said is not None:
+                line["metaData"]["configuration"]["delta.deletedFileRetentionDuration"] = said
+    commit.write_text("\n".join(map(json.dumps, lines)))
+    rebuild_log(orders.root, orders.topic)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == f"interval {kept_s} seconds"
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_the_grace_of_a_damaged_log_is_that_of_what_can_be_read(orders: TopicFiles) -> None:
+    for n in range(OFTEN + 2):
+        orders.table(n, n + 1)
+        reconcile(orders.root, orders.topic, grace_s=60.0)
+    (log_of(orders) / f"{0:020d}.json").write_bytes(b"{")
+    (log_of(orders) / f"{OFTEN + 1:020d}.json").write_bytes(b"{")
+    rebuild_log(orders.root, orders.topic)
+    (metadata,) = actions(orders, 0, "metaData")
+    assert metadata["configuration"]["delta.deletedFileRetentionDuration"] == "interval 60 seconds"
 
 
 def test_a_version_whose_tables_are_gone_is_refused_in_words(orders: TopicFiles, tmp_path: Path) -> None:
@@ -455,26 +639,38 @@ def test_what_is_meant_for_a_log_that_is_moved_aside_ends_up_there(
     assert offsets(orders) == [(0, 10), (10, 20)]
 
 
-def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles) -> None:
+@pytest.mark.parametrize("remembers", [False, True])
+def test_what_another_writer_put_in_that_is_no_table_goes(orders: TopicFiles, remembers: bool) -> None:
+    logs = DeltaLogs()
+
+    def in_line() -> int | None:
+        return (logs if remembers else DeltaLogs()).reconcile(orders.root, orders.topic)
+
+    def put(version: int, **paths: str) -> None:
+        known = {"add": {"size": 1, "modificationTime": 1}, "remove": {"deletionTimestamp": 1}}
+        more = {"partitionValues": {}, "dataChange": True}
+        lines = [json.dumps({kind: {"path": path, **more, **known[kind]}}) for kind, path in paths.items()]
+        (log_of(orders) / f"{version:020d}.json").write_text("\n".join(lines))
+
+    name = "00000000-00000000000000000000-00000000000000000010.parquet"
     orders.table(0, 10)
-    reconcile(orders.root, orders.topic)
-    foreign = {
-        "add": {
-            "path": "part-0001.parquet",
-            "partitionValues": {},
-            "size": 1,
-            "modificationTime": 1,
-            "dataChange": True,
-        }
-    }
-    (log_of(orders) / f"{1:020d}.json").write_text(json.dumps(foreign))
-    assert reconcile(orders.root, orders.topic) == 2
+    in_line()
+    put(1, add="part-0001.parquet")
+    assert in_line() == 2
     assert offsets(orders) == [(0, 10)]
     assert [r["path"] for r in actions(orders, 2, "remove")] == ["part-0001.parquet"]
-    foreign["add"]["path"] = "00000000-00000000000000000000-00000000000000000010.parquet"
-    (log_of(orders) / f"{3:020d}.json").write_text(json.dumps(foreign))
-    assert reconcile(orders.root, orders.topic) == 4, "nor is a table in it by both of its names"
+    put(3, add=name)
+    assert in_line() == 4, "nor is a table in it by both of its names"
     assert offsets(orders) == [(0, 10)]
+    put(5, add="part-0002.parquet")
+    put(6, remove="part-0002.parquet")
+    assert in_line() is None, "another writer took it out itself"
+    put(7, add=name, remove=f".kept/{name}")
+    assert in_line() is None, "one name will do"
+    put(8, remove=name)
+    assert in_line() == 9, "a table that counts comes back"
+    assert offsets(orders) == [(0, 10)]
+    assert history(orders.root, orders.name)[-1].records == 10
 
 
 def test_a_topic_that_gets_a_schema_gets_its_columns(tmp_path: Path) -> None:

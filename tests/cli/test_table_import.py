@@ -1,0 +1,148 @@
+"""`seaweedmq table import`, into a real cluster: every row of a good file, and nothing of a bad one."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import seaweedmq
+from tests.support.commands import Done, run_several, running_cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+COUNT = 5_000
+FIRST = 10_000_000_000
+"""Too large for 32 bits, which Spark finds enough for smaller ones of CSV."""
+ROWS = pa.table(
+    {
+        "id": pa.array(range(FIRST, FIRST + COUNT), pa.int64()),
+        "name": [f"name {number % 10}" for number in range(COUNT)],
+        "price": [number / 4 for number in range(COUNT)],
+    }
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster, and commands that know where it is."""
+
+    storage: Path
+    bootstrap: str
+    client: seaweedmq.Client
+
+    def imports(self, *commands: tuple[str, ...]) -> list[Done]:
+        """`table import` with each of these arguments, in one process, whose stdout and stderr are no terminals."""
+        given = ("--storage", str(self.storage), "--bootstrap", self.bootstrap, "--master", "local[2]")
+        return run_several(*(("table", "import", *command, *given) for command in commands))
+
+    def table(self, topic: str) -> pa.Table:
+        """All records."""
+        with self.client.subscriber(topic, start="earliest", stop_at="latest") as subscriber:
+            batches = list(subscriber.batches())
+        return pa.Table.from_batches(batches).sort_by("id") if batches else ROWS.slice(0, 0)
+
+    def staged(self, topic: str) -> list[Path]:
+        return [path for path in (self.storage / "topics" / topic / ".staged").rglob("*") if path.is_file()]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    data = tmp_path_factory.mktemp("import") / "data"
+    with running_cluster(data) as cluster, seaweedmq.connect(cluster.addresses) as client:
+        yield Target(data / "storage", cluster.addresses, client)
+
+
+def written(path: Path, rows: pa.Table) -> str:
+    """A file of the format of its name."""
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path)
+    elif path.suffix == ".csv":
+        pa.csv.write_csv(rows, path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
+    return str(path)
+
+
+def test_every_row_of_parquet_csv_and_json_is_imported_with_or_without_a_key(target: Target, tmp_path: Path) -> None:
+    topics = [f"import/{kind}" for kind in ("parquet", "csv", "json")]
+    for topic in topics:
+        target.client.admin.create_topic(topic, segments=2)
+    (tmp_path / "parts").mkdir()
+    for number in range(2):
+        half = ROWS.slice(number * COUNT // 2, COUNT // 2)
+        written(tmp_path / "parts" / f"{number}.parquet", half)
+    rows_csv, rows_json = (written(tmp_path / f"rows.{kind}", ROWS) for kind in ("csv", "json"))
+    with_json, plain, with_key = target.imports(
+        (topics[0], str(tmp_path / "parts"), "--key", "name", "--output", "json"),
+        (topics[1], rows_csv, "--format", "csv"),
+        (topics[2], rows_json, "--format", "json", "--key", "id"),
+    )
+    assert [(done.status, done.stderr) for done in (with_json, plain, with_key)] == [(0, "")] * 3
+    assert json.loads(with_json.text) == {"topic": topics[0], "rows": COUNT}
+    assert plain.text == f"imported {COUNT:,} rows into import/csv\n"
+    assert with_key.text == f"imported {COUNT:,} rows into import/json\n"
+    tables = [target.table(topic) for topic in topics]
+    for table in tables:
+        assert table.select(ROWS.column_names).equals(ROWS)
+    keys = [table.column("_key").to_pylist() for table in tables]
+    assert keys[0] == [name.encode() for name in ROWS.column("name").to_pylist()]
+    assert keys[1] == [None] * COUNT
+    assert keys[2] == [b"%d" % number for number in range(FIRST, FIRST + COUNT)]
+
+
+def test_a_bad_file_is_one_error_and_nothing_of_it_is_published(target: Target, tmp_path: Path) -> None:
+    typed, fresh, other = "import/typed", "import/fresh", "import/other"
+    target.client.admin.create_topic(typed, schema=ROWS.schema)
+    target.client.admin.create_topics([fresh, other])
+    good = written(tmp_path / "good.parquet", ROWS)
+    text = tmp_path / "text.parquet"
+    text.write_text("words, and no table of any kind\n" * 40)
+    half = tmp_path / "half.parquet"
+    half.write_bytes(Path(good).read_bytes()[:20_000])
+    torn = Path(written(tmp_path / "torn.json", ROWS.slice(0, 100)))
+    torn.write_text(torn.read_text().replace(f'"id": {FIRST + 50},', '"id": 5', 1))
+    uneven = Path(written(tmp_path / "uneven.csv", ROWS.slice(0, 100)))
+    uneven.write_text(uneven.read_text() + '7,"a",1.5,"one too many"\n')
+    headers, mixed, empty = (tmp_path / name for name in ("headers", "mixed", "empty"))
+    for folder in (headers, mixed, empty):
+        folder.mkdir()
+    written(headers / "a.csv", ROWS.slice(0, 100))
+    written(headers / "b.csv", ROWS.slice(100, 100).select(["price", "name", "id"]))
+    written(mixed / "a.parquet", ROWS)
+    (mixed / "b.parquet").write_bytes(half.read_bytes())
+    cases = [
+        ((typed, str(tmp_path / "nowhere.parquet")), "nowhere.parquet"),
+        ((typed, str(empty)), f"there are no files to import in {empty}: give files of parquet, or their folder"),
+        ((fresh, str(empty), "--format", "csv"), f"there are no files to import in {empty}"),
+        ((fresh, str(text)), "text.parquet"),
+        ((fresh, str(half)), "half.parquet"),
+        ((fresh, str(mixed)), "b.parquet"),
+        ((fresh, good, "--format", "json"), "alformed records"),
+        ((fresh, str(torn), "--format", "json"), "alformed records"),
+        ((fresh, str(uneven), "--format", "csv"), "uneven.csv"),
+        ((other, str(headers), "--format", "csv"), "CSV header"),
+        ((fresh, good, "--key", "nope"), "option 'key' is 'nope', which is no column"),
+        (
+            (typed, written(tmp_path / "other.parquet", ROWS.rename_columns(["id", "label", "price"]))),
+            "column 'label' of the table is not in the topic's schema (id, name, price): drop it",
+        ),
+        (
+            (typed, written(tmp_path / "type.parquet", ROWS.set_column(2, "price", ROWS.column("name")))),
+            "column 'price' is string, the topic's schema has double: cast it",
+        ),
+        (("import/none", good), "no topic import/none in"),
+    ]
+    for (arguments, said), done in zip(cases, target.imports(*(case[0] for case in cases)), strict=True):
+        assert (done.status, done.stdout) == (1, b""), arguments
+        assert done.error.startswith("error: "), arguments
+        assert said in done.error
+        for noise in ("internal", "Traceback", "Exception", "SQLSTATE"):
+            assert noise not in done.error
+    for topic in (typed, fresh, other):
+        assert len(target.table(topic)) == 0
+        assert target.staged(topic) == []

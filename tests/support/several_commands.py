@@ -1,0 +1,44 @@
+"""Runs commands one after another in one process, which has to start Java only once, for ``commands.run_several``.
+
+Reads their arguments from stdin, as JSON, and writes the status of each and what it said.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+from seaweedmq.cli import main
+
+
+def outcome(arguments: list[str]) -> tuple[int | str, str, str]:
+    """Status, stdout and stderr, of this process and of what it starts."""
+    own = [os.dup(number) for number in (1, 2)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        status: int | str = "it did not end"
+        try:
+            sys.argv = ["seaweedmq", *arguments]
+            main.run()
+        except SystemExit as ended:
+            status = 0 if ended.code is None else ended.code
+        except BaseException as error:  # noqa: BLE001 - a process would end with what sys.excepthook says
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, before in zip((1, 2), own, strict=True):
+                os.dup2(before, number)
+                os.close(before)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return status, texts[0], texts[1]
+
+
+if __name__ == "__main__":
+    done = [outcome(arguments) for arguments in json.load(sys.stdin)]
+    print(json.dumps(done))
