@@ -393,7 +393,7 @@ def failing(action: str, path: Path) -> Iterator[None]:
 
 def sweep(root: Path, topic: TopicName) -> int:
     """Remove what dead sinks left: batches that have no manifest, or that nobody will come back for, and marks of long
-    ago; up to ``SWEPT_MAX``. Return how many folders went."""
+    ago, up to ``SWEPT_MAX``; and what was written aside when somebody was killed. Return how many folders went."""
     swept = 0
     top = root / staged_dir(topic)
     with failing("sweep", top), contextlib.suppress(FileNotFoundError), written_aside(root / topic_dir(topic)) as aside:
@@ -408,8 +408,9 @@ def sweep(root: Path, topic: TopicName) -> int:
                         _remove_tree(folder)
                         swept += 1
             with contextlib.suppress(FileNotFoundError):
-                left = [path.name for path in sink.iterdir() if not path.name.startswith(TEMPORARY_PREFIX)]
                 age_s = now_s - _touched_s(sink)
+                remove_stale_temporaries(sink, now_s)  # a change of the folder, whose age is known by then
+                left = [path.name for path in sink.iterdir() if not path.name.startswith(TEMPORARY_PREFIX)]
                 if age_s > (DONE_AGE_S if left else SWEPT_AGE_S) and left in ([], [DONE]):
                     _remove_tree(sink)
                     swept += 1

@@ -236,6 +236,29 @@ def test_the_dead_are_swept_by_their_age_and_what_is_to_be_finished_stays(tmp_pa
     assert not long_ago.batch(0).folder.parent.exists()
 
 
+def test_what_a_killed_writer_left_aside_goes_after_a_day_and_keeps_no_sink_alive(
+    tmp_path: Path, sink: StagedSink
+) -> None:
+    with sink.batch(0).staging("0") as file:
+        file.finish()
+    sink.finish(Done(batch=0, ranges=()))
+    folder = sink.batch(0).folder.parent
+    topic = folder.parent.parent
+    for where in (folder, topic):
+        (where / ".tmp-1-a-1").touch()
+        (where / ".tmp-1-a-2").touch()
+        at = time.time() - 2 * 86_400
+        os.utime(where / ".tmp-1-a-1", (at, at))
+    sweep(tmp_path, NAME)
+    assert sorted(path.name for path in folder.iterdir()) == [".tmp-1-a-2", "done.json"]
+    assert sorted(path.name for path in topic.glob(".tmp-*")) == [".tmp-1-a-2"]
+    at = time.time() - 31 * 86_400
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (at, at))
+    assert sweep(tmp_path, NAME) == 1
+    assert not folder.exists()
+
+
 def test_nobody_comes_back_for_what_was_to_be_written_once(tmp_path: Path, sink: StagedSink) -> None:
     killed, young = (StagedSink(tmp_path, NAME, f"w-{number}").batch(0) for number in (1, 2))
     for batch, days in ((killed, 2.0), (young, 0.5)):
