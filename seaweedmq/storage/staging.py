@@ -49,6 +49,7 @@ from seaweedmq.storage.store.file_io import (
     TEMPORARY_PREFIX,
     publish,
     read_at,
+    remove_stale_temporaries,
     sync_directories,
     sync_file,
     unique_suffix,
