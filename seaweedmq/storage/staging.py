@@ -400,6 +400,7 @@ def sweep(root: Path, topic: TopicName) -> int:
     with failing("sweep", top), contextlib.suppress(FileNotFoundError), written_aside(root / topic_dir(topic)) as aside:
         aside.touch()
         now_s = aside.stat().st_mtime
+        remove_stale_temporaries(root / topic_dir(topic), now_s)
         for sink in sorted(p for p in top.iterdir() if p.is_dir()):
             for folder in sorted(p for p in sink.iterdir() if p.is_dir()):
                 with contextlib.suppress(FileNotFoundError):
