@@ -14,26 +14,38 @@ R = TypeVar("R")
 
 
 class Conversation(Generic[R]):
-    """``replies`` of the broker, and how long the next one may take."""
+    """``replies`` of the broker, and how long the next one may take.
+
+    Whoever holds one may go on speaking of it while it is being closed, which takes as long as gRPC takes: that changes
+    nothing any more.
+    """
 
     def __init__(self, address: str, replies: AsyncIterator[R], limit: asyncio.Timeout) -> None:
         self.address = address
         self.replies = replies
         self._limit = limit
+        self._is_over = False
         self.failure: SeaweedMQError | None = None
         """Why it is being ended by this side."""
 
     def end(self, error: SeaweedMQError) -> None:
         """End it with this error, which is no fault of the broker's."""
-        if not self._limit.expired():
+        if self._can_still_wait():
             self.failure = error
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     def expect(self, within_s: float | None) -> None:
         """The next reply is due in so many seconds; None: it may take any time. Said anew, the last one counts."""
-        if self.failure is None:
+        if self.failure is None and self._can_still_wait():
             now = asyncio.get_running_loop().time()
             self._limit.reschedule(None if within_s is None else now + within_s)
+
+    def over(self) -> None:
+        """Nothing is awaited of the broker any more."""
+        self._is_over = True
+
+    def _can_still_wait(self) -> bool:
+        return not (self._is_over or self._limit.expired())
 
 
 @asynccontextmanager
@@ -57,7 +69,10 @@ async def conversation(
                 asyncio.timeout(cluster.answer_timeout_s(address)) as limit,
             ):
                 talk = Conversation(address, replies, limit)
-                yield talk
+                try:
+                    yield talk
+                finally:
+                    talk.over()
         except TimeoutError:
             if talk is not None and talk.failure is not None:
                 raise talk.failure from None
