@@ -1,16 +1,19 @@
 """What Kafka's clients ask first: which brokers there are, and which of them serve the partitions of which topics."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+from seaweedmq.broker.local import LocalBroker
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.kafka.topic_ids import NO_TOPIC_ID
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
 from seaweedmq.kafka.changes import TopicChanges
 from seaweedmq.kafka.directory import Directory, PartitionedTopic
-from seaweedmq.kafka.nodes import Nodes
+from seaweedmq.kafka.nodes import NO_NODE, Nodes
+from seaweedmq.kafka.reached import is_reached
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal, Place, code_of
 from seaweedmq.kafka.wire.messages import (
@@ -22,9 +25,8 @@ from seaweedmq.kafka.wire.messages import (
     Reply,
     Request,
 )
-from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
-from seaweedmq.model.topic import TopicSpec
+from seaweedmq.model.topic import TopicName, TopicSpec
 
 ALL_WHEN_EMPTY = 0
 """Version of Metadata in which no topics at all means all of them; later that is said by null."""
@@ -58,11 +60,11 @@ def default_replicas(view: ClusterView) -> int:
 class ClusterRoom:
     """Answers Metadata, DescribeCluster and DescribeTopicPartitions."""
 
-    def __init__(self, directory: Directory, changes: TopicChanges, config: BrokerConfig) -> None:
+    def __init__(self, here: LocalBroker, directory: Directory, changes: TopicChanges) -> None:
+        self._here = here
         self._directory = directory
         self._nodes: Nodes = directory.nodes
         self._changes = changes
-        self._config = config
 
     def handlers(self) -> dict[int, Handler]:
         """By API key."""
@@ -107,11 +109,32 @@ class ClusterRoom:
         failures = await self._create_missing(names) if body.allow_auto_topic_creation else {}
         by_name = (self._named(name, failures.get(name), body) for name in names)
         by_id = (self._with_id(topic_id, body) for topic_id in ids)
-        return await _in_turns(chain(by_name, by_id))
+        topics = await _in_turns(chain(by_name, by_id))
+        await self._name_no_lost_leader(topics)
+        return topics
+
+    async def _name_no_lost_leader(self, topics: Sequence[Any]) -> None:
+        """Say of partitions whose leader does not answer that they have none at the moment: clients ask again soon.
+
+        Only of topics that are asked for, as clients do whose connection has just broken.
+        """
+        led: defaultdict[int, list[tuple[str, Any]]] = defaultdict(list)
+        for topic in topics:
+            for partition in topic.partitions:
+                led[partition.leader_id].append((topic.name, partition))
+
+        async def look(node: int) -> None:
+            broker = self._nodes.broker_of(node)
+            topic = self._directory.view.topics.get(TopicName(self._directory.namespace, led[node][0][0]))
+            if broker is not None and topic is not None and not await is_reached(self._here, broker, topic):
+                for _, partition in led[node]:
+                    partition.leader_id, partition.error_code = NO_NODE, Code.LEADER_NOT_AVAILABLE
+
+        await asyncio.gather(*map(look, led))
 
     async def _create_missing(self, names: Sequence[str]) -> dict[str, SeaweedMQError]:
         """Create those that are not there, and can be; which of them could not."""
-        if not self._config.kafka_auto_create:
+        if not self._here.config.kafka_auto_create:
             return {}
         specs = [spec for spec in map(self._missing, names) if spec is not None]
         if not specs:
@@ -139,7 +162,7 @@ class ClusterRoom:
         if topic in self._directory.view.topics:
             return None
         replicas = default_replicas(self._directory.view)
-        return TopicSpec(name=topic, partitions=self._config.kafka_partitions_default, replicas=replicas)
+        return TopicSpec(name=topic, partitions=self._here.config.kafka_partitions_default, replicas=replicas)
 
     def _named(self, name: str, failure: SeaweedMQError | None, body: Any) -> Any:
         try:

@@ -14,10 +14,11 @@ from seaweedmq.codec.kafka.group_records import partition_of_group
 from seaweedmq.core.kafka.classic_events import Limits
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, Unavailable
 from seaweedmq.kafka.cluster import default_replicas
+from seaweedmq.kafka.reached import is_reached
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
-from seaweedmq.model.calls import CreateTopic, LogEnds, RaiseLowWatermark
+from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.topic import Topic, TopicSpec
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 COMPACTED: Final = (("cleanup.policy", "compact"),)
 """Nothing goes by age or size; what a snapshot replaced goes by the low watermark."""
 CREATE_TIMEOUT_S: Final = 10.0
-ALIVE_WAIT_S: Final = 0.2
-"""How long a coordinator may take to show that it lives before clients are sent there anyway."""
 SUCCESSOR_WAIT_S: Final = 1.0
 """How long clients wait for who comes after a coordinator that is lost; then they ask again as they see fit."""
 MARK_RETRY_FIRST_S, MARK_RETRY_MOST_S, MARK_TIMEOUT_S = 0.1, 5.0, 60.0
@@ -118,7 +117,7 @@ class Coordinators:
                     seen = view.changes
                     primary = self._primary_of(number)
                     if primary is not None and primary != lost:
-                        if await self._is_reached(primary, topic):
+                        if await is_reached(self._broker, primary, topic):
                             return primary
                         lost = primary
                     else:
@@ -132,20 +131,6 @@ class Coordinators:
     def _primary_of(self, number: int) -> str | None:
         segments = self._broker.view.open_of(self.topic_name).values()
         return next((segment.primary for segment in segments if number in segment.slots), None)
-
-    async def _is_reached(self, broker: str, topic: Topic) -> bool:
-        """Whether a broker answers. One that is slow counts as if it did."""
-        if broker == self._broker.id:
-            return True
-        try:
-            async with asyncio.timeout(ALIVE_WAIT_S):
-                await self._broker.dial(broker).call(LogEnds(self.topic_name, topic.uid, revision=0))
-        except TimeoutError:
-            log.debug("coordinator %s is slow to answer", broker)
-        except SeaweedMQError as error:
-            log.debug("coordinator %s is lost: %s", broker, error)
-            return False
-        return True
 
     def _partition_of(self, group: str, topic: Topic) -> int:
         return partition_of_group(group, topic.partitions or self._partitions)

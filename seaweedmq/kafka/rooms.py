@@ -51,7 +51,7 @@ class Rooms:
         )
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes // 2))
         self.all: Sequence[Room] = (
-            ClusterRoom(self.directory, changes, config),
+            ClusterRoom(local, self.directory, changes),
             TopicsRoom(self.directory, changes, config),
             ConfigsRoom(self.directory, changes, config, broker_id=lambda: local.id),
             ProduceRoom(local, partitions),

@@ -260,3 +260,45 @@ async def test_a_cursor_before_the_first_partition_is_refused(bed: Bed) -> None:
         API.DESCRIBE_TOPIC_PARTITIONS, topics=asked("orders"), response_partition_limit=5, cursor=cursor
     )
     assert [topic.error_code for topic in reply.topics] == [Code.INVALID_REQUEST]
+
+
+@story
+async def test_a_leader_that_died_a_moment_ago_is_not_named_and_the_next_one_is(bed: Bed) -> None:
+    everybody = await offices(bed, 3)
+    await bed.topic(everybody[0].host, ORDERS, partitions=6, replicas=2)
+    dying = next(office for office in everybody if office.host is not bed.leader())
+    left = [office for office in everybody if office is not dying]
+    before = (await ask(left[0], named("orders"))).topics[0].partitions
+    node = left[0].nodes.number_of(dying.host.broker.id)
+    lost = {p.partition_index for p in before if p.leader_id == node}
+    assert lost
+    dying.host.kill()
+    killed_at = bed.loop.time()
+    for office in left:
+        (topic,) = (await ask(office, named("orders"))).topics
+        for partition in topic.partitions:
+            is_lost = partition.partition_index in lost
+            assert partition.error_code == (Code.LEADER_NOT_AVAILABLE if is_lost else Code.NONE)
+            assert (partition.leader_id == -1) is is_lost
+    assert bed.loop.time() - killed_at < 0.1, "before anybody could have taken over"
+
+    async def lead_again() -> bool:
+        (topic,) = (await ask(left[0], named("orders"))).topics
+        return all(p.leader_id not in (-1, node) and p.error_code == Code.NONE for p in topic.partitions)
+
+    async with asyncio.timeout(5.0):
+        while not await lead_again():
+            await asyncio.sleep(0.1)
+
+
+@story
+async def test_a_leader_that_is_slow_is_named_all_the_same(bed: Bed) -> None:
+    first, second = await offices(bed, 2)
+    await bed.topic(first.host, ORDERS, partitions=4, replicas=2)
+    second.host.freeze()
+    frozen_at = bed.loop.time()
+    (topic,) = (await ask(first, named("orders"))).topics
+    assert {p.leader_id for p in topic.partitions} == {1, 2}
+    assert {p.error_code for p in topic.partitions} == {Code.NONE}
+    assert bed.loop.time() - frozen_at < 0.5
+    second.host.thaw()
