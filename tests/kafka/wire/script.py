@@ -15,9 +15,11 @@ TIMEOUT_S = 20.0
 
 
 @contextlib.asynccontextmanager
-async def listening(handlers: Mapping[int, Handler], **config: Any) -> AsyncIterator[tuple[KafkaServer, int]]:
+async def listening(
+    handlers: Mapping[int, Handler], *, in_flight_bytes_max: int | None = None, **config: Any
+) -> AsyncIterator[tuple[KafkaServer, int]]:
     """A listener on a free port, with these settings."""
-    server = KafkaServer(handlers, replace(BrokerConfig(), **config))
+    server = KafkaServer(handlers, replace(BrokerConfig(), **config), in_flight_bytes_max)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
     await server.start(bound)

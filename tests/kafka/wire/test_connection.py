@@ -372,10 +372,9 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
 
         return committed()
 
-    limits = {"kafka_in_flight_bytes_max": 250_000}
     handlers = {API.PRODUCE: waits, API.HEARTBEAT: beat}
     async with (
-        listening(handlers, **limits) as (server, port),
+        listening(handlers, in_flight_bytes_max=250_000) as (server, port),
         script(port) as one,
         script(port) as two,
         script(port) as three,
@@ -395,8 +394,7 @@ async def test_of_all_connections_only_so_many_bytes_are_read() -> None:
 
 
 async def test_a_request_above_the_whole_budget_is_let_in_alone() -> None:
-    limits = {"kafka_in_flight_bytes_max": 10_000}
-    async with listening({API.PRODUCE: stored}, **limits) as (_, port), script(port) as client:
+    async with listening({API.PRODUCE: stored}, in_flight_bytes_max=10_000) as (_, port), script(port) as client:
         for i in range(3):
             client.ask(i, API.PRODUCE, 9, produce(records=b"x" * 500_000))
         for i in range(3):
@@ -413,8 +411,7 @@ async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> 
 
         return committed()
 
-    limits = {"kafka_in_flight_bytes_max": 10_000}
-    async with listening({API.PRODUCE: waits}, **limits) as (server, port), script(port) as first:
+    async with listening({API.PRODUCE: waits}, in_flight_bytes_max=10_000) as (server, port), script(port) as first:
         first.ask(1, API.PRODUCE, 9, produce(records=b"x" * 9_000))
         async with script(port) as second:
             await until(lambda: bool(server.in_flight.taken_bytes))
@@ -424,6 +421,19 @@ async def test_a_connection_that_waits_for_bytes_and_hangs_up_is_forgotten() -> 
         gate.set()
         assert (await first.hear(API.PRODUCE, 9))[0] == 1
         await until(lambda: server.connections <= 1)
+
+
+async def test_a_request_as_large_as_may_be_is_answered_and_one_byte_more_ends_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    largest = 1 << 20
+    around = len(framed(1, API.PRODUCE, 9, produce(records=b"x" * 1_000_000))) - 4 - 1_000_000
+    async with listening({API.PRODUCE: stored}, kafka_request_bytes_max=largest) as (_, port), script(port) as client:
+        client.ask(1, API.PRODUCE, 9, produce(records=b"x" * (largest - around)))
+        assert (await client.hear(API.PRODUCE, 9))[0] == 1
+        client.ask(2, API.PRODUCE, 9, produce(records=b"x" * (largest - around + 1)))
+        assert await client.is_closed()
+    assert "a request of 1,048,577 bytes, above kafka_request_bytes_max = 1,048,576" in caplog.text
 
 
 async def test_half_a_request_and_silence_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
