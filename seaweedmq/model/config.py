@@ -1,9 +1,10 @@
 """Every limit and interval of a broker, in one place. Units last in the names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.topic import check_name
+from seaweedmq.model.topic import PARTITIONS_MAX, check_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -15,6 +16,33 @@ PRODUCERS_MAX = 100_000
 DELIVERY_TIMEOUT_S_MAX = 600.0
 """Longest ``delivery_timeout_s`` of a client: after it no frame is repeated."""
 PRODUCER_IDLE_S_MAX = 3_600.0
+KAFKA_UNPACKED_BYTES_MAX = 64 * MIB
+"""Highest ``kafka_unpacked_bytes_max``: what is in files is unpacked as well, and by readers that know no settings."""
+KAFKA_BYTES_MIN = 1 * MIB
+"""Kafka's clients send and ask for up to so much at a time unless they are told otherwise."""
+INT32_MAX = 2**31 - 1
+"""A request says its length in so many bits, and so do most of Kafka's own settings, as which ours are shown."""
+KAFKA_WAIT_S_MAX = 604_800
+"""A week: what is to wait for ever is an error in a unit."""
+
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "stream_in_flight_frames_max": (1, STREAM_IN_FLIGHT_FRAMES_MAX),
+    "producers_max": (1, PRODUCERS_MAX),
+    "producers_per_segment_max": (1, PRODUCERS_MAX),
+    "kafka_request_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
+    "kafka_in_flight_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
+    "kafka_fetch_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
+    "kafka_requests_per_connection_max": (1, INT32_MAX),
+    "kafka_connections_max": (1, INT32_MAX),
+    "kafka_connection_idle_s": (0.01, KAFKA_WAIT_S_MAX),
+    "kafka_request_read_s": (0.01, KAFKA_WAIT_S_MAX),
+    "kafka_unpacked_bytes_max": (KAFKA_BYTES_MIN, KAFKA_UNPACKED_BYTES_MAX),
+    "kafka_cursors_max": (1, INT32_MAX),
+    "kafka_reencode_cache_bytes_max": (KAFKA_BYTES_MIN, INT32_MAX),
+    "kafka_partitions_default": (1, PARTITIONS_MAX),
+    "kafka_internal_partitions": (1, PARTITIONS_MAX),
+}
+"""Lowest and highest of settings that would else be found wrong when somebody's request fails, and not at the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +143,7 @@ class BrokerConfig:
     kafka_namespace: str = "kafka"
     """Whose topics Kafka clients see."""
     kafka_request_bytes_max: int = 64 * MIB
+    """A larger one ends its connection. This and the other ``bytes_max`` of Kafka's are 1 MiB at least."""
     kafka_in_flight_bytes_max: int = 64 * MIB
     """Of requests that are read and not answered, over all connections; beyond it no more are read."""
     kafka_fetch_bytes_max: int = 64 * MIB
@@ -128,26 +157,23 @@ class BrokerConfig:
     kafka_request_read_s: float = 30.0
     """How long the rest of a request may take, and how long a client may take nothing of its replies."""
     kafka_unpacked_bytes_max: int = 64 * MIB
-    """What a compressed batch may be unpacked to."""
+    """What a compressed batch may be unpacked to; at most 64 MiB."""
     kafka_cursors_max: int = 64
     """Readers of files that are kept for who goes on reading there."""
     kafka_reencode_cache_bytes_max: int = 32 * MIB
     """Of batches made for Kafka clients from records that other clients published."""
     kafka_partitions_default: int = 4
-    """Of a topic that is created without saying how many."""
+    """Of a topic that is created without saying how many; from 1 to 4,096."""
     kafka_auto_create: bool = True
     """Whether a topic that a Kafka client asks about is created."""
     kafka_internal_partitions: int = 8
     """Of the internal topic of Kafka's groups. It can not be changed once that is there."""
 
     def __post_init__(self) -> None:
-        for name, value, limit in (
-            ("stream_in_flight_frames_max", self.stream_in_flight_frames_max, STREAM_IN_FLIGHT_FRAMES_MAX),
-            ("producers_max", self.producers_max, PRODUCERS_MAX),
-            ("producers_per_segment_max", self.producers_per_segment_max, PRODUCERS_MAX),
-        ):
-            if not 1 <= value <= limit:
-                raise InvalidArgument(f"{name} is {value:,}: give from 1 to {limit:,}")
+        for name, (least, most) in BOUNDS.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise InvalidArgument(f"{name} is {value:,}: give from {least:,} to {most:,}")
         check_name("kafka_namespace", self.kafka_namespace)
         if self.kafka_advertise and not self.kafka_listen:
             raise InvalidArgument("kafka_advertise is given without kafka_listen: Kafka clients would dial in vain")

@@ -1,7 +1,7 @@
 """How the values users type are read."""
 
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from seaweedmq.cli.records.schema import read_schema
 from seaweedmq.cli.servers import local_cluster
 from seaweedmq.cli.servers.config_file import read_config
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.config import BrokerConfig
+from seaweedmq.model.config import BOUNDS, BrokerConfig
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,13 @@ def test_settings_come_from_the_file_and_options_win(tmp_path: Path) -> None:
         ("kafka_auto_create = 1", "kafka_auto_create = 1 is not true or false"),
         ("kafka_advertise = 'a:1'", "kafka_advertise is given without kafka_listen"),
         ("kafka_namespace = 'a/b'", "kafka_namespace 'a/b' is not allowed"),
+        ("kafka_partitions_default = 4_097", "kafka_partitions_default is 4,097: give from 1 to 4,096"),
+        ("kafka_internal_partitions = 100_000", "kafka_internal_partitions is 100,000: give from 1 to 4,096"),
+        ("kafka_in_flight_bytes_max = 1", "kafka_in_flight_bytes_max is 1: give from 1,048,576 to 2,147,483,647"),
+        ("kafka_request_bytes_max = 2_147_483_648", "kafka_request_bytes_max is 2,147,483,648: give from 1,048,576 to"),
+        ("kafka_unpacked_bytes_max = 67_108_865", "kafka_unpacked_bytes_max is .* to 67,108,864"),
+        ("kafka_connection_idle_s = inf", "kafka_connection_idle_s is inf: give from 0.01 to 604,800"),
+        ("kafka_request_read_s = 0.001", "kafka_request_read_s is 0.001: give from 0.01 to"),
         ("log_roll_age_s = nan", "is not a number above 0"),
     ],
 )
@@ -123,6 +130,23 @@ def test_settings_without_a_file_are_checked_as_well() -> None:
         read_config(None, producer_idle_s=60.0)
     with pytest.raises(InvalidArgument, match=r"^settings: producers_max is 0: give from 1"):
         read_config(None, producers_max=0)
+
+
+@pytest.mark.parametrize("name", [name for name in BOUNDS if name.startswith("kafka_")])
+def test_settings_made_in_code_have_the_same_bounds(name: str) -> None:
+    least, most = BOUNDS[name]
+    for value in (least, most):
+        assert getattr(replace(BrokerConfig(), **{name: value}), name) == value  # type: ignore[arg-type]
+    for value in (0, -1, least - 0.001, most + 1, float("nan")):
+        with pytest.raises(InvalidArgument, match=rf"^{name} is .*: give from {least:,} to {most:,}$"):
+            replace(BrokerConfig(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_every_number_that_kafka_s_clients_meet_has_bounds() -> None:
+    numbers = {
+        field.name for field in fields(BrokerConfig) if field.name.startswith("kafka_") and field.type in (int, float)
+    }
+    assert numbers <= BOUNDS.keys()
 
 
 def test_a_local_cluster_gives_its_brokers_time_to_write_out_what_they_follow() -> None:

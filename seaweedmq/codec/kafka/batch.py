@@ -22,7 +22,7 @@ from seaweedmq.codec.kafka.header import with_append_time as _with_append_time
 from seaweedmq.codec.kafka.records import find_records
 from seaweedmq.codec.kafka.refusals import BatchRefused, Refusal
 from seaweedmq.codec.moment import TIMESTAMP_MAX_US, TIMESTAMP_MIN_US
-from seaweedmq.model.config import MIB
+from seaweedmq.model.config import KAFKA_UNPACKED_BYTES_MAX
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.ring import HISTOGRAM_BUCKETS
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 ALIGNMENT: Final = 8
-UNPACKED_BYTES_MAX: Final = 64 * MIB
+UNPACKED_BYTES_MAX: Final = KAFKA_UNPACKED_BYTES_MAX
 """Of the records of one batch: more is not read anywhere."""
 _NOT_COUNTED: Final = (0,) * HISTOGRAM_BUCKETS
 _NO_PRODUCER: Final = 0
