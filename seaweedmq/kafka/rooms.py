@@ -49,13 +49,14 @@ class Rooms:
             cursors_max=config.kafka_cursors_max,
             rest_bytes_max=local.memory.reencode_bytes // 2,
         )
+        self.fetch_memory = FetchMemory(local.memory.fetch_bytes)
         reader = PartitionReader(self._cursors, Reencoder(local.memory.reencode_bytes // 2))
         self.all: Sequence[Room] = (
             ClusterRoom(local, self.directory, changes),
             TopicsRoom(self.directory, changes, config),
             ConfigsRoom(self.directory, changes, config, broker_id=lambda: local.id),
             ProduceRoom(local, partitions),
-            FetchRoom(local, partitions, reader, FetchMemory(local.memory.fetch_bytes)),
+            FetchRoom(local, partitions, reader, self.fetch_memory),
             OffsetsRoom(partitions),
             CoordinatorRoom(coordinators, self.nodes),
             GroupRoom(coordinators, local.env),

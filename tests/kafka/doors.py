@@ -28,6 +28,9 @@ class Door:
         self._handlers = {api: handler for room in self.rooms.all for api, handler in room.handlers().items()}
         self._numbers = itertools.count(1)
         self._line = Line()
+        self.reads = asyncio.Event()
+        """While it is clear, the client takes nothing of what it is sent."""
+        self.reads.set()
 
     async def ask(self, api: API, version: int, **fields: Any) -> Any:
         """The reply to one request. ``fields``: those of the message."""
@@ -57,8 +60,11 @@ class Door:
             reply = await reply
         if isinstance(reply, EncodedReply):
             body = b"".join(reply.buffers)
-            if reply.sent is not None:
-                reply.sent()
+            try:
+                await self.reads.wait()
+            finally:  # it is over as well when nobody is there any more
+                if reply.sent is not None:
+                    reply.sent()
             return messages.REPLIES[api].decode(io.BytesIO(body), version=request.version)
         return reply
 

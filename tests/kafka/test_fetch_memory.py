@@ -1,0 +1,106 @@
+"""What is on its way to consumers is bounded: when it is short replies are smaller, and nobody hears of an error."""
+
+import asyncio
+
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.model.config import MIB
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import Bed, story
+from tests.kafka.doors import Door, batch, doors, records_of
+
+ORDERS = TopicName("kafka", "orders")
+LIMIT_BYTES = 1 * MIB
+WANTED_BYTES = 600_000
+BATCH_BYTES = 50_000
+BATCHES = 16
+
+
+async def filled(bed: Bed) -> tuple[Door, list[bytes]]:
+    """A broker with the least memory for replies, and a partition with more than one of them may take."""
+    [door] = await doors(bed, kafka_fetch_bytes_max=LIMIT_BYTES)
+    await bed.topic(door.host, ORDERS, partitions=1)
+    await bed.until(lambda: door.host.inspect.view.open_of(ORDERS))
+    sent = [b"%02d" % number + bytes(BATCH_BYTES) for number in range(BATCHES)]
+    for value in sent:
+        assert (await door.produce("orders", 0, batch(value))).error_code == Code.NONE
+    return door, sent
+
+
+async def read(door: Door, offset: int = 0) -> list[bytes | None]:
+    found = await door.fetch("orders", 0, offset, bytes_max=WANTED_BYTES, partition_bytes_max=WANTED_BYTES)
+    assert found.error_code == Code.NONE
+    return [value for _, _, value in records_of(found.records)]
+
+
+@story
+async def test_who_comes_when_little_is_left_gets_less_and_no_error(bed: Bed) -> None:
+    door, sent = await filled(bed)
+    memory = door.rooms.fetch_memory
+    door.reads.clear()
+    slow = []
+    for _ in range(4):
+        slow.append(asyncio.create_task(read(door)))
+        await asyncio.sleep(1)
+    assert not any(task.done() for task in slow)
+    assert LIMIT_BYTES - BATCH_BYTES < memory.used < LIMIT_BYTES + 3 * BATCH_BYTES
+    door.reads.set()
+    replies = await asyncio.gather(*slow)
+    assert all(reply == sent[: len(reply)] for reply in replies)
+    whole, *smaller = map(len, replies)
+    assert whole == WANTED_BYTES // (BATCH_BYTES + 100)
+    assert smaller == [(LIMIT_BYTES - WANTED_BYTES) // BATCH_BYTES + 1, 1, 1], "a first batch goes in any case"
+    assert memory.used == 0
+    assert len(await read(door)) == whole
+
+
+@story
+async def test_readers_that_all_come_when_nothing_is_left_get_everything_in_the_end(bed: Bed) -> None:
+    door, sent = await filled(bed)
+    memory = door.rooms.fetch_memory
+    memory.reply().hold(LIMIT_BYTES)
+
+    async def all_of_it() -> list[bytes | None]:
+        values: list[bytes | None] = []
+        while len(values) < len(sent):
+            values += await read(door, len(values))
+        return values
+
+    assert await asyncio.gather(*(all_of_it() for _ in range(5))) == [sent] * 5
+    assert memory.used == LIMIT_BYTES
+
+
+@story
+async def test_a_client_that_goes_gives_back_what_was_held_for_it(bed: Bed) -> None:
+    door, _ = await filled(bed)
+    memory = door.rooms.fetch_memory
+
+    waiting = asyncio.create_task(door.fetch("orders", 0, 0, wait_ms=60_000, min_bytes=LIMIT_BYTES))
+    await bed.until(lambda: memory.used >= BATCHES * BATCH_BYTES)
+    await gone(waiting)
+    assert memory.used == 0, "it waited for more"
+
+    door.reads.clear()
+    unsent = asyncio.create_task(read(door))
+    await bed.until(lambda: memory.used > 0)
+    await gone(unsent)
+    assert memory.used == 0, "it did not take its reply"
+    door.reads.set()
+
+    partition = door.host.broker.local.leads(ORDERS, 0)
+    await bed.until(lambda: partition.open_segment.log.flushed == BATCHES)
+    partition.open_segment.evict(1 << 30)
+    held = bed.faults.hold(StorageOp.OPEN)
+    reading = asyncio.create_task(read(door))
+    await bed.until(lambda: memory.used == WANTED_BYTES)
+    await gone(reading)
+    assert memory.used == 0, "its files were being read"
+    held.set()
+    assert await read(door)
+    assert memory.used == 0
+
+
+async def gone(fetch: "asyncio.Task[object]") -> None:
+    fetch.cancel()
+    await asyncio.wait({fetch})
+    assert fetch.cancelled()
