@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.kafka.build import batches_of
@@ -19,13 +20,15 @@ class _Key(NamedTuple):
 
 
 class Reencoder:
-    """Keeps the batches it made, within a bound."""
+    """Keeps the batches it made, within a bound; those it made last stay in any case."""
 
     def __init__(self, kept_bytes_max: int) -> None:
         self._limit = kept_bytes_max
         self._kept: OrderedDict[_Key, tuple[bytes, ...]] = OrderedDict()
         """The longest unused first."""
         self._kept_bytes = 0
+        self._turns: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
+        """Of those who want what is not kept: one makes it, and if that one is cancelled, the next does."""
 
     async def batches(self, topic_uid: int, segment: int, frame: Frame) -> tuple[bytes, ...]:
         """The records of a plain frame in batches of their offsets, the segment's id as leader epoch.
@@ -35,19 +38,30 @@ class Reencoder:
         """
         header = frame.header
         key = _Key(topic_uid, segment, header.base_offset, header.end_offset)
+        found = self._found(key)
+        if found is not None:
+            return found
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            found = self._found(key)
+            if found is None:
+                found = await asyncio.to_thread(encoded, frame, segment)
+                self._keep(key, found)
+        return found
+
+    def _found(self, key: _Key) -> tuple[bytes, ...] | None:
         if key in self._kept:
             self._kept.move_to_end(key)
-            return self._kept[key]
-        made = await asyncio.to_thread(_made, frame, segment)
-        if key not in self._kept:
-            self._kept[key] = made
-            self._kept_bytes += sum(map(len, made))
-            while self._kept_bytes > self._limit and len(self._kept) > 1:
-                self._kept_bytes -= sum(map(len, self._kept.popitem(last=False)[1]))
-        return made
+        return self._kept.get(key)
+
+    def _keep(self, key: _Key, made: tuple[bytes, ...]) -> None:
+        self._kept[key] = made
+        self._kept_bytes += sum(map(len, made))
+        while self._kept_bytes > self._limit and len(self._kept) > 1:
+            self._kept_bytes -= sum(map(len, self._kept.popitem(last=False)[1]))
 
 
-def _made(frame: Frame, segment: int) -> tuple[bytes, ...]:
+def encoded(frame: Frame, segment: int) -> tuple[bytes, ...]:
+    """The records of a plain frame in batches of their offsets."""
     header = frame.header
     rows = full_batch(decode_frame(frame, None), header, None)
     return tuple(batches_of(rows, header.base_offset, segment, BATCH_BYTES_MAX))
