@@ -1,6 +1,7 @@
 """Requests about groups, in every version that is answered, on real brokers in virtual time."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from seaweedmq.kafka.wire.messages import (
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.calls import DrainBroker
 from tests.broker.bed import Bed, story
-from tests.kafka.group_bed import OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
+from tests.kafka.group_bed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
 
@@ -127,6 +128,21 @@ async def test_a_coordinator_that_is_slow_is_named_all_the_same(bed: Bed) -> Non
             assert cluster.by_port(reply.port) is slow
     assert bed.loop.time() - frozen_at < 0.5
     slow.host.thaw()
+
+
+@story
+async def test_how_many_partitions_keep_the_groups_is_settled_with_the_first_one(bed: Bed) -> None:
+    cluster = await Cluster.of(bed, 1, replace(KAFKA, kafka_internal_partitions=2))
+    groups = [f"group {number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        assert await Member(cluster, group).commit((0, number)) == [Code.NONE]
+    await cluster.gateways[0].host.stop()
+    host = await bed.start(replace(KAFKA, kafka_internal_partitions=7))
+    cluster.open(host)
+    for number, group in enumerate(groups):
+        assert await Member(cluster, group).committed() == {0: number}, "it is where it was"
+    assert await Member(cluster, "a new one").commit((0, 9)) == [Code.NONE]
+    assert host.inspect.view.topics[OFFSETS_TOPIC].partitions == 2
 
 
 async def led_by_a_follower_of_the_cluster(bed: Bed, cluster: Cluster) -> tuple[str, Gateway]:

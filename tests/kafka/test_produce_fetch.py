@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
+from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.model.calls import RaiseLowWatermark
-from seaweedmq.model.config import KIB
+from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.doors import Door, batch, doors, records_of
+from tests.support.kafka_batches import GZIP
 
 ORDERS = TopicName("kafka", "orders")
 
@@ -280,6 +282,19 @@ async def test_a_batch_that_says_where_it_lies_is_refused(bed: Bed) -> None:
     await topic(bed, door)
     placed = (77).to_bytes(8, "big") + batch(b"a")[8:]
     assert (await door.produce("orders", 0, placed)).error_code == Code.INVALID_RECORD
+
+
+@story
+async def test_a_batch_unpacks_to_as_much_as_may_be_and_not_to_one_byte_more(bed: Bed) -> None:
+    [door] = await doors(bed, kafka_unpacked_bytes_max=1 * MIB)
+    await topic(bed, door)
+    around = len(batch(bytes(1_000_000))) - BATCH_HEADER_BYTES - 1_000_000
+    largest = 1 * MIB - around
+    assert (await door.produce("orders", 0, batch(bytes(largest), codec=GZIP))).error_code == Code.NONE
+    refused = await door.produce("orders", 0, batch(bytes(largest + 1), codec=GZIP))
+    assert (refused.error_code, refused.base_offset) == (Code.INVALID_RECORD, -1)
+    assert "not sound gzip of at most 1048576 bytes of records" in refused.error_message
+    assert (await door.produce("orders", 0, batch(b"small", codec=GZIP))).base_offset == 1
 
 
 @story
