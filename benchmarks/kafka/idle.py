@@ -1,4 +1,5 @@
-"""Claim: a broker that listens for Kafka clients, and has none, holds at most 35 MB more."""
+"""Claim: a broker that listens for Kafka clients, and has none, holds at most 35 MB more, and takes at most 0.3 % of a
+core more."""
 
 import seaweedmq
 from benchmarks.cluster import running_cluster, scratch
@@ -9,12 +10,17 @@ from benchmarks.scale import Scale
 from seaweedmq.kafka.wire.messages import API
 
 MORE_MB_MAX = 35.0
+MORE_PERCENT_MAX = 0.3
+CPU_WINDOW_S, CPU_WINDOW_QUICK_S = 30.0, 3.0
+"""The kernel counts in steps of 10 ms: 0.03 % of the long window. One step of the short one is beyond the target, so
+that has none."""
 ROUNDS = 3
 HELD, SPENT = "idle broker without --kafka-port", "idle broker without --kafka-port, CPU"
 
 
 def run(scale: Scale) -> list[Measure]:
     """Two brokers that differ in nothing else, one after the other, each with one topic."""
+    window_s = CPU_WINDOW_QUICK_S if scale.quick else CPU_WINDOW_S
     percents: dict[bool, list[float]] = {True: [], False: []}
 
     def held_mb(kafka: bool) -> float:
@@ -27,7 +33,7 @@ def run(scale: Scale) -> list[Measure]:
             if kafka:
                 with Wire(cluster.kafka) as wire:  # it is there, and what it loads with its first client is loaded
                     wire.ask(API.API_VERSIONS, 0)
-            percents[kafka] += cpu_percents(cluster.pids, scale.idle_s / 2)
+            percents[kafka] += cpu_percents(cluster.pids, window_s)
             (pid,) = cluster.pids
             return resident_mb(pid)
 
@@ -36,10 +42,13 @@ def run(scale: Scale) -> list[Measure]:
     samples = interleaved(contestants, rounds, warm_up=False)
     without, together = samples["without"], samples["with"]
     more = [ours - theirs for ours, theirs in zip(together, without, strict=True)]
-    resident = figures(together)
+    resident, spent = figures(together), figures(percents[True])
+    more_percent = [ours - theirs for ours, theirs in zip(percents[True], percents[False], strict=True)]
+    percent_max = None if scale.quick else MORE_PERCENT_MAX
+    at_least_a_step = [max(0.01, one) for one in percents[False]]  # a ratio to nothing is none
     return [
         yardstick(HELD, without, "MB"),
         compared("kafka_idle_memory", more, "MB", HELD, without, value_max=MORE_MB_MAX, resident_mb=resident),
         yardstick(SPENT, percents[False], "%"),
-        compared("kafka_idle_cpu", percents[True], "%", SPENT, [max(0.01, one) for one in percents[False]]),
+        compared("kafka_idle_cpu", more_percent, "%", SPENT, at_least_a_step, value_max=percent_max, cpu_percent=spent),
     ]
