@@ -10,6 +10,8 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 SEED ?= 1
+# Of the benchmarks, all but those that run only by name; or these: make bench SUITE="kafka latency".
+SUITE ?=
 # One more than the two cores that the suite is made for: half of the tests wait for processes and leases most of the
 # time. Those that must not run beside each other are grouped in tests/conftest.py, those that measure run alone.
 WORKERS ?= 3
@@ -74,11 +76,11 @@ format: setup  ## rewrite the sources as `make check` wants them
 proto: setup  ## regenerate the gRPC stubs from proto/
 	$(BIN)/python -m seaweedmq.rpc.generate
 
-bench: setup  ## the benchmark suite
-	$(BIN)/python -m benchmarks
+bench: setup  ## the benchmark suite, or one of it: make bench SUITE=kafka
+	$(BIN)/python -m benchmarks $(addprefix --suite ,$(SUITE))
 
 bench-quick: setup  ## the benchmark suite in under two minutes
-	$(BIN)/python -m benchmarks --quick
+	$(BIN)/python -m benchmarks --quick $(addprefix --suite ,$(SUITE))
 
 sim: setup  ## replay one seeded cluster simulation: make sim SEED=7
 	$(BIN)/python -m tests.sim --seed $(SEED)

@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +135,24 @@ def test_every_strike_is_a_fault_of_the_fault_tests() -> None:
 def test_every_suite_can_be_named() -> None:
     modules = [f"benchmarks.{name.replace('-', '_')}" for name in (*SUITES, *ON_REQUEST)]
     assert all(importlib.util.find_spec(module) is not None for module in modules)
+
+
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        ("bench", ""),
+        ("bench SUITE=kafka", " --suite kafka"),
+        ("bench-quick 'SUITE=publish kafka-load'", " --quick --suite publish --suite kafka-load"),
+    ],
+)
+def test_make_measures_all_or_the_suites_that_are_named(typed: str, options: str) -> None:
+    command = ["make", "--dry-run", "--no-print-directory", *shlex.split(typed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    *_, last = done.stdout.splitlines()
+    assert last.rstrip() == f".venv/bin/python -m benchmarks{options}"
+
+
+def test_what_the_documents_tell_users_to_type_names_suites_that_are_there() -> None:
+    told = "\n".join((ROOT / name).read_text() for name in ("benchmarks/README.md", "README.md", "Makefile"))
+    named = re.findall(r"(?:--suite |SUITE=\"?)([a-z][a-z-]*)", told)
+    assert {"kafka", "kafka-load", "publish"} <= set(named) <= {*SUITES, *ON_REQUEST}
