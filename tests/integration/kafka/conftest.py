@@ -151,13 +151,23 @@ def nobody_else_is_harmed(good: Good) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def others(pytestconfig: pytest.Config) -> Path:
-    """The folder with the packages of ``elsewhere``, which later runs find."""
+def others(pytestconfig: pytest.Config) -> Callable[[str], Path]:
+    """The folder with what a client of ``elsewhere`` needs, which later runs find. Skips what asks for one that can not
+    be installed."""
     cache = pytestconfig.cache
     assert cache is not None
-    folder = cache.mkdir(f"kafka-clients-{sys.version_info.major}.{sys.version_info.minor}")
-    try:
-        elsewhere.install(folder)
-    except elsewhere.NotInstallable as reason:
-        pytest.skip(str(reason))
-    return folder
+    missing: dict[str, str] = {}
+
+    def others(client: str) -> Path:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        folder = cache.mkdir(f"kafka-clients-{client.replace(' ', '-')}-{version}")
+        if client not in missing:  # pip may have taken its time to say so
+            try:
+                elsewhere.install(client, folder)
+            except elsewhere.NotInstallable as reason:
+                missing[client] = str(reason)
+        if client in missing:
+            pytest.skip(missing[client])
+        return folder
+
+    return others

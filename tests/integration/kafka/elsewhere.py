@@ -8,12 +8,16 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("confluent-kafka==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0")
-"""An old librdkafka, and what kafka-python compresses with."""
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "librdkafka 2.0": ("confluent-kafka==2.0.2",),
+    "kafka-python": ("python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0"),
+}
+"""Of each client: an old librdkafka, and what kafka-python compresses with."""
 INSTALL_TIMEOUT_S = 100
 CALL_TIMEOUT_S = 60
 
@@ -22,23 +26,24 @@ class NotInstallable(Exception):
     """The message says why."""
 
 
-def install(folder: Path) -> None:
-    """Put ``PACKAGES`` into a folder, unless they are there.
+def install(client: str, folder: Path) -> None:
+    """Put what a client needs into a folder, unless it is there.
 
     Raises:
         NotInstallable: the registry is not reachable, or has nothing for this Python.
     """
-    done, wanted = folder / "installed", "\n".join(PACKAGES)
+    packages = PACKAGES[client]
+    done, wanted = folder / "installed", "\n".join(packages)
     if done.exists() and done.read_text() == wanted:
         return
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-    command += ["--no-deps", "--upgrade", "--target", str(folder), *PACKAGES]
+    command += ["--no-deps", "--upgrade", "--target", str(folder), *packages]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise NotInstallable(f"pip did not install {' '.join(PACKAGES)} in {INSTALL_TIMEOUT_S} s") from None
+        raise NotInstallable(f"pip did not install {' '.join(packages)} in {INSTALL_TIMEOUT_S} s") from None
     except subprocess.CalledProcessError as error:
-        raise NotInstallable(f"pip can not install {' '.join(PACKAGES)}: {error.stderr.strip()[-300:]}") from None
+        raise NotInstallable(f"pip can not install {' '.join(packages)}: {error.stderr.strip()[-300:]}") from None
     done.write_text(wanted)
 
 

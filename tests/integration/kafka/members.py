@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from tests.integration.kafka.records import TIMEOUT_S
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 ROOT = Path(__file__).parents[3]
 POLL_S = 0.1
@@ -136,6 +137,8 @@ _CLIENTS: dict[str, Callable[[Member], None]] = {
     "kafka-python": Member._kafka_python,  # noqa: SLF001
 }
 CLIENTS = tuple(_CLIENTS)
+COOPERATIVE: Mapping[str, Any] = {"librdkafka": "cooperative-sticky", "kafka-python": [CooperativeStickyAssignor]}
+"""``partition_assignment_strategy`` of the clients that give away only what others get."""
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:

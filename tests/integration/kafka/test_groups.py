@@ -1,13 +1,12 @@
 """Groups of consumers as their clients make them: they share the partitions, come, go and die, and go on."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.integration.kafka.conftest import Kafka
-from tests.integration.kafka.members import CLIENTS, Member, process, shared, until
+from tests.integration.kafka.members import CLIENTS, COOPERATIVE, Member, process, shared, until
 from tests.integration.kafka.records import TIMEOUT_S
 from tests.integration.kafka.streams import Stream, leaving, numbers
 
@@ -41,7 +40,7 @@ def ends(member: Member, partitions: int) -> set[int]:
     return set(last.values()) if len(last) == partitions else set()
 
 
-@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_what_a_killed_member_had_goes_to_the_others(kafka: Kafka, create: Callable[..., str], client: str) -> None:
     topic = create(4)
     group = f"killed-{client}"
@@ -86,16 +85,21 @@ def test_a_static_member_that_restarts_has_its_share_again_and_nobody_notices(
         assert len(other.history) == before
 
 
+@pytest.mark.parametrize("client", COOPERATIVE)
 def test_with_the_cooperative_assignor_partitions_that_stay_are_not_given_away(
-    kafka: Kafka, create: Callable[..., str]
+    kafka: Kafka, create: Callable[..., str], client: str
 ) -> None:
-    topic = create(6)
-    cooperative: dict[str, Any] = {"partition_assignment_strategy": "cooperative-sticky"}
+    topic, group = create(6), f"cooperative-{client}"
     members: list[Member] = []
+
+    def join() -> None:
+        strategy = COOPERATIVE[client]
+        members.append(Member(client, kafka.bootstrap, group, topic, partition_assignment_strategy=strategy))
+
     with Stream(kafka.bootstrap, topic, 6) as stream, leaving(members):
-        members.append(Member("librdkafka", kafka.bootstrap, "cooperative", topic, **cooperative))
+        join()
         until(lambda: len(members[0].mine) == 6, "one has them all")
-        members.append(Member("librdkafka", kafka.bootstrap, "cooperative", topic, **cooperative))
+        join()
         until(lambda: shared(members, 6), "two members share the partitions")
         assert [len(mine) for mine in members[0].history] == [6, 3], "those that stayed were never given away"
         stream.__exit__()

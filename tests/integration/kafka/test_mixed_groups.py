@@ -15,10 +15,12 @@ from tests.integration.kafka.streams import Stream, leaving, numbers
 pytestmark = pytest.mark.integration
 
 
-def test_clients_of_all_kinds_and_ages_share_one_group(kafka: Kafka, create: Callable[..., str], others: Path) -> None:
+def test_clients_of_all_kinds_and_ages_share_one_group(
+    kafka: Kafka, create: Callable[..., str], others: Callable[[str], Path]
+) -> None:
     topic = create(8)
     members: list[Member] = []
-    old = process("librdkafka", kafka.bootstrap, "mixed", topic, others)
+    old = process("librdkafka", kafka.bootstrap, "mixed", topic, others("librdkafka 2.0"))
     try:
         with leaving(members):
             members += [Member(client, kafka.bootstrap, "mixed", topic) for client in CLIENTS]
