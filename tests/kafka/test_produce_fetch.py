@@ -4,14 +4,19 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 
+from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.config import KIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
@@ -397,6 +402,23 @@ async def test_native_records_are_read_by_kafka_clients(bed: Bed) -> None:
     await door.produce("orders", 0, batch(b"from Kafka"))
     found = records_of((await door.fetch("orders", 0, 0)).records)
     assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
+
+
+@story
+async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(bed: Bed) -> None:
+    [door] = await doors(bed)
+    columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT
+    await topic(bed, door, schema=schema_to_bytes(columns))
+    publisher = await door.host.publisher(name=ORDERS)
+    row = pa.RecordBatch.from_arrays([pa.array([7])], schema=payload_schema(flags, columns))
+    numbers = {"producer_id": 1, "producer_epoch": 0, "first_sequence": 0, "slot_min": 0, "slot_max": 0}
+    times = {"timestamp_min": bed.wall_us(), "timestamp_max": bed.wall_us()}
+    await publisher.stream.send(
+        PublishFrames(encode_frame(row, flags=flags, histogram=(1,) + (0,) * 15, **numbers, **times))
+    )
+    await publisher.acks(1)
+    assert (await door.fetch("orders", 0, 0)).error_code == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert (await door.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
 
 
 @story
