@@ -411,11 +411,19 @@ async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_a
     await topic(bed, door, schema=schema_to_bytes(columns))
     publisher = await door.host.publisher(name=ORDERS)
     row = pa.RecordBatch.from_arrays([pa.array([7])], schema=payload_schema(flags, columns))
-    numbers = {"producer_id": 1, "producer_epoch": 0, "first_sequence": 0, "slot_min": 0, "slot_max": 0}
-    times = {"timestamp_min": bed.wall_us(), "timestamp_max": bed.wall_us()}
-    await publisher.stream.send(
-        PublishFrames(encode_frame(row, flags=flags, histogram=(1,) + (0,) * 15, **numbers, **times))
+    table = encode_frame(
+        row,
+        flags=flags,
+        producer_id=publisher.producer,
+        producer_epoch=publisher.epoch,
+        first_sequence=0,
+        timestamp_min=bed.wall_us(),
+        timestamp_max=bed.wall_us(),
+        slot_min=0,
+        slot_max=0,
+        histogram=(1,) + (0,) * 15,
     )
+    await publisher.stream.send(PublishFrames(table))
     await publisher.acks(1)
     assert (await door.fetch("orders", 0, 0)).error_code == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
     assert (await door.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
