@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from seaweedmq.codec.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
+from seaweedmq.core.kafka import visibility
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
@@ -92,6 +93,7 @@ def description_fields(
     """A topic with all its segments."""
     return topic_fields(found.topic) | {
         "left_out_of_delta": [f"{name} ({why})" for name, why in _left_out(found.topic).items()] or None,
+        "kafka": visibility.seen(found.topic, found.segments),
         "status": topic_status(found, decisions),
         "segments": segments_fields(found, stats),
     }

@@ -1,24 +1,22 @@
 """Topics as Kafka's clients see them: names of one namespace, partitions, leaders, epochs, replicas.
 
-A partition is what holds one slot of a topic with partitions, or one range of a ring that was never cut: its lineage is
-a line, so that an offset means one record. Topics whose segments split and merge are not shown, since two branches of a
-lineage use the same offsets. What is told is looked up in the live view each time; only which segments are whose
-partition is kept until the topic changes.
+Which topics are shown ``core/kafka/visibility.py`` decides. What is told is looked up in the live view each time; only
+which segments are whose partition is kept until the topic changes.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seaweedmq.coordination.view import ClusterView
+from seaweedmq.core.kafka import visibility
 from seaweedmq.core.kafka.topic_ids import topic_id_of, uid_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.kafka.nodes import NO_NODE, Nodes
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
-from seaweedmq.model.kafka_group_admin import INTERNAL_TOPICS
-from seaweedmq.model.ring import KeyRange, even_ranges
+from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
-from seaweedmq.model.topic import Scaling, Topic, TopicName
+from seaweedmq.model.topic import Topic, TopicName
 
 NO_EPOCH = -1
 
@@ -69,12 +67,12 @@ class PartitionedTopic:
     @property
     def is_internal(self) -> bool:
         """Whether it is a topic of Kafka itself."""
-        return self.name in INTERNAL_TOPICS
+        return visibility.is_internal(self.topic)
 
     @property
     def is_writable(self) -> bool:
-        """Whether producers may choose its partitions; of a ring that would break the order of its keys."""
-        return self.topic.partitions is not None
+        """Whether producers may choose its partitions."""
+        return visibility.is_writable(self.topic)
 
     @property
     def count(self) -> int:
@@ -187,12 +185,10 @@ class Directory:
 
     def why_hidden(self, name: TopicName) -> str:
         """Why Kafka's clients do not see a topic."""
-        if name not in self.view.topics:
+        topic = self.view.topics.get(name)
+        if topic is None:
             return f"there is no topic {name.name} (SeaweedMQ knows it as {name}): create it"
-        return (
-            f"topic {name} has no partitions: its segments split and merge, or did, so that an offset means more than "
-            "one record. Read it with SeaweedMQ's own client, or create a topic with partitions"
-        )
+        return visibility.why_hidden(topic, self.view.segments_of(name).values())
 
     def _by_name(self, name: str) -> TopicName:
         try:
@@ -229,10 +225,8 @@ class Directory:
 
 def _layout_of(topic: Topic, view: ClusterView) -> _Layout | None:
     """None if it has no partitions that Kafka's clients could know."""
-    if topic.partitions is None and topic.scaling is not Scaling.FIXED:
-        return None
-    slots = even_ranges(topic.ring, topic.partitions or topic.segments_min)
-    if topic.partitions is None and not {s.slots for s in view.segments_of(topic.name).values()} <= set(slots):
+    slots = visibility.shown_slots(topic, view.segments_of(topic.name).values())
+    if slots is None:
         return None
     segments: Iterable[Segment] = view.open_of(topic.name).values()
     if len(view.open_of(topic.name)) < len(slots):  # one is between a segment and its successor

@@ -8,6 +8,8 @@ from weakref import WeakValueDictionary
 from seaweedmq.codec.frame import Frame
 from seaweedmq.codec.kafka.build import batches_of
 from seaweedmq.codec.payload.batch import decode_frame, full_batch
+from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.failure import KafkaRefusal
 
 BATCH_BYTES_MAX = 256 * 1024
 
@@ -34,9 +36,16 @@ class Reencoder:
         """The records of a plain frame in batches of their offsets, the segment's id as leader epoch.
 
         Raises:
+            KafkaRefusal: they have columns. Not a code that consumers try again after: they would, for ever, and say
+                nothing.
             Corrupt, Unsupported: as ``decode_frame``.
         """
         header = frame.header
+        if header.schema_version:
+            raise KafkaRefusal(
+                Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                "the topic has columns, and Kafka's records have none: read it with SeaweedMQ's own client",
+            )
         key = _Key(topic_uid, segment, header.base_offset, header.end_offset)
         found = self._found(key)
         if found is not None:

@@ -15,6 +15,7 @@ from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API, EncodedReply, Line, Request
 from tests.broker.bed import CONFIG, Bed, Host
 
+KAFKA = replace(CONFIG, kafka_listen="127.0.0.1:0")
 NO_PRODUCER = -1
 
 
@@ -134,12 +135,18 @@ class Door:
 
 async def doors(bed: Bed, count: int = 1, **settings: Any) -> list[Door]:
     """Brokers with a door each."""
-    config = replace(CONFIG, kafka_listen="127.0.0.1:0", **settings)
-    hosts = await bed.cluster(count, config)
-    opened = [Door(bed, host) for host in hosts]
-    for door in opened:
-        await bed.network.spawn(door.host.owner, door.rooms.nodes.ready())
-    return opened
+    hosts = await bed.cluster(count, replace(KAFKA, **settings))
+    return [await _opened(Door(bed, host)) for host in hosts]
+
+
+async def more_doors(bed: Bed, count: int) -> list[Door]:
+    """Brokers with a door each, in a cluster that is there."""
+    return [await _opened(Door(bed, await bed.start(KAFKA))) for _ in range(count)]
+
+
+async def _opened(door: Door) -> Door:
+    await door.bed.network.spawn(door.host.owner, door.rooms.nodes.ready())
+    return door
 
 
 def batch(

@@ -2,11 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seaweedmq.codec.kafka.group_records import partition_of_group
+from seaweedmq.kafka.directory import Directory
+from seaweedmq.kafka.group_offsets import GroupOffsetsRoom
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import (
     API,
@@ -19,10 +22,12 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.kafka.wire.versions import ADVERTISED
 from seaweedmq.model.calls import DrainBroker
+from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
 from tests.kafka.group_bed import KAFKA, OFFSETS_TOPIC, TOPIC, Cluster, Gateway, Member, commit_of
 
 GROUP = "billing"
+MANY = 10_000
 
 
 def versions(api: API) -> range:
@@ -400,6 +405,48 @@ async def test_what_is_said_beside_an_offset_has_a_bound(bed: Bed) -> None:
     )
     errors = [p.error_code for p in reply.topics[0].partitions]
     assert errors == [Code.NONE, Code.OFFSET_METADATA_TOO_LARGE]
+
+
+class WideDirectory(Directory):
+    """Knows a topic of more partitions than a test bed has brokers for."""
+
+    def find(self, name_or_id: str | bytes) -> Any:
+        return SimpleNamespace(count=MANY) if name_or_id == "wide" else super().find(name_or_id)
+
+
+@story
+async def test_ten_thousand_partitions_are_committed_at_once_over_many_frames_with_one_answer(bed: Bed) -> None:
+    cluster, gateway = await one(bed)
+    member = await Member(cluster, GROUP).joined()
+    directory = WideDirectory(gateway.host.inspect.view, gateway.nodes, "kafka")
+    gateway.handlers.update(GroupOffsetsRoom(gateway.coordinators, directory).handlers())
+    opened = gateway.shard(GROUP).partition.open_segment
+    began = opened.log.end
+
+    async def commit(offset: int) -> list[tuple[int, int]]:
+        reply = await gateway.ask(
+            API.OFFSET_COMMIT,
+            8,
+            group_id=GROUP,
+            member_id=member.id,
+            generation_id_or_member_epoch=member.generation,
+            topics=[commit_of("wide", *((number, offset + number) for number in range(MANY)))],
+        )
+        (said,) = reply.topics
+        return [(partition.partition_index, partition.error_code) for partition in said.partitions]
+
+    held = bed.faults.hold(StorageOp.SYNC)
+    committing = [asyncio.create_task(commit(offset)) for offset in (5, 7)]
+    await asyncio.sleep(1)
+    assert began < opened.log.end < began + MANY, "so much of the first as there is memory for"
+    assert not any(task.done() for task in committing), "none of it is told before all of it is kept"
+    assert await member.heartbeat() == Code.NONE
+    bed.faults.held.clear()
+    held.set()
+    for task in committing:
+        assert await task == [(number, Code.NONE) for number in range(MANY)]
+    assert opened.log.committed == began + 2 * MANY
+    assert await member.committed() == {number: 7 + number for number in range(MANY)}
 
 
 @pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))

@@ -2,22 +2,31 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
+import pyarrow as pa
 import pytest
 
+from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
+from seaweedmq.codec.payload.batch import encode_frame, payload_schema
+from seaweedmq.codec.topic_schema import schema_to_bytes
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
+from seaweedmq.kafka.wire.messages import API
 from seaweedmq.model.calls import RaiseLowWatermark
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
+from seaweedmq.model.publish import PublishFrames
 from seaweedmq.model.topic import Scaling, TopicName
 from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import Bed, story
-from tests.kafka.doors import Door, batch, doors, records_of
+from tests.kafka.doors import NO_PRODUCER, Door, batch, doors, more_doors, records_of
 from tests.support.kafka_batches import GZIP
 
 ORDERS = TopicName("kafka", "orders")
+EARLIEST_LOCAL, LATEST_TIERED = -4, -5
+"""Marks of ListOffsets: what is in logs begins there, what is in tables ends there."""
 
 
 async def topic(bed: Bed, door: Door, partitions: int = 1, **settings: Any) -> None:
@@ -34,6 +43,11 @@ async def leader_of(bed: Bed, opened: list[Door], partition: int = 0) -> Door:
 
     await bed.until(lambda: any(d.host.lives and d.host.broker.id == primary() for d in opened))
     return next(d for d in opened if d.host.broker.id == primary())
+
+
+def replicas_of(door: Door) -> int:
+    """Of the partition's open segment, as its broker knows it; 0: there is none."""
+    return sum(len(segment.replicas) for segment in door.host.inspect.view.open_of(ORDERS).values())
 
 
 @story
@@ -147,11 +161,7 @@ async def test_epochs_of_leaders_are_compared(bed: Bed) -> None:
 
 @story
 async def test_another_broker_leads_and_is_named(bed: Bed) -> None:
-    opened = await doors(bed, 2)
-    await topic(bed, opened[0])
-    leader = await leader_of(bed, opened)
-    [other] = [d for d in opened if d is not leader]
-    await bed.until(lambda: other.host.inspect.view.open_of(ORDERS))
+    leader, other = await leader_and_other(bed)
     said = await other.fetch("orders", 0, 0)
     assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
     node = leader.rooms.nodes.of_broker(leader.host.broker.id)
@@ -159,6 +169,84 @@ async def test_another_broker_leads_and_is_named(bed: Bed) -> None:
     assert said.current_leader.leader_id == node.id
     refused = await other.produce("orders", 0, batch(b"x"))
     assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", [10, 12, 13])
+@story
+async def test_a_producer_that_asks_elsewhere_is_told_the_leader_and_its_address(bed: Bed, version: int) -> None:
+    leader, other = await leader_and_other(bed)
+    by_name, by_id = {"name": "orders"}, {"topic_id": topic_uuid(other)}
+    make = messages.ProduceRequest.TopicProduceData
+    parts = [make.PartitionProduceData(index=number, records=batch(b"x")) for number in (0, 7)]
+    data = make(**(by_name if version < 13 else by_id), partition_data=parts)
+    reply = await other.ask(API.PRODUCE, version, acks=-1, timeout_ms=1_000, topic_data=[data])
+    said, nowhere = reply.responses[0].partition_responses
+    assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert_names(leader, said, reply)
+    assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert nowhere.current_leader is None, "to know the leader is no remedy"
+
+
+@pytest.mark.parametrize("version", [16, 17])
+@story
+async def test_a_consumer_that_asks_elsewhere_is_told_the_leader_and_its_address(bed: Bed, version: int) -> None:
+    leader, other = await leader_and_other(bed)
+    make = messages.FetchRequest.FetchTopic
+    parts = [
+        make.FetchPartition(
+            partition=number,
+            fetch_offset=0,
+            current_leader_epoch=-1,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=1_000,
+        )
+        for number in (0, 7)
+    ]
+    reply = await other.ask(
+        API.FETCH,
+        version,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1_000,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[make(topic_id=topic_uuid(other), partitions=parts)],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    said, nowhere = reply.responses[0].partitions
+    assert said.error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert_names(leader, said, reply)
+    assert nowhere.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert nowhere.current_leader is None, "to know the leader is no remedy"
+
+
+async def leader_and_other(bed: Bed) -> tuple[Door, Door]:
+    """The doors of the one that leads a topic's only partition, and of one that does not and knows it."""
+    opened = await doors(bed, 2)
+    await topic(bed, opened[0])
+    leader = await leader_of(bed, opened)
+    [other] = [d for d in opened if d is not leader]
+    await bed.until(lambda: other.host.inspect.view.open_of(ORDERS))
+    return leader, other
+
+
+def topic_uuid(door: Door) -> UUID:
+    return UUID(bytes=door.rooms.directory.find("orders").id)
+
+
+def assert_names(leader: Door, partition: Any, reply: Any) -> None:
+    """KIP-951: who leads the partition, since when, and where that is."""
+    node = leader.rooms.nodes.of_broker(leader.host.broker.id)
+    [segment] = leader.host.inspect.view.open_of(ORDERS).values()
+    assert node is not None
+    told = partition.current_leader
+    assert (told.leader_id, told.leader_epoch) == (node.id, segment.id)
+    [endpoint] = reply.node_endpoints
+    address = leader.host.inspect.view.brokers[leader.host.broker.id].kafka_address
+    assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (node.id, address)
 
 
 @story
@@ -202,6 +290,75 @@ async def test_an_idempotent_producer_goes_on_after_its_primary_died(bed: Bed) -
 
 
 @story
+async def test_with_fewer_replicas_than_min_insync_replicas_only_acks_all_is_refused(bed: Bed) -> None:
+    leader, other = await doors(bed, 2)
+    await topic(bed, leader, replicas=2, configs=(("min.insync.replicas", "2"),))
+    leader = await leader_of(bed, opened := [leader, other])
+    [other] = [door for door in opened if door is not leader]
+    first, second = (batch(b"%d" % n, producer=(1_000, 0, n)) for n in (0, 1))
+    assert (await leader.produce("orders", 0, first)).base_offset == 0
+    other.host.kill()
+    await bed.until(lambda: replicas_of(leader) == 1)
+    refused = await leader.produce("orders", 0, second)
+    assert (refused.error_code, refused.base_offset) == (Code.NOT_ENOUGH_REPLICAS, -1)
+    assert "has 1 replicas at the moment, and min.insync.replicas=2" in refused.error_message
+    quick = await leader.produce("orders", 0, batch(b"quick"), acks=1)
+    assert (quick.error_code, quick.base_offset) == (Code.NONE, 1)
+
+    [back] = await more_doors(bed, 1)
+    await bed.until(lambda: replicas_of(leader) == 2)
+    leader = await leader_of(bed, [leader, back])
+    stored = await leader.produce("orders", 0, second)
+    assert (stored.error_code, stored.base_offset) == (Code.NONE, 2), stored.error_message
+    found = records_of((await leader.fetch("orders", 0, 0)).records)
+    assert [value for _, _, value in found] == [b"0", b"quick", b"1"]
+
+
+@pytest.mark.parametrize("producer", [1_000, NO_PRODUCER])
+@story
+async def test_what_is_not_kept_in_time_is_kept_later_and_the_retry_of_an_idempotent_producer_finds_it(
+    bed: Bed, producer: int
+) -> None:
+    opened = await doors(bed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    [follower] = [door for door in opened if door is not leader]
+    sent = batch(b"once", producer=(producer, 0, 0))
+    follower.host.freeze()
+    began = bed.loop.time()
+    said = await leader.produce("orders", 0, sent, timeout_ms=200)
+    assert (said.error_code, said.base_offset) == (Code.REQUEST_TIMED_OUT, -1)
+    assert bed.loop.time() - began == pytest.approx(0.2, abs=0.05)
+    assert (await leader.fetch("orders", 0, 0)).high_watermark == 0
+    again = asyncio.create_task(leader.produce("orders", 0, sent))
+    await asyncio.sleep(5)
+    assert not again.done(), "the first copy is there, and not kept yet"
+    follower.host.thaw()
+    said, is_copy = await again, producer == NO_PRODUCER
+    assert (said.error_code, said.base_offset) == (Code.NONE, 1 if is_copy else 0)
+    found = records_of((await leader.fetch("orders", 0, 0)).records)
+    assert [value for _, _, value in found] == [b"once", b"once"] if is_copy else [b"once"]
+
+
+@story
+async def test_what_finds_no_room_in_time_is_not_stored_and_what_comes_behind_it_waits_for_it(bed: Bed) -> None:
+    opened = await doors(bed, 2, replica_timeout_s=60.0, lease_ttl_s=60.0)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    [follower] = [door for door in opened if door is not leader]
+    numbered = [batch(b"%d" % n + b"." * 60_000, producer=(1_000, 0, n)) for n in range(6)]
+    follower.host.freeze()
+    said = [await leader.produce("orders", 0, sent, timeout_ms=200) for sent in numbered[:5]]
+    assert [one.error_code for one in said] == [Code.REQUEST_TIMED_OUT] * 5
+    assert ["no room" in one.error_message for one in said] == [False, False, False, False, True]
+    follower.host.thaw()
+    await bed.until(lambda: leader.host.broker.local.leads(ORDERS, 0).high_watermark == 4)
+    assert (await leader.produce("orders", 0, numbered[5])).error_code == Code.NOT_LEADER_OR_FOLLOWER
+    assert [(await leader.produce("orders", 0, sent)).base_offset for sent in numbered] == [0, 1, 2, 3, 4, 5]
+    assert [offset for offset, _, _ in records_of((await leader.fetch("orders", 0, 0)).records)] == [0, 1, 2, 3, 4, 5]
+
+
+@story
 async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(bed: Bed) -> None:
     [door] = await doors(bed)
     await topic(bed, door)
@@ -217,13 +374,25 @@ async def test_what_fell_out_of_memory_comes_from_logs_and_tables_alike(bed: Bed
             offset = found[-1][0] + 1
         return values
 
+    async def marks() -> tuple[int, int]:
+        told = [await door.list_offset("orders", 0, mark) for mark in (EARLIEST_LOCAL, LATEST_TIERED)]
+        assert {one.error_code for one in told} == {Code.NONE}
+        return told[0].offset, told[1].offset
+
     assert await all_of_them() == sent
     partition = door.host.broker.local.leads(ORDERS, 0)
     partition.open_segment.evict(1 << 30)
     assert partition.in_memory(0, 1) is None
     assert await all_of_them() == sent
+    assert await marks() == (0, -1)
     await bed.until(lambda: bed.files(FileKind.TABLE, ORDERS), patience_s=1_000)
     assert await all_of_them() == sent
+    assert await marks() == (0, 399)
+    await door.produce("orders", 0, batch(b"in the next log"))
+    assert await marks() == (0, 399)
+    await bed.until(lambda: [log.base_offset for log in bed.files(FileKind.LOG, ORDERS)] == [400], patience_s=1_000)
+    assert await marks() == (400, 400), "the next log has a table, too, before the first one goes"
+    assert await all_of_them() == [*sent, b"in the next log"]
 
 
 @story
@@ -235,6 +404,31 @@ async def test_native_records_are_read_by_kafka_clients(bed: Bed) -> None:
     await door.produce("orders", 0, batch(b"from Kafka"))
     found = records_of((await door.fetch("orders", 0, 0)).records)
     assert found == [(0, None, b"1:0"), (1, None, b"1:1"), (2, None, b"from Kafka")]
+
+
+@story
+async def test_who_asks_for_records_of_a_topic_with_columns_is_not_told_to_try_again(bed: Bed) -> None:
+    [door] = await doors(bed)
+    columns, flags = pa.schema([("number", pa.int64())]), 1 << SCHEMA_VERSION_SHIFT
+    await topic(bed, door, schema=schema_to_bytes(columns))
+    publisher = await door.host.publisher(name=ORDERS)
+    row = pa.RecordBatch.from_arrays([pa.array([7])], schema=payload_schema(flags, columns))
+    table = encode_frame(
+        row,
+        flags=flags,
+        producer_id=publisher.producer,
+        producer_epoch=publisher.epoch,
+        first_sequence=0,
+        timestamp_min=bed.wall_us(),
+        timestamp_max=bed.wall_us(),
+        slot_min=0,
+        slot_max=0,
+        histogram=(1,) + (0,) * 15,
+    )
+    await publisher.stream.send(PublishFrames(table))
+    await publisher.acks(1)
+    assert (await door.fetch("orders", 0, 0)).error_code == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert (await door.produce("orders", 0, batch(b"plain"))).error_code == Code.INVALID_REQUEST
 
 
 @story
