@@ -21,10 +21,10 @@ def text_table(count: int, seed: int, record_bytes: int = len(RECORD)) -> pa.Tab
     """One column ``_value`` of JSON-like records, 43 of each 100 bytes random digits: they compress as text does.
 
     Args:
-        record_bytes: a multiple of 100, of one or more such records joined.
+        record_bytes: such records joined, the last of them cut off.
     """
     rng = np.random.default_rng(seed)
-    template = np.tile(np.frombuffer(RECORD, np.uint8), record_bytes // len(RECORD))
+    template = np.resize(np.frombuffer(RECORD, np.uint8), record_bytes)
     values = np.tile(template, (count, 1))
     digits = np.flatnonzero(template == ord("0"))
     values[:, digits] = rng.integers(ord("0"), ord("9") + 1, (count, len(digits)), dtype=np.uint8)

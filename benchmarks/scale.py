@@ -38,6 +38,10 @@ class Scale:
     bootstrap: str | None = None
     """Of ``kafka-load``: a Kafka that runs already, instead of a cluster of the run's own."""
 
+    def target(self, bound: float) -> float | None:
+        """A target that is meant for the full sizes only: a quick run's are nothing like them."""
+        return None if self.quick else bound
+
 
 def full(directory: Path, pictures: Path) -> Scale:
     """The sizes that the targets are meant for."""

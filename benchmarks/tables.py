@@ -8,13 +8,13 @@ import pyarrow as pa
 
 import seaweedmq
 from benchmarks.cluster import running_cluster
-from benchmarks.data import RECORD, ROWS_PER_CHUNK, text_table
+from benchmarks.data import ROWS_PER_CHUNK, text_table
+from benchmarks.scale import MIB
 
 NAME = "bench/files"
 WIDE = "bench/wide"
 """Rows of ten columns."""
 WIDE_COLUMNS = 10
-RECORD_BYTES = len(RECORD)
 CHUNK_BYTES = 100_000_000
 CONVERTING = {
     "maintenance_interval_s": 0.5,
@@ -26,17 +26,19 @@ TIMEOUT_S = 180.0
 LOOK_INTERVAL_S = 0.2
 
 
-def make_tables(data: Path, total_bytes: int, *, wide_rows: int = 0) -> int:
-    """Publish that many bytes of 100-byte text records and wait until the log files have become tables.
+def make_tables(data: Path, total_bytes: int, record_bytes: int, *, tables: int, wide_rows: int = 0) -> int:
+    """Publish that many bytes of text records and wait until the log files have become tables.
 
     Args:
+        tables: about so many, or more, where they can be of a megabyte of records at least.
         wide_rows: of a second topic, ``WIDE``.
 
     Returns:
         The number of records. The tables are ``table_files(data)``; the cluster is stopped.
     """
-    with running_cluster(data, settings=CONVERTING) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
-        count = publish_text(client, NAME, total_bytes, RECORD_BYTES)
+    settings = CONVERTING | {"log_roll_bytes": max(MIB, total_bytes // tables)}
+    with running_cluster(data, settings=settings) as cluster, seaweedmq.connect(cluster.bootstrap) as client:
+        count = publish_text(client, NAME, total_bytes, record_bytes)
         if wide_rows:
             publish_wide(client, wide_rows)
             until_in_tables(data, wide_rows, WIDE)

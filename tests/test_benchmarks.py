@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import scale
 from benchmarks.__main__ import ON_REQUEST, SUITES
 from benchmarks.data import RECORD, random_table, text_table
 from benchmarks.failover import key_of_each_range
@@ -95,6 +96,12 @@ def test_tables_have_records_of_the_promised_size() -> None:
     assert all(len(r) == len(RECORD) == 100 for r in records)
     json.loads(records[0].removesuffix(b"."))
     assert {len(v.as_py()) for v in text_table(5, 1, 1_000).column("_value")} == {1_000}
+    assert {len(v.as_py()) for v in text_table(5, 1, 132).column("_value")} == {132}
+
+
+def test_targets_of_the_full_sizes_are_none_of_a_quick_run(tmp_path: Path) -> None:
+    assert scale.full(tmp_path, tmp_path).target(0.6) == 0.6
+    assert scale.quick(tmp_path, tmp_path).target(0.6) is None
 
 
 def test_the_longest_gap_counts_the_time_to_the_first_and_from_the_last() -> None:

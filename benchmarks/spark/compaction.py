@@ -84,7 +84,7 @@ def run(scale: Scale) -> list[Measure]:
             "records/s",
             "spark read and write of small files",
             samples["rewrite"],
-            ratio_min=None if scale.quick else RATIO_MIN,
+            ratio_min=scale.target(RATIO_MIN),
             **sizes,
         ),
         yardstick("full read before compaction", samples["before"], "records/s", **sizes),
@@ -94,7 +94,7 @@ def run(scale: Scale) -> list[Measure]:
             "records/s",
             "full read before compaction",
             samples["before"],
-            ratio_min=None if scale.quick else FASTER_MIN,
+            ratio_min=scale.target(FASTER_MIN),
             **sizes,
         ),
     ]

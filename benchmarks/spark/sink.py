@@ -106,7 +106,7 @@ def run(scale: Scale) -> list[Measure]:
                 "records/s",
                 beside,
                 both,
-                ratio_min=RATIO_MIN,
+                ratio_min=scale.target(RATIO_MIN),
                 records=rows,
             )
             for name in ("batch", "stream")
