@@ -1,1 +1,1 @@
-"""The flights as a Spark Declarative Pipeline: a streaming table over a topic, and a materialized view of it."""
+"""The flights as a Spark Declarative Pipeline: a topic, a streaming table of delays by hour, and a topic of them."""

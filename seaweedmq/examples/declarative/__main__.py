@@ -1,4 +1,4 @@
-"""Write a Spark Declarative Pipeline over a topic of flights into a folder.
+"""Write a Spark Declarative Pipeline into a folder, from the topic of flights to one of delays, which is made.
 
 ::
 
@@ -14,14 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
-from seaweedmq.examples.running import FLIGHTS, parser, run
+from seaweedmq.examples import nyc
+from seaweedmq.examples.running import FLIGHTS, make_topic, parser, run
 
 HERE = Path(__file__).parent
 SPEC = "spark-pipeline.yml"
+DELAYS = "demo/pipeline-delays"
+"""Not that of ``flights_streaming``: each of two queries is exact, so both into one topic write every hour twice."""
 
 
-def write(folder: Path, bootstrap: str, storage: str, topic: str) -> Path:
-    """Write the pipeline over a topic below ``storage``; what is in the folder already is kept, but for our files.
+def write(folder: Path, bootstrap: str, storage: str, source: str, target: str) -> Path:
+    """Write the pipeline from a topic to another; what is in the folder already is kept, but for our files.
 
     Returns:
         Its spec, which ``spark-pipelines run --spec`` takes.
@@ -29,7 +32,8 @@ def write(folder: Path, bootstrap: str, storage: str, topic: str) -> Path:
     folder = folder.resolve()
     shutil.copytree(HERE / "transformations", folder / "transformations", dirs_exist_ok=True)
     spec = folder / SPEC
-    values = {"folder": folder.as_uri(), "bootstrap": bootstrap, "storage": storage, "topic": topic}
+    values = {"folder": folder.as_uri(), "bootstrap": bootstrap, "storage": storage}
+    values |= {"source": source, "target": target}
     spec.write_text(Template((HERE / SPEC).read_text()).substitute(values))
     return spec
 
@@ -37,9 +41,11 @@ def write(folder: Path, bootstrap: str, storage: str, topic: str) -> Path:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parser(__doc__)
     options.add_argument("folder", type=Path)
-    options.add_argument("--topic", default=FLIGHTS, help="(%(default)s)")
+    options.add_argument("--source", default=FLIGHTS, help="topic of the flights (%(default)s)")
+    options.add_argument("--target", default=DELAYS, help="topic of the delays (%(default)s)")
     given = options.parse_args(arguments)
-    print(f"wrote {write(given.folder, given.bootstrap, given.storage, given.topic)}")
+    make_topic(given.bootstrap, given.target, nyc.DELAYS)
+    print(f"wrote {write(given.folder, given.bootstrap, given.storage, given.source, given.target)}")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,32 @@
-"""What the pipeline makes. Spark finds the format ``seaweedmq`` by itself where the package is installed."""
+"""What the pipeline makes: the hours of ``flights_streaming``, as a table and in a topic.
+
+Spark finds the format ``seaweedmq`` by itself where the package is installed.
+"""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+
+from seaweedmq.examples import flights_streaming, nyc
 
 spark = SparkSession.active()
-TOPIC = {name: spark.conf.get(f"spark.seaweedmq.{name}") for name in ("bootstrap", "storage", "topic")}
+PLACE = {name: spark.conf.get(f"spark.seaweedmq.{name}") for name in ("bootstrap", "storage")}
+SOURCE, TARGET = (spark.conf.get(f"spark.seaweedmq.{name}") for name in ("source", "target"))
 
 
 @dp.table
-def flights() -> DataFrame:
-    """Every flight once, with where it lies in the topic: a run takes in what came since the one before."""
-    stream = spark.readStream.format("seaweedmq").options(**TOPIC, startingOffsets="earliest").load()
-    return stream.select("segment", "offset", "origin", "carrier", "time_hour", "dep_delay")
-
-
-@dp.materialized_view
 def delays_by_hour() -> DataFrame:
-    """Mean departure delay by airport and hour, in minutes."""
-    by_hour = spark.read.table("flights").groupBy("origin", f.col("time_hour").alias("hour"))
-    return by_hour.agg(f.count("*").alias("flights"), f.avg("dep_delay").alias("mean_delay"))
+    """A row for every airport and hour that no flight can come to any more. Hours that are still open are in the state
+    of the stream, and wait for the next run."""
+    # The topic is read here and not by a view of its own: Spark looks into what ``withColumn`` is called on as soon as
+    # the flow is defined, when it knows no view of the pipeline yet.
+    flights = spark.readStream.format("seaweedmq").options(**PLACE, topic=SOURCE, startingOffsets="earliest").load()
+    return flights_streaming.delays_by_hour(flights, spark.createDataFrame(nyc.weather()))
+
+
+dp.create_sink("delays", "seaweedmq", {**PLACE, "topic": TARGET, "key": "origin"})
+
+
+@dp.append_flow(target="delays")
+def publish_delays() -> DataFrame:
+    """Every row of the table, to the topic, exactly once: the flow's checkpoint is the sink's identity."""
+    return spark.readStream.table("delays_by_hour")
