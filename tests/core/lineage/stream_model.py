@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
+
 from seaweedmq.core.lineage.batches import Range, between, cut, tasks
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, advanced, beginning
+from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, Walk, advanced, beginning
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -206,6 +208,26 @@ def committed_ends(source: Source) -> Mapping[int, int]:
 def table_ends(source: Source) -> Mapping[int, int]:
     """As files tell."""
     return {stored.id: stored.table_end for stored in source.open()}
+
+
+def uncommitted_ends(source: Source) -> Mapping[int, int]:
+    """Broken: up to what log files hold."""
+    return {stored.id: stored.written for stored in source.open()}
+
+
+def enter_early(patch: pytest.MonkeyPatch) -> None:
+    """Broken: successors enter a frontier before their predecessors are read to their end."""
+    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
+
+    def is_begun(self: Walk, segment: int) -> bool:
+        return segment in self.offsets or is_finished(self, segment)
+
+    def leave_if_finished(self: Walk, segment: int) -> None:
+        if is_finished(self, segment):
+            leave(self, segment)
+
+    patch.setattr(Walk, "_is_finished", is_begun)
+    patch.setattr(Walk, "_leave", leave_if_finished)
 
 
 @dataclass
