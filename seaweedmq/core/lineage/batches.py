@@ -45,10 +45,13 @@ class Between:
 def between(lineage: Lineage, start: Frontier, end: Frontier) -> Between:
     """What a reader reads who goes from one frontier to another.
 
+    Of a segment where ``start`` lies beyond ``end`` nothing: whoever repeats the first batch of all may be told another
+    beginning than the first time, and goes on from the same end.
+
     Raises:
         Unavailable: the lineage is older than the frontiers.
     """
-    passed = lineage.ancestors(start)
+    passed, before_end = lineage.ancestors(start), lineage.ancestors(end)
     wanted: set[int] = set()
     waiting = list(end) + list(start)
     while waiting:
@@ -71,6 +74,9 @@ def between(lineage: Lineage, start: Frontier, end: Frontier) -> Between:
             begin = segment.start_offset
             if begin > max((_end_known(lineage, start, p) for p in predecessors), default=begin):
                 lost.update(p for p in predecessors if p not in lineage.segments)
+        is_at_the_end = number in end or number in before_end
+        if number in start and not is_at_the_end and not lineage.ancestors((number,)).isdisjoint(end):
+            continue
         if stop is None and segment is None:
             if not lineage.is_end(number, begin):
                 lost.add(number)
