@@ -167,7 +167,7 @@ class World:
         """Everything, to the end. Raises Broken, or what ends a batch."""
         for point in self.rng.sample(list(Point), KILLS):
             await self._life(point)
-            for _ in range(self.rng.randrange(8)):
+            for _ in range(self.rng.randrange(20)):
                 await self._happen()
         self.source.everything_committed()
         self.limit = None
@@ -205,8 +205,8 @@ class World:
         else:
             raise Broken(f"a driver does not come to {point}")
         for _ in range(self.rng.randrange(4)):  # what is out goes on, and topics change
-            await self._happen()
-        await self._pass()
+            await (self._trouble() if point is Point.HALF else self._happen())
+            await self._turns(10)
         self.killed.append((point, self.checkpoint.commits))
         await driver.kill()
 
@@ -214,22 +214,28 @@ class World:
         """Some turns of the loop, or some time."""
         if self.rng.random() < 0.3:
             await asyncio.sleep(self.rng.choice((0.001, 0.02)))
-        for _ in range(self.rng.randrange(40)):
+        await self._turns(40)
+
+    async def _turns(self, most: int) -> None:
+        for _ in range(self.rng.randrange(most)):
             await asyncio.sleep(0)
 
     async def _happen(self) -> None:
         """One thing, to either topic."""
         rng = self.rng
-        happening = rng.choice((*HAPPENINGS, "prune", *("copy",) * 3, "broker"))
+        happening = rng.choice((*HAPPENINGS, "prune", *("copy",) * 6, "broker"))
         if happening == "copy":
-            segment = rng.choice(open_segments(self.cluster, COPY))
-            await trouble(self.cluster, COPY, segment, rng.choice(TROUBLES), rng, self._pass)
+            await self._trouble()
         elif happening == "broker":
             await lose_broker(self.cluster, COPY, rng)
         elif happening == "retain":
             self.source.retain(self._read_up_to)
         else:
             getattr(self.source, happening)()
+
+    async def _trouble(self) -> None:
+        segment = self.rng.choice(open_segments(self.cluster, COPY))
+        await trouble(self.cluster, COPY, segment, self.rng.choice(TROUBLES), self.rng, self._pass)
 
     def _read_up_to(self, segment: int) -> int:
         done = self.checkpoint.commits

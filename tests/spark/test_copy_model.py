@@ -137,12 +137,12 @@ CAUGHT_BY: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     replace_the_manifest: 0,
     publish_in_one_epoch: 0,
     plan_by_present_ends: 0,
-    enter_early: 0,
-    read_what_is_not_committed: 0,
-    take_a_manifest_for_done: 0,
-    mark_before_publishing: 0,
+    enter_early: 2,
+    read_what_is_not_committed: 1,
+    take_a_manifest_for_done: 2,
+    mark_before_publishing: 3,
     stage_for_the_present_segments: 0,
-    fill_successors_early: 0,
+    fill_successors_early: 12,
 }
 """The seed that caught each last, as in ``tests/sim/test_simulation.py``."""
 
