@@ -179,7 +179,8 @@ class World:
 
     def check(self) -> None:
         """The copy is the source, and nothing else is left."""
-        copy, keyless = [], []
+        copy: list[Record] = []
+        keyless: list[Record] = []
         for *_, key, value in stored(self.cluster, COPY):
             mine, number = map(int, value.split(b"/"))
             if key != _key(mine):
@@ -346,7 +347,8 @@ class Driver:
             given["maxRecordsPerTrigger"] = str(world.limit)
         topic = Watch(world.source).look().topic
         reader = SeaweedMQStreamReader(world.root, parse_stream_options(given), topic, columns_of(topic))
-        vars(reader).update(_watch=Watch(world.source), _brokers=Brokers(world))
+        for part, of_the_model in (("_watch", Watch(world.source)), ("_brokers", Brokers(world))):
+            setattr(reader, part, of_the_model)
         return reader
 
     def _new_sink(self) -> StreamSink:

@@ -18,9 +18,10 @@ from seaweedmq.model.staged import Done, Manifest
 from seaweedmq.spark import sink_publish
 from seaweedmq.spark.stream import SeaweedMQStreamReader
 from seaweedmq.storage.staging import DONE, MANIFEST, StagedBatch, StagedSink
+from tests.client.publish.troubles import stored
 from tests.core.lineage.stream_model import Broken, enter_early, uncommitted_ends
 from tests.spark import copy_model
-from tests.spark.copy_model import KILLS, Point, World, run
+from tests.spark.copy_model import COPY, KILLS, Point, World, run
 
 SEEDS = 100
 SEEDS_UNTIL_CAUGHT = 50
@@ -38,7 +39,7 @@ def test_the_tales_have_everything_in_them(tmp_path: Path) -> None:
     assert sum(sum(world.source.sent.values()) for world in worlds) > 1_500
     assert sum(world.checkpoint.commits for world in worlds) > 150
     sources = [segment for world in worlds for segment in world.source.segments.values()]
-    copies = [segment.meta for world in worlds for segment in world.cluster.segments[copy_model.COPY].values()]
+    copies = [segment.meta for world in worlds for segment in world.cluster.segments[COPY].values()]
     for segments in (sources, copies):
         assert any(len(segment.successors) > 1 for segment in segments)
         assert any(len(segment.predecessors) > 1 for segment in segments)
@@ -49,7 +50,7 @@ def test_the_tales_have_everything_in_them(tmp_path: Path) -> None:
 
 def test_the_same_seed_tells_the_same_tale(tmp_path: Path) -> None:
     def told(world: World) -> object:
-        return world.checkpoint.offsets, world.killed, copy_model.stored(world.cluster, copy_model.COPY)
+        return world.checkpoint.offsets, world.killed, stored(world.cluster, COPY)
 
     assert told(run(7, tmp_path / "one")) == told(run(7, tmp_path / "other"))
 
