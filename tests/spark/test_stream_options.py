@@ -166,6 +166,23 @@ def test_a_batch_is_the_same_when_its_files_were_converted_compacted_and_the_seg
     assert pickle.loads(pickle.dumps(before[0])) == before[0]
 
 
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_the_first_batch_is_repeated_though_the_topic_begins_elsewhere_by_now(
+    orders: TopicFiles, starting: str
+) -> None:
+    """Spark keeps where a batch ends. Where the first one began it asks again."""
+    reader = reader_of(orders, startingOffsets=starting)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    orders.split(0, 0)  # no record has come
+    orders.table(0, 5, segment=1)
+    again = reader_of(orders, startingOffsets=starting)
+    moved = again.initialOffset()
+    assert moved["segments"].keys() == {"1", "2"}
+    assert again.partitions(moved, end) == []
+    following = again.latestOffset(end, again.getDefaultReadLimit())
+    assert offsets(again, end, following) == [(1, n) for n in range(5)]
+
+
 def test_available_now_takes_what_was_there_when_it_began(orders: TopicFiles) -> None:
     orders.table(0, 20)
     reader = reader_of(orders, maxRecordsPerTrigger=15)

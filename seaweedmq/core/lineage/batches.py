@@ -45,10 +45,14 @@ class Between:
 def between(lineage: Lineage, start: Frontier, end: Frontier) -> Between:
     """What a reader reads who goes from one frontier to another.
 
+    Of a segment where ``start`` lies beyond ``end`` nothing: whoever repeats the first batch of all may be told another
+    beginning than the first time, and goes on from the same end.
+
     Raises:
         Unavailable: the lineage is older than the frontiers.
     """
-    passed = lineage.ancestors(start)
+    passed, before_end = lineage.ancestors(start), lineage.ancestors(end)
+    is_stale = max(end, default=-1) > max(lineage.segments, default=-1)  # ids rise, so that one is newer than all known
     wanted: set[int] = set()
     waiting = list(end) + list(start)
     while waiting:
@@ -71,6 +75,8 @@ def between(lineage: Lineage, start: Frontier, end: Frontier) -> Between:
             begin = segment.start_offset
             if begin > max((_end_known(lineage, start, p) for p in predecessors), default=begin):
                 lost.update(p for p in predecessors if p not in lineage.segments)
+        if segment is not None and not is_stale and number in start and number not in end and number not in before_end:
+            continue  # who had come from there to the end would have left it for successors
         if stop is None and segment is None:
             if not lineage.is_end(number, begin):
                 lost.add(number)

@@ -22,8 +22,7 @@ from seaweedmq.client.publish.pieces import Piece, Pieces
 from seaweedmq.client.publish.replayed import ReplayedBatch, Search, place_of
 from seaweedmq.client.publish.routing import Routes
 from seaweedmq.client.publish.rows import Rows
-from seaweedmq.codec.frame import HEADER_BYTES, decode_header, split_frames
-from seaweedmq.codec.payload.batch import decode_frame
+from seaweedmq.codec.frame import HEADER_BYTES, decode_header
 from seaweedmq.codec.staged import manifest_from_bytes, manifest_to_bytes, progress_from_bytes, progress_to_bytes
 from seaweedmq.core.replay import Replay
 from seaweedmq.core.segment.producers import ProducerTable
@@ -36,7 +35,6 @@ from seaweedmq.errors import (
     SeaweedMQError,
 )
 from seaweedmq.model.producer import NATIVE_PRODUCER_BIT
-from seaweedmq.model.publish import FrameAck
 from seaweedmq.model.ring import WHOLE_RING, KeyRange, even_ranges, slot_of
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.staged import Manifest, Progress, Reached, StagedFile
@@ -44,6 +42,7 @@ from seaweedmq.model.topic import TopicName, TopicSpec
 from seaweedmq.storage.staging import StagedFrame
 from tests.client.conftest import QUICK, environment
 from tests.client.fake_broker import FakeCluster
+from tests.client.publish.troubles import TROUBLES, lose_tail, open_segments, stored, trouble
 
 NAME = TopicName("shop", "orders")
 PRODUCER = NATIVE_PRODUCER_BIT | 77
@@ -150,21 +149,9 @@ class Driver:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-def stored(cluster: FakeCluster) -> list[tuple[int, int, bytes | None, bytes]]:
-    """(offset, segment, key, value) of everything, as it lies there."""
-    records = []
-    for number, segment in cluster.segments[NAME].items():
-        for data in segment.frames:
-            (frame,) = split_frames(data)
-            batch = decode_frame(frame, None)
-            for i, row in enumerate(batch.to_pylist()):
-                records.append((frame.header.base_offset + i, number, row.get("_key"), row["_value"]))
-    return sorted(records)
-
-
 def check(cluster: FakeCluster, batches: dict[int, int]) -> None:
     """Every row once, and those of a key in their order, however the segments went."""
-    records = stored(cluster)
+    records = stored(cluster, NAME)
     values = sorted(value for *_, value in records)
     assert values == sorted(b"%d/%d" % (batch, n) for batch, rows in batches.items() for n in range(rows))
     by_key: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
@@ -177,72 +164,21 @@ def check(cluster: FakeCluster, batches: dict[int, int]) -> None:
         assert order == sorted(order), key
 
 
-def lose_tail(cluster: FakeCluster, segment: int, frames: int) -> None:
-    """A failover: frames that were appended and acknowledged to nobody are gone."""
-    kept = cluster.stored(str(NAME), segment)
-    lost = kept.headers[frames:]
-    if not lost:
-        return
-    del kept.frames[frames:], kept.headers[frames:], kept.ends[frames:]
-    kept.end = lost[0].base_offset
-    # what the new primary finds in the log is what remains of the producers
-    kept.producers = type(kept.producers)()
-    for header in kept.headers:
-        ack = FrameAck(header.first_sequence, header.record_count, header.base_offset)
-        kept.producers.follow(header.producer_id, header.producer_epoch, ack)
-
-
 async def chaos(cluster: FakeCluster, driver: Driver, rng: random.Random) -> None:
     """One thing that happens."""
-    segments = [s.meta for s in cluster.segments[NAME].values() if s.meta.is_open]
-    segment = rng.choice(segments)
-    what = rng.choice(
-        (
-            "split",
-            "split",
-            "merge",
-            "merge",
-            "merge",
-            "drop",
-            "lose",
-            "failover",
-            "failover",
-            "kill",
-            "kill",
-            "old kill",
-        )
-    )
-    if what == "split" and segment.slots.width > 1 and len(segments) < 8:
-        cluster.seal(str(NAME), segment.id, (rng.randint(segment.slots.lo + 1, segment.slots.hi - 1),))
-    elif what == "merge":
-        right = next((s for s in segments if s.slots.lo == segment.slots.hi), None)
-        if right is not None:
-            cluster.silent = {rng.choice((segment.id, right.id, -1))}  # one side hears of it later than the other
-            cluster.merge(str(NAME), segment.id, right.id)
-            for _ in range(rng.randint(0, 80)):
-                await asyncio.sleep(0)
-            if rng.random() < 0.5:
-                await driver.kill()
-                driver.start(rng.randrange(len(driver.notes)))
-            cluster.silent = set()
-            cluster.wake()
-    elif what == "drop":
-        cluster.drop_connections()
-    elif what == "lose":
-        cluster.lose_acks = rng.randint(1, 2)
-    elif what == "failover":
-        frames = {s.id: len(cluster.stored(str(NAME), s.id).frames) for s in segments}
-        cluster.holds_acks = True
-        await asyncio.sleep(rng.choice((0, 0.001, 0.01)))
-        if cluster.stored(str(NAME), segment.id).meta.is_open:
-            lose_tail(
-                cluster, segment.id, rng.randint(frames[segment.id], len(cluster.stored(str(NAME), segment.id).frames))
-            )
-            cluster.seal(str(NAME), segment.id)
-        cluster.release_acks()
-    elif what in ("kill", "old kill"):
+    segment = rng.choice(open_segments(cluster, NAME))
+    what = rng.choice((*TROUBLES, "kill", "kill", "old kill"))
+
+    async def perhaps_kill() -> None:
+        if rng.random() < 0.5:
+            await driver.kill()
+            driver.start(rng.randrange(len(driver.notes)))
+
+    if what in ("kill", "old kill"):
         await driver.kill()
         driver.start(-1 if what == "kill" else rng.randrange(len(driver.notes)))
+    else:
+        await trouble(cluster, NAME, segment, what, rng, perhaps_kill)
 
 
 async def story(seed: int) -> None:
@@ -255,7 +191,7 @@ async def story(seed: int) -> None:
     batches: dict[int, int] = {}
     for batch in range(2):
         rows = rng.randint(0, 70)
-        opened = tuple(sorted(s.meta.slots for s in cluster.segments[NAME].values() if s.meta.is_open))
+        opened = tuple(sorted(s.slots for s in open_segments(cluster, NAME)))
         ranges = rng.choice((opened, (WHOLE_RING,), even_ranges(WHOLE_RING, 3)))
         driver = Driver(cluster, batch, staged(batch, rows, ranges, rng), seed)
         batches[batch] = rows
@@ -266,10 +202,10 @@ async def story(seed: int) -> None:
             await chaos(cluster, driver, rng)
         assert driver.task is not None
         await driver.task
-        before = stored(cluster)
+        before = stored(cluster, NAME)
         driver.start(rng.randrange(len(driver.notes)))  # whoever finishes it once more stores nothing
         await driver.task
-        assert stored(cluster) == before
+        assert stored(cluster, NAME) == before
         check(cluster, batches)
 
 
@@ -387,8 +323,8 @@ async def test_who_comes_late_need_not_ask_the_files_where_brokers_know_the_prod
 async def test_what_a_segment_lost_after_it_was_acknowledged_is_published_again() -> None:
     cluster = one_segment()
     driver = await begun_and_killed(cluster, None)
-    lose_tail(cluster, 0, 1)
-    assert 0 < len(stored(cluster)) < 20
+    lose_tail(cluster, NAME, 0, 1)
+    assert 0 < len(stored(cluster, NAME)) < 20
     await driver.run(progress_to_bytes(Progress(reached={0: Reached(15, 15)})))
     check(cluster, {0: 20})
 
@@ -416,7 +352,7 @@ async def test_a_topic_of_the_same_name_gets_nothing_that_was_meant_for_the_earl
     assert driver.task is not None
     with pytest.raises(NotFound, match="was deleted and created again since batch 0 was staged"):
         await driver.task
-    assert stored(cluster) == []
+    assert stored(cluster, NAME) == []
 
 
 async def test_a_frame_that_brokers_do_not_take_is_said_and_nothing_of_it_is_stored() -> None:

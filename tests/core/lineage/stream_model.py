@@ -7,12 +7,14 @@ exactly once, as Spark's are: a batch that was attempted before replaces what it
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
+
 from seaweedmq.core.lineage.batches import Range, between, cut, tasks
-from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, advanced, beginning
+from seaweedmq.core.lineage.frontier import Frontier, Lineage, Records, Walk, advanced, beginning
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import TopicName
@@ -80,7 +82,7 @@ class Source:
         """Records of each key."""
         self.pruned: dict[int, tuple[int, int]] = {}
         """Segment -> where it began and ended."""
-        self._next = 0
+        self.next_segment = 0
         bounds = sorted({0, SLOTS, *rng.sample(range(1, SLOTS), rng.randrange(3))})
         for lo, hi in pairwise(bounds):
             self._open(KeyRange(lo, hi), 0, ())
@@ -161,9 +163,9 @@ class Source:
                 stored.tables.append((stored.table_end, end))
 
     def _open(self, slots: KeyRange, start: int, predecessors: tuple[int, ...]) -> Stored:
-        stored = Stored(self._next, slots, start, predecessors, committed=start)
+        stored = Stored(self.next_segment, slots, start, predecessors, committed=start)
         self.segments[stored.id] = stored
-        self._next += 1
+        self.next_segment += 1
         return stored
 
     def _succeed(self, parents: Sequence[Stored], pieces: int) -> None:
@@ -206,6 +208,26 @@ def committed_ends(source: Source) -> Mapping[int, int]:
 def table_ends(source: Source) -> Mapping[int, int]:
     """As files tell."""
     return {stored.id: stored.table_end for stored in source.open()}
+
+
+def uncommitted_ends(source: Source) -> Mapping[int, int]:
+    """Broken: up to what log files hold."""
+    return {stored.id: stored.written for stored in source.open()}
+
+
+def enter_early(patch: pytest.MonkeyPatch) -> None:
+    """Broken: successors enter a frontier before their predecessors are read to their end."""
+    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
+
+    def is_begun(self: Walk, segment: int) -> bool:
+        return segment in self.offsets or is_finished(self, segment)
+
+    def leave_if_finished(self: Walk, segment: int) -> None:
+        if is_finished(self, segment):
+            leave(self, segment)
+
+    patch.setattr(Walk, "_is_finished", is_begun)
+    patch.setattr(Walk, "_leave", leave_if_finished)
 
 
 @dataclass
@@ -256,23 +278,29 @@ class Query:
 
     def read_up_to(self, segment: int) -> int:
         """Nothing below it is read again by this query."""
-        if not self.committed:
-            return 0
-        done = frontier(self.offsets[self.committed])
-        if segment in done:
-            return done[segment]
-        lineage = self.source.lineage()
-        return 2**63 if segment in lineage.ancestors(done) else 0
+        return read_up_to(self.source, frontier(self.offsets[self.committed]) if self.committed else {}, segment)
 
     def check(self) -> None:
-        """The copy holds every record once, and those of each key in order."""
-        following: dict[int, int] = defaultdict(int)
-        for key, number in self.copy:
-            if number != following[key]:
-                raise Broken(f"record {number} of key {key} comes where {following[key]} is due")
-            following[key] += 1
-        if dict(following) != {key: count for key, count in self.source.sent.items() if count}:
-            raise Broken(f"the copy has {dict(following)} of {dict(self.source.sent)}")
+        """See :func:`check_copy`."""
+        check_copy(self.copy, self.source.sent)
+
+
+def read_up_to(source: Source, done: Frontier, segment: int) -> int:
+    """Nothing below it is read again by who is done with all before a frontier."""
+    if segment in done:
+        return done[segment]
+    return 2**63 if segment in source.lineage().ancestors(done) else 0
+
+
+def check_copy(copy: Iterable[Record], sent: Mapping[int, int]) -> None:
+    """It holds every record once, and those of each key in order. Raises Broken."""
+    following: dict[int, int] = defaultdict(int)
+    for key, number in copy:
+        if number != following[key]:
+            raise Broken(f"record {number} of key {key} comes where {following[key]} is due")
+        following[key] += 1
+    if dict(following) != {key: count for key, count in sent.items() if count}:
+        raise Broken(f"the copy has {dict(following)} of {dict(sent)}")
 
 
 def written(place: Frontier) -> str:

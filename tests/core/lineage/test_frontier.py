@@ -90,6 +90,26 @@ def test_a_lineage_that_is_older_than_the_checkpoint_is_told() -> None:
         between(lineage(segment(0)), {0: 4}, {1: 4})
 
 
+def test_nothing_lies_between_where_the_start_is_beyond_the_end() -> None:
+    assert between(lineage(), {1: 10, 4: 20}, {0: 10, 3: 7}).paths == ()
+    assert between(lineage(), {1: 10, 2: 10, 3: 0}, {0: 10, 3: 7}).paths == ((Range(3, 0, 7),),)
+    assert between(lineage(), {1: 12}, {1: 10}).paths == ()
+    later = lineage(segment(2, (1,), start=10, end=20), segment(3, (2,), start=20))
+    assert between(later, {2: 10}, {0: 10}).paths == ()  # what lay there is pruned
+
+
+def test_a_segment_that_is_read_to_its_end_while_its_predecessor_stays_is_not_beyond_the_end() -> None:
+    history = [
+        segment(0, end=10),
+        segment(1, (0,), start=10, end=30),
+        segment(2, (0, 5), start=10),
+        segment(3, (1,), start=30),
+        segment(5, end=10),
+    ]
+    place = {0: 10, 1: 12, 5: 0}  # 2 waits for 5
+    assert between(lineage(*history), place, {0: 10, 3: 31, 5: 0}).records == 18 + 1
+
+
 def test_what_was_pruned_before_it_was_read_is_lost_and_told() -> None:
     kept = [segment(1, (0,), start=10), segment(4, (2, 3), start=20)]
     place = everything(lineage(*kept), {0: 4}, ENDS)

@@ -1,13 +1,12 @@
 """A hundred histories of a topic that is copied while it changes, and what breaks if a rule is broken."""
 
-from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 
 from seaweedmq.core.lineage.batches import Range
 from seaweedmq.core.lineage.frontier import Frontier, Lineage, Walk
-from tests.core.lineage.stream_model import Broken, Query, Source, plan_by_offsets, run
+from tests.core.lineage.stream_model import Broken, Query, enter_early, plan_by_offsets, run, uncommitted_ends
 
 SEEDS = range(100)
 
@@ -31,11 +30,6 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 
 # --- what is broken on purpose ----------------------------------------------------------------------------------------
-
-
-def uncommitted_ends(source: Source) -> Mapping[int, int]:
-    """Up to what log files hold."""
-    return {stored.id: stored.written for stored in source.open()}
 
 
 def plan_by_files(query: Query, start: Frontier, end: Frontier) -> list[tuple[Range, ...]]:
@@ -81,17 +75,7 @@ def test_partitions_by_segments_are_found_to_overtake() -> None:
 
 
 def test_successors_that_enter_before_their_predecessors_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_finished, leave = Walk._is_finished, Walk._leave  # noqa: SLF001 - what is broken here
-
-    def is_begun(self: Walk, segment: int) -> bool:
-        return segment in self.offsets or is_finished(self, segment)
-
-    def leave_if_finished(self: Walk, segment: int) -> None:
-        if is_finished(self, segment):
-            leave(self, segment)
-
-    monkeypatch.setattr(Walk, "_is_finished", is_begun)
-    monkeypatch.setattr(Walk, "_leave", leave_if_finished)
+    enter_early(monkeypatch)
     assert caught()
 
 
