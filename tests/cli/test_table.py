@@ -38,11 +38,18 @@ def orders(tmp_path: Path) -> TopicFiles:
 
 
 @pytest.mark.parametrize("command", ["compact", "verify", "rebuild", "history"])
-def test_the_storage_has_to_be_named_once_or_in_the_environment(
+def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_environment(
     here: Here, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("SEAWEEDMQ_STORAGE", raising=False)
-    assert here.run("table", command, "shop/orders").status == 2
+    monkeypatch.chdir(tmp_path)
+    done = here.run("table", command, "shop/orders")
+    assert done.status == 2
+    assert "there is no seaweedmq-data/storage here: give the root that the brokers were started with" in done.stderr
+    (tmp_path / "seaweedmq-data" / "storage").mkdir(parents=True)
+    done = here.run("table", command, "shop/orders")
+    assert (done.status, done.error) == (1, f"error: no topic shop/orders in {tmp_path}/seaweedmq-data/storage")
     monkeypatch.setenv("SEAWEEDMQ_STORAGE", str(tmp_path / "nowhere"))
     done = here.run("table", command, "shop/orders")
     assert done.status == 1
@@ -84,7 +91,8 @@ def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
             1,
             "error: seaweedmq.spark needs PySpark 4.1 or newer, which is not installed: pip install 'seaweedmq[spark]'",
         )
-    done = run("table", "history", "shop/orders", *storage, "--output", "json", env={"PYTHONPATH": path})
+    history = ("table", "history", "shop/orders", *storage, "--master", "local[1]", "--output", "json")
+    done = run(*history, env={"PYTHONPATH": path})
     assert (done.status, done.stderr) == (0, "")
     assert [version["records"] for version in json.loads(done.text)] == [20]
     done = run("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path})
