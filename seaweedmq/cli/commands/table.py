@@ -197,20 +197,12 @@ def import_(
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
     with _tables("import", topic, storage, master) as tables:
-        from seaweedmq.spark.jobs.importing import import_files
+        from seaweedmq.spark import jobs
 
-        name = tables["topic"]
-        rows = import_files(
-            tables["spark"],
-            paths,
-            format_,
-            name,
-            common.bootstrap,
-            storage,
-            key=key,
-            timestamp=timestamp,
-            progress=lambda _, done, total: tables["progress"](done, total),
+        rows = jobs.import_files(
+            **tables, paths=paths, format=format_, bootstrap=common.bootstrap, key=key, timestamp=timestamp
         )
+        name = tables["topic"]
     show_done({"topic": name, "rows": rows}, f"imported {rows:,} rows into {name}", common.output)
 
 
