@@ -61,7 +61,7 @@ def import_files(
         options: of Spark's reader, over those that are set here.
         piece_bytes: of files that are published together.
         progress: called with the bytes of files that are done, and of all, also while a piece is under way: a byte
-            counts half when its row is staged, and whole when it is published.
+            counts half when its row is staged, and whole when it is published. Then it is called in another thread.
 
     Raises:
         InvalidArgument: another format, or there are no files.

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
@@ -23,36 +22,36 @@ def save_watched(
 ) -> None:
     """``writer.save()``, which takes the format and all options of ours already.
 
+    Saved in this thread, and watched from another: Spark looks data sources up in the session that is active in a thread.
+
     Args:
-        tell: called in this thread with the part that is done, from 0 to 1, again and again; never with less than
-            before. A half is done when all rows are staged, the other when they are published: what takes longer
-            depends on the files and on the cluster.
+        tell: called in that other thread with the part that is done, from 0 to 1, never with less than before; in the
+            end in this one. A half is done when all rows are staged, the other when they are published: what takes
+            longer depends on the files and on the cluster.
 
     Raises:
-        What ``save`` raises. What is interrupted in between is cancelled.
+        What ``save`` raises.
     """
     context, write_id = spark.sparkContext, new_write_id()
     batch = StagedSink(open_store(storage).root, TopicName.parse(topic), write_id).batch(0)
-    saved: Future[None] = Future()
+    ended = threading.Event()
 
-    def save() -> None:
-        try:
-            context.addJobTag(write_id)
-            saved.set_result(writer.option(WRITE_ID, write_id).save())
-        except BaseException as error:  # noqa: BLE001 - it is raised in the other thread
-            saved.set_exception(error)
-
-    begun: Any = inheritable_thread_target(spark)(save)
-    threading.Thread(target=begun, name="seaweedmq-write", daemon=True).start()
-    done = 0.0
-    try:
-        while not wait([saved], LOOK_S).done:
+    def watch() -> None:
+        done = 0.0
+        while not ended.wait(LOOK_S):
             done = max(done, (_staged(spark, write_id) + _published(batch)) / 2)
             tell(done)
+
+    begun: Any = inheritable_thread_target(spark)(watch)
+    watching = threading.Thread(target=begun, name="seaweedmq-watch", daemon=True)
+    context.addJobTag(write_id)
+    watching.start()
+    try:
+        writer.option(WRITE_ID, write_id).save()
     finally:
-        if not saved.done():
-            context.cancelJobsWithTag(write_id)
-    saved.result()
+        ended.set()
+        watching.join()
+        context.removeJobTag(write_id)
     tell(1.0)
 
 
