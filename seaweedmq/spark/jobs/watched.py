@@ -22,7 +22,7 @@ def save_watched(
 ) -> None:
     """``writer.save()``, which takes the format and all options of ours already.
 
-    Saved in this thread, and watched from another: Spark looks data sources up in the session that is active in a thread.
+    Saved in this thread and watched from another: Spark looks for formats in the session that is active in a thread.
 
     Args:
         tell: called in that other thread with the part that is done, from 0 to 1, never with less than before; in the
