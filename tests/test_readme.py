@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from seaweedmq.runtime.local_folder import LOCAL_DATA
 from tests.support.commands import Cluster, running_cluster
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -40,7 +41,7 @@ FOR_KAFKA = [line for line in SHELL if "kafka/" in line or "kcat" in line]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("readme") / "data"
+    return tmp_path_factory.mktemp("readme") / LOCAL_DATA
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +50,8 @@ def cluster(data: Path) -> Any:
         yield made
 
 
-def shell(line: str, cluster: Cluster) -> str:
-    """Output of a line of shell with ``seaweedmq`` on its path."""
+def shell(line: str, cluster: Cluster, folder: Path | None = None) -> str:
+    """Output of a line of shell with ``seaweedmq`` on its path; ``folder``: where `up` was called, if that matters."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
@@ -58,6 +59,7 @@ def shell(line: str, cluster: Cluster) -> str:
         text=True,
         timeout=SHELL_TIMEOUT_S,
         check=False,
+        cwd=folder,
         env={**os.environ, "PATH": path, "SEAWEEDMQ_BOOTSTRAP": cluster.addresses},
     )
     assert done.returncode == 0, f"{line}\n{done.stderr}"
@@ -86,7 +88,7 @@ def test_jobs_on_tables_do_what_the_readme_says(cluster: Cluster, data: Path) ->
     tries = Retrying(retry=retry_if_result(bool), wait=wait_fixed(0.2), stop=stop_after_delay(60))
     tries(lambda: not any(log.glob("*.json")))  # the segment that was split becomes a table
     for line in TABLE_JOBS:
-        assert shell(line.replace("seaweedmq-data/storage", str(data / "storage")), cluster)
+        assert shell(line, cluster, data.parent)
 
 
 @pytest.mark.integration

@@ -168,7 +168,7 @@ class Bar:
         """From now on it is full at ``total``."""
         self._bars.update(self._task, total=total)
 
-    def at(self, count: int, *, position: float | None = None) -> None:
+    def at(self, count: float, *, position: float | None = None) -> None:
         """Show ``count``; the bar stands at ``position`` of its total (default: at ``count``)."""
         elapsed_s = self._bars.tasks[self._bars.task_ids.index(self._task)].elapsed or 0.0
         rate = count / elapsed_s if elapsed_s else 0.0

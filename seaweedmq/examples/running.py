@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import seaweedmq
 import seaweedmq.spark
 from seaweedmq.errors import AlreadyExists, SeaweedMQError
+from seaweedmq.runtime.local_folder import LOCAL_STORAGE
 
 STOP_TIMEOUT_S = 10.0
 FLIGHTS = "demo/flights"
@@ -36,8 +37,8 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     made.add_argument(
         "--storage",
         type=absolute,
-        default=absolute("seaweedmq-data/storage"),
-        help="root of the brokers' files (seaweedmq-data/storage, that of `seaweedmq up`)",
+        default=absolute(str(LOCAL_STORAGE)),
+        help=f"root of the brokers' files ({LOCAL_STORAGE}, that of `seaweedmq up`)",
     )
     made.add_argument("--master", default="local[2]", help="where Spark runs (%(default)s)")
     return made

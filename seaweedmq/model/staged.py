@@ -72,6 +72,12 @@ class Progress:
     """In the order of what happened."""
     reached: Mapping[int, Reached] = field(default_factory=dict)
 
+    @property
+    def record_count(self) -> int:
+        """Rows that are committed, at least so many; of a segment that was sealed those that it kept."""
+        kept = sum(end.kept for end in self.finished.values())
+        return kept + sum(at.sequence for segment, at in self.reached.items() if segment not in self.finished)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

@@ -64,7 +64,9 @@ _OF_QUERIES = frozenset({"checkpointlocation", "queryname"})
 RANGES: Final = "__ranges"
 """``seaweedmq.spark.read`` gives it, no user: JSON of segment -> [[start, end], ...], the offsets that are read and no
 others."""
-_BY_LOWER = {name.lower(): name for name in (*OPTIONS, RANGES)}
+WRITE_ID: Final = "__write"
+"""``jobs.import_files`` gives it, no user: what a write is staged under, for who watches it; unlike any other's."""
+_BY_LOWER = {name.lower(): name for name in (*OPTIONS, RANGES, WRITE_ID)}
 _CATALOG_PREFIX = "option."
 """Tables of the catalog, ``CREATE TABLE ... USING seaweedmq OPTIONS (...)``, give options behind this, sometimes beside
 the options themselves, ..."""

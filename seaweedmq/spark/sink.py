@@ -110,7 +110,12 @@ def batch_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> Ba
         SeaweedMQError: an option is wrong, or the columns do not fit, or no broker answers: nothing is written.
     """
     options, plan = _planned(given, schema, overwrite, 'mode("append")')
-    return BatchSink(options, plan, f"{ONCE}{system_environment().rng.getrandbits(64):016x}")
+    return BatchSink(options, plan, options.write_id or new_write_id())
+
+
+def new_write_id() -> str:
+    """Unlike that of any other write."""
+    return f"{ONCE}{system_environment().rng.getrandbits(64):016x}"
 
 
 def stream_sink(given: dict[str, str], schema: StructType, overwrite: bool) -> StreamSink:

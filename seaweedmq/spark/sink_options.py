@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seaweedmq.client.cluster.cluster import parse_bootstrap
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.options import Face, check_names, parse_bool
+from seaweedmq.spark.options import WRITE_ID, Face, check_names, parse_bool
 
 _REQUIRED = (("bootstrap", "127.0.0.1:17777"), ("storage", "/mnt/shared/mq"), ("topic", "shop/orders"))
 
@@ -26,6 +26,8 @@ class SinkOptions:
     """Column that timestamps are taken from; None: ``timestamp`` or ``_timestamp``, if there is one."""
     repeat_unknown: bool = False
     """Whether rows of which nobody can tell any more whether they are stored are published again."""
+    write_id: str | None = None
+    """What a single write is staged under; None: an id of its own."""
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -45,4 +47,5 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
         key=options.get("key"),
         timestamp=options.get("timestamp"),
         repeat_unknown=parse_bool(options, "repeatUnknown", default=False),
+        write_id=options.get(WRITE_ID),
     )

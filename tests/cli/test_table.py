@@ -1,8 +1,11 @@
 """`seaweedmq table`: what it needs is said before Spark is started, and what it found in a table or as JSON."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
+import pty
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from seaweedmq.model.files import FileKind
 from seaweedmq.storage.tables.delta import reconcile
 from tests.cli.test_usage import Here
 from tests.cli.test_usage import here as here
-from tests.support.commands import run, run_several
+from tests.support.commands import COMMAND, run, run_several
 from tests.support.topic_files import TopicFiles
 
 WITHOUT_SPARK = """
@@ -38,11 +41,18 @@ def orders(tmp_path: Path) -> TopicFiles:
 
 
 @pytest.mark.parametrize("command", ["compact", "verify", "rebuild", "history"])
-def test_the_storage_has_to_be_named_once_or_in_the_environment(
+def test_the_storage_is_what_up_made_in_this_folder_or_named_once_or_in_the_environment(
     here: Here, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("SEAWEEDMQ_STORAGE", raising=False)
-    assert here.run("table", command, "shop/orders").status == 2
+    monkeypatch.chdir(tmp_path)
+    done = here.run("table", command, "shop/orders")
+    assert done.status == 2
+    assert "there is no seaweedmq-data/storage here: give the root that the brokers were started with" in done.stderr
+    (tmp_path / "seaweedmq-data" / "storage").mkdir(parents=True)
+    done = here.run("table", command, "shop/orders")
+    assert (done.status, done.error) == (1, f"error: no topic shop/orders in {tmp_path}/seaweedmq-data/storage")
     monkeypatch.setenv("SEAWEEDMQ_STORAGE", str(tmp_path / "nowhere"))
     done = here.run("table", command, "shop/orders")
     assert done.status == 1
@@ -84,7 +94,8 @@ def test_without_pyspark_it_is_said_what_to_install_and_the_history_is_shown(
             1,
             "error: seaweedmq.spark needs PySpark 4.1 or newer, which is not installed: pip install 'seaweedmq[spark]'",
         )
-    done = run("table", "history", "shop/orders", *storage, "--output", "json", env={"PYTHONPATH": path})
+    history = ("table", "history", "shop/orders", *storage, "--master", "local[1]", "--output", "json")
+    done = run(*history, env={"PYTHONPATH": path})
     assert (done.status, done.stderr) == (0, "")
     assert [version["records"] for version in json.loads(done.text)] == [20]
     done = run("table", "export", "shop/orders", "--iceberg", "sqlite:///x.db", *storage, env={"PYTHONPATH": path})
@@ -155,3 +166,57 @@ def test_a_damaged_delta_log_is_named_and_made_again_from_the_tables_and_nothing
     assert [(version["version"], version["records"]) for version in json.loads(versions.text)] == [(1, 80), (0, 80)]
     assert {name: (folder / name).read_bytes() for name in strange} == strange
     assert len(list(folder.glob(".delta_log-aside-*"))) == 1
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_tables_that_were_deleted_and_damaged_are_made_again_from_their_logs(orders: TopicFiles) -> None:
+    deleted, damaged = (orders.table(n, n + 20, keep_log=True) for n in (0, 20))
+    orders.table(40, 60)
+    (orders.root / deleted.path).unlink()
+    (orders.root / damaged.path).write_bytes(b"PAR1 is not enough PAR1")
+    spark = ("shop/orders", "--storage", str(orders.root), "--master", "local[1]")
+    rebuilt, verified, again = run_several(
+        ("table", "rebuild", *spark),
+        ("table", "verify", *spark, "--output", "json"),
+        ("table", "rebuild", *spark, "--output", "json"),
+    )
+    assert (rebuilt.status, rebuilt.stderr) == (0, "")
+    assert rebuilt.text == "shop/orders: 2 tables were made again, 1 in the place of damaged ones\n"
+    found = json.loads(verified.text)
+    assert (verified.status, found["is_sound"], found["records"], found["compared"]) == (0, True, 60, 40)
+    assert (again.status, json.loads(again.text)["made"]) == (0, [])
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_the_first_difference_of_a_log_and_a_table_is_named_below_a_bar_on_a_terminal(orders: TopicFiles) -> None:
+    table = orders.table(0, 40, keep_log=True)
+    orders.write_again(table, "_value", 31, b"later")
+    orders.write_again(table, "_key", 7, b"other")
+    arguments = ("table", "verify", "shop/orders", "--storage", str(orders.root), "--master", "local[1]")
+    status, stdout, drawn = on_a_terminal(*arguments)
+    assert status == 1
+    head, row = stdout.splitlines()
+    assert head.split() == ["path", "offset", "column", "difference"]
+    assert row.split(maxsplit=3)[:3] == [table.path, "7", "_key"]
+    assert "b'other', but b'k7'" in row
+    assert f"error: 1 files of shop/orders differ, the first is {table.path}" in drawn
+    assert "verify shop/orders" in drawn
+    assert "0.0 MiB" in drawn, "less than a MiB in all"
+    assert "━" * 30 in drawn, "the whole bar, in the end"
+
+
+def on_a_terminal(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout, which is a pipe, and what is drawn on stderr."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=slave, env=environment) as process:
+        os.close(slave)
+        drawn = b""
+        with contextlib.suppress(OSError):  # there is nobody any more who could draw
+            while part := os.read(master, 65_536):
+                drawn += part
+        stdout, _ = process.communicate()
+    os.close(master)
+    return process.returncode, stdout.decode(), drawn.decode()

@@ -1,4 +1,5 @@
-"""A program: a Spark cluster of two executors reads a topic, by both faces, and prints what it found as JSON."""
+"""A program: a Spark cluster of two executors reads topics, by both faces, does the jobs on the tables of the last one,
+and prints what it found as JSON."""
 
 import json
 import os
@@ -9,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere
 
 import seaweedmq.spark
+from seaweedmq.spark import jobs
 
 
 def summary(frame: DataFrame) -> list[int]:
@@ -18,7 +20,7 @@ def summary(frame: DataFrame) -> list[int]:
     return [int(value) for value in row]
 
 
-def main(storage: str, topic: str, scratch: str) -> None:
+def main(storage: str, scratch: str, *topics: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_WORKER_DIR"] = scratch
     spark = (
@@ -33,9 +35,23 @@ def main(storage: str, topic: str, scratch: str) -> None:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    native = seaweedmq.spark.read(spark, storage=storage, topic=topic)
-    source = spark.read.format("seaweedmq").options(storage=storage, topic=topic).load()
-    print(json.dumps({"native": summary(native), "source": summary(source)}))
+    reads = []
+    for topic in topics:
+        native = seaweedmq.spark.read(spark, storage=storage, topic=topic)
+        source = spark.read.format("seaweedmq").options(storage=storage, topic=topic).load()
+        reads.append({"native": summary(native), "source": summary(source), "columns": source.columns})
+    rebuilt = jobs.rebuild(spark, storage=storage, topic=topics[-1])
+    compacted = jobs.compact(spark, storage=storage, topic=topics[-1])
+    verified = jobs.verify(spark, storage=storage, topic=topics[-1])
+    found = {
+        "reads": reads,
+        "rebuilt": [table.path for table in rebuilt.made],
+        "compacted": [compacted.tables_before, compacted.tables_after],
+        "verified": [verified.is_sound, verified.tables, verified.records, verified.compared],
+        "problems": [str(problem) for problem in (*rebuilt.problems, *compacted.problems)],
+        "versions": [version.records for version in jobs.history(storage=storage, topic=topics[-1])],
+    }
+    print(json.dumps(found))
     spark.stop()
 
 

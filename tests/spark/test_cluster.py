@@ -6,24 +6,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from seaweedmq.model.topic import TopicName
 from tests.support.topic_files import TopicFiles
 
 pytestmark = pytest.mark.integration
 
+PROGRAM = [sys.executable, "-m", "tests.spark.cluster_reading"]
 TIMEOUT_S = 240.0
 
 
-def test_executors_that_have_the_storage_alone_read_by_both_faces(orders: TopicFiles, tmp_path: Path) -> None:
+def test_executors_that_have_the_storage_alone_read_by_both_faces_and_do_the_jobs_on_tables(
+    orders: TopicFiles, tmp_path: Path
+) -> None:
     orders.open_segments(2)
     orders.table(0, 500)
     orders.table(0, 300, segment=1)
     orders.log(300, 400, segment=1)
+    typed = TopicFiles(tmp_path, TopicName("shop", "typed"), pa.schema([("id", pa.int64()), ("price", pa.float64())]))
+    lost, *_ = [typed.table(n, n + 50, keep_log=n == 0) for n in range(0, 200, 50)]
+    (typed.root / lost.path).unlink()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.cluster_reading", str(orders.root), "shop/orders", str(scratch)],
+        [*PROGRAM, str(orders.root), str(scratch), "shop/orders", "shop/typed"],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -32,5 +40,13 @@ def test_executors_that_have_the_storage_alone_read_by_both_faces(orders: TopicF
     )
     assert done.returncode == 0, done.stderr[-4_000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["native"] == found["source"]
-    assert found["native"][:2] == [900, sum(range(500)) + sum(range(400))]
+    plain_read, typed_read = found["reads"]
+    assert plain_read["native"] == plain_read["source"]
+    assert plain_read["native"][:2] == [900, sum(range(500)) + sum(range(400))]
+    assert typed_read["native"] == typed_read["source"]
+    assert typed_read["native"][:2] == [200, sum(range(200))]
+    assert {"id", "price"} < set(typed_read["columns"])
+    assert (found["problems"], found["rebuilt"]) == ([], [lost.path])
+    assert found["compacted"] == [4, 1]
+    assert found["verified"] == [True, 1, 200, 50]
+    assert found["versions"] == [200, 200]

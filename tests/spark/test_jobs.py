@@ -10,7 +10,6 @@ from seaweedmq.codec.paths import kept_path, table_dir
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.files import FileKind
 from seaweedmq.spark import jobs
-from seaweedmq.storage.tables.delta_versions import history
 from tests.support.topic_files import TopicFiles
 
 pytestmark = pytest.mark.integration
@@ -82,7 +81,7 @@ def test_two_compactions_at_once_leave_every_record_once_and_no_problem(
     assert sum(len(each.made) for each in found) == 4
     verified = jobs.verify(spark, storage=str(orders.root), topic=str(orders.name))
     assert (verified.is_sound, verified.records) == (True, 320)
-    assert [version.records for version in history(orders.root, orders.name)][-1] == 320
+    assert jobs.history(storage=str(orders.root), topic=str(orders.name))[-1].records == 320
 
 
 def test_a_damaged_table_fails_alone_and_is_named(spark: SparkSession, orders: TopicFiles) -> None:
@@ -103,5 +102,9 @@ def test_what_is_not_there_is_said_in_one_sentence(spark: SparkSession, orders: 
         jobs.compact(spark, storage=str(orders.root), topic="shop/nothing")
     with pytest.raises(InvalidArgument, match="is not a directory"):
         jobs.verify(spark, storage="/nowhere", topic="shop/orders")
+    with pytest.raises(NotFound, match=r"no topic shop/nothing in .*: it has shop/orders"):
+        jobs.history(storage=str(orders.root), topic="shop/nothing")
+    with pytest.raises(InvalidArgument, match="is not a directory"):
+        jobs.history(storage="/nowhere", topic="shop/orders")
     with pytest.raises(InvalidArgument, match="give the size"):
         jobs.compact(spark, storage=str(orders.root), topic="shop/orders", target_bytes=0)

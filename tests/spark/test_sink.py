@@ -23,7 +23,9 @@ import seaweedmq
 from seaweedmq.aio import system_environment
 from seaweedmq.codec.murmur2 import partition_of
 from seaweedmq.errors import InvalidArgument, NotFound, SeaweedMQError, StorageFailed
-from seaweedmq.spark.jobs.importing import PIECE_BYTES, import_files
+from seaweedmq.spark import jobs
+from seaweedmq.spark.jobs import watched
+from seaweedmq.spark.jobs.importing import PIECE_BYTES
 from seaweedmq.spark.sink import BatchSink, Staged
 from seaweedmq.spark.sink_options import parse_sink_options
 from seaweedmq.spark.sink_plan import plan_sink, run
@@ -320,31 +322,52 @@ def test_a_query_whose_topic_was_deleted_and_created_again_ends_with_a_sentence_
 
 
 def test_files_are_imported_whatever_they_are(spark: SparkSession, target: Target, tmp_path: Path) -> None:
-    told: list[tuple[int, int, int]] = []
     for kind in ("parquet", "csv", "json"):
         folder = str(tmp_path / kind)
         frame = spark.range(300).selectExpr("id", "concat('n', id) name").repartition(3)
         writer = frame.write.format(kind)
         (writer.option("header", "true") if kind == "csv" else writer).save(folder)
         topic = target.create(f"sink/{kind}", segments=2)
-        where = target.bootstrap, str(target.storage)
-        piece_bytes = 1 if kind == "parquet" else PIECE_BYTES
-        rows = import_files(
+        told: list[tuple[int, int]] = []
+        rows = jobs.import_files(
             spark,
             [folder],
             kind,
-            topic,
-            *where,
+            **target.options(topic),
             key="name",
-            progress=lambda *at: told.append(at),
-            piece_bytes=piece_bytes,
+            piece_bytes=1 if kind == "parquet" else PIECE_BYTES,
+            progress=lambda *at, told=told: told.append(at),
         )
         assert rows == 300
         assert sorted(target.table(topic).column("id").to_pylist()) == list(range(300))
-        assert told[-1] == (300, told[-1][2], told[-1][2])
-    assert [rows for rows, *_ in told] == [100, 200, 300, 300, 300]
+        sizes = [path.stat().st_size for path in sorted(Path(folder).glob(f"*.{kind}"))]
+        assert told == sorted(told)
+        assert (told[0], told[-1]) == ((0, sum(sizes)), (sum(sizes), sum(sizes)))
+        if kind == "parquet":
+            assert {sizes[0], sizes[0] + sizes[1]} < {done for done, _ in told}
     with pytest.raises(InvalidArgument, match="format 'avro' can not be imported: give one of parquet, csv, json"):
-        import_files(spark, [folder], "avro", topic, *where)
+        jobs.import_files(spark, [folder], "avro", **target.options(topic))
+
+
+def test_of_one_large_file_it_is_told_how_far_it_is_before_it_is_published(
+    spark: SparkSession, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = target.create("sink/large")
+    ids = pa.table({"id": pa.array(range(80_000), pa.int64())})
+    pq.write_table(ids, tmp_path / "large.parquet", row_group_size=2_000, compression="none", use_dictionary=False)
+    monkeypatch.setattr(watched, "LOOK_S", 0.02)
+    told: list[float] = []
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "16384")  # a task for each row group
+    try:
+        rows = jobs.import_files(
+            spark, [str(tmp_path)], **target.options(topic), progress=lambda done, total: told.append(done / total)
+        )
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    assert rows == len(target.table(topic)) == 80_000
+    assert told == sorted(told)
+    assert (told[0], told[-1]) == (0.0, 1.0)
+    assert len({part for part in told if 0 < part <= 0.5}) > 1, "it is told what is staged"
 
 
 def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
@@ -354,15 +377,17 @@ def test_an_import_that_ends_in_the_middle_says_how_far_it_came(
     (tmp_path / "a.csv").write_text("id,name\n1,a\n2,b\n")
     (tmp_path / "b.csv").write_text("name,id\nc,3\n")
     with pytest.raises(SeaweedMQError, match=r"2 rows of the files before .*/b\.csv are published, and nothing from"):
-        import_files(spark, [str(tmp_path)], "csv", topic, target.bootstrap, str(target.storage), piece_bytes=1)
+        jobs.import_files(spark, [str(tmp_path)], "csv", **target.options(topic), piece_bytes=1)
     assert target.table(topic).column("name").to_pylist() == ["a", "b"]
 
 
 @pytest.mark.timeout(600)
-def test_a_cluster_of_executors_finds_the_storage_and_a_killed_driver_is_made_good_though_a_broker_dies(
+def test_a_cluster_of_executors_writes_imports_and_reads_and_a_killed_driver_is_made_good_though_a_broker_dies(
     target: Target, tmp_path: Path
 ) -> None:
-    topic = target.create("sink/cluster", segments=2, replicas=2)
+    topic, written, imported = (
+        target.create(f"sink/cluster{what}", segments=2, replicas=2) for what in ("", "-written", "-imported")
+    )
     expected = files_of(tmp_path / "in", batches=3, rows=20_000)
     given = {
         "master": "local-cluster[2,1,1024]",
@@ -370,21 +395,27 @@ def test_a_cluster_of_executors_finds_the_storage_and_a_killed_driver_is_made_go
         "checkpoint": str(tmp_path / "checkpoint"),
         "options": target.options(topic),
     }
+    once = {
+        "written": target.options(written),
+        "imported": target.options(imported),
+        "found": str(tmp_path / "found.json"),
+    }
 
-    def driver() -> "subprocess.Popen[bytes]":
+    def driver(**given: Any) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "tests.spark.sink_driver", json.dumps(given)]
         with (tmp_path / "driver.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     folder = target.storage / "topics" / topic / ".staged"
-    running = driver()
+    running = driver(**given, once=once)
     try:
+        until(lambda: (tmp_path / "found.json").exists() or running.poll() is not None, 180, 0.05)
         until(lambda: bool(list(folder.glob("*/*1/manifest.json"))) or running.poll() is not None, 180, 0.05)
         assert running.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-    running = driver()
+    running = driver(**given)
     try:
         until(lambda: bool(list(folder.glob("*/*2/*.frames"))) or running.poll() is not None, 180, 0.05)
         os.kill(target.pids[1], signal.SIGKILL)
@@ -393,3 +424,6 @@ def test_a_cluster_of_executors_finds_the_storage_and_a_killed_driver_is_made_go
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     assert by_key(target.records(topic)) == expected
+    assert json.loads((tmp_path / "found.json").read_text()) == {"imported": 60_000, "read": [60_000] * 2}
+    for other in (written, imported):
+        assert {key: sorted(values, key=int) for key, values in by_key(target.records(other)).items()} == expected

@@ -88,6 +88,7 @@ def test_what_was_noted_last_is_what_is_known(sink: StagedSink) -> None:
     batch.note(Progress(reached={0: Reached(5, 50)}))
     batch.note(note)
     assert batch.progress() == note
+    assert note.record_count == 6  # five that the first kept, and one of its successor's
 
 
 def test_a_batch_is_as_old_as_its_manifest_whatever_was_noted_since(sink: StagedSink) -> None:

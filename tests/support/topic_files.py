@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from seaweedmq.codec.documents import lineage_document, topic_document
 from seaweedmq.codec.frame import COLUMN_FLAGS, HEADER_BYTES, SCHEMA_VERSION_SHIFT, stamp
@@ -20,6 +21,7 @@ from seaweedmq.model.segment import Segment, SegmentState
 from seaweedmq.model.topic import Durability, Scaling, Topic, TopicName
 from seaweedmq.storage.snapshot import list_files
 from seaweedmq.storage.tables.files import convert_files
+from seaweedmq.storage.tables.footer import seal_footer
 
 NOON_US = 1_600_000_000_000_000
 STEP_US = 1_000_000
@@ -175,6 +177,18 @@ class TopicFiles:
         logs = [f for f in self.files(segment) if f.kind is FileKind.LOG and only in (None, f.base_offset)]
         end = self.segments[segment].end_offset
         return convert_files(self.root, self.topic, logs, end, row_group_bytes)
+
+    def write_again(self, table: SegmentFile, column: str, row: int, value: object) -> None:
+        """The same table with another value, sound in itself."""
+        path = self.root / table.path
+        rows = pq.read_table(path)
+        index = rows.schema.get_field_index(column)
+        values = rows.column(index).to_pylist()
+        values[row] = value
+        rows = rows.set_column(index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type))
+        with path.open("w+b") as sink:
+            pq.write_table(rows, sink, write_page_checksum=True)
+            seal_footer(sink)
 
     def files(self, segment: int = 0) -> tuple[SegmentFile, ...]:
         return list_files(self.root, self.name, [segment])

@@ -14,6 +14,7 @@ from seaweedmq.cli.spark_session import spark_session
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.errors import InvalidArgument, NotFound
 from seaweedmq.model.topic import TopicName
+from seaweedmq.runtime.local_folder import LOCAL_STORAGE
 from seaweedmq.storage.snapshot import list_topics
 from seaweedmq.storage.store.files import open_store
 
@@ -28,13 +29,29 @@ Progress = Callable[[int, int], None]
 SHOWN_MAX = 20
 """Problems and differences in a table; JSON has all of them."""
 
+
+def _local_storage() -> str:
+    """The storage of a `seaweedmq up` that was started in this folder.
+
+    Raises:
+        typer.BadParameter: there is none.
+    """
+    if not LOCAL_STORAGE.is_dir():
+        raise typer.BadParameter(
+            f"missing, and there is no {LOCAL_STORAGE} here: give the root that the brokers were started with, or set "
+            "SEAWEEDMQ_STORAGE"
+        )
+    return str(LOCAL_STORAGE.absolute())
+
+
 StorageOption = Annotated[
     str,
     typer.Option(
         metavar="URI",
         envvar="SEAWEEDMQ_STORAGE",
-        help="Root of the storage, as the brokers were started with.",
+        help=f"Root of the storage, as the brokers were started with. Else {LOCAL_STORAGE}, as `up` makes it here.",
         show_default=False,
+        default_factory=_local_storage,
     ),
 ]
 MasterOption = Annotated[
@@ -139,7 +156,15 @@ def rebuild(
 
 
 @app.command()
-def history(context: typer.Context, topic: TopicArgument, storage: StorageOption, output: OutputOption = None) -> None:
+def history(
+    context: typer.Context,
+    topic: TopicArgument,
+    storage: StorageOption,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Taken as by the other jobs; Spark is not needed here.")
+    ] = "local[*]",
+    output: OutputOption = None,
+) -> None:
     """Show the versions of the topic's Delta table, the newest first."""
     common = Common.of(context, None, output)
     root = _topic_folder(storage, topic)
@@ -172,20 +197,12 @@ def import_(
     if format_ not in ("parquet", "csv", "json"):
         raise typer.BadParameter(f"format {format_!r} is not parquet, csv or json")
     with _tables("import", topic, storage, master) as tables:
-        from seaweedmq.spark.jobs.importing import import_files
+        from seaweedmq.spark import jobs
 
-        name = tables["topic"]
-        rows = import_files(
-            tables["spark"],
-            paths,
-            format_,
-            name,
-            common.bootstrap,
-            storage,
-            key=key,
-            timestamp=timestamp,
-            progress=lambda _, done, total: tables["progress"](done, total),
+        rows = jobs.import_files(
+            **tables, paths=paths, format=format_, bootstrap=common.bootstrap, key=key, timestamp=timestamp
         )
+        name = tables["topic"]
     show_done({"topic": name, "rows": rows}, f"imported {rows:,} rows into {name}", common.output)
 
 
@@ -246,8 +263,8 @@ def _tables(what: str, topic: str, storage: str, master: str) -> Iterator[_Table
         bar = bars.add(f"{what} {name}", None)
 
         def at(done: int, total: int) -> None:
-            bar.of(total // MIB)
-            bar.at(done // MIB)
+            bar.of(total)
+            bar.at(round(done / MIB, 1), position=done)
 
         yield _Tables(spark=spark, storage=storage, topic=name, progress=at)
 

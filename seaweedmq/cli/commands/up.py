@@ -9,13 +9,14 @@ import typer
 from seaweedmq.cli.output import note, say
 from seaweedmq.cli.servers.kafka import check_packages
 from seaweedmq.cli.servers.process import LogLevel, die_with_parent, until_signal
+from seaweedmq.runtime.local_folder import LOCAL_DATA
 
 
 def up(
     brokers: Annotated[int, typer.Option(min=1, max=64, help="How many brokers.")] = 3,
     data: Annotated[
         Path, typer.Option(metavar="DIR", help="Where etcd and the brokers keep everything; a restart serves it again.")
-    ] = Path("seaweedmq-data"),
+    ] = LOCAL_DATA,
     port: Annotated[int, typer.Option(min=1, max=65_000, help="Of the first broker; the others follow.")] = 17777,
     kafka_port: Annotated[
         int | None,

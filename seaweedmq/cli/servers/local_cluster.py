@@ -14,6 +14,7 @@ from pathlib import Path
 from seaweedmq.cli.output import note
 from seaweedmq.coordination.local import LocalEtcd
 from seaweedmq.errors import AlreadyExists, SeaweedMQError, StorageFailed, Unavailable
+from seaweedmq.runtime.local_folder import STORAGE
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
@@ -105,7 +106,7 @@ async def local_cluster(
     for address in kafka:
         _check_free(address, "--kafka-port")
     async with contextlib.AsyncExitStack() as stack:
-        storage = stack.enter_context(_exclusive_folder(data)) / "storage"
+        storage = stack.enter_context(_exclusive_folder(data)) / STORAGE
         etcd = LocalEtcd(storage.parent / "etcd") if etcd_endpoints is None else None
         if etcd is not None:
             stack.push_async_callback(etcd.stop)

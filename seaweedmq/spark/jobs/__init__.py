@@ -1,9 +1,15 @@
-"""Jobs on the tables of a topic, shared out over Spark's executors: they need no broker, and disturb none.
+"""Jobs on the tables of a topic, shared out over Spark's executors: they disturb no broker, and only imports need one.
 
 ::
 
-    seaweedmq.spark.jobs.compact(spark, storage="/mnt/shared/mq", topic="shop/orders")
-    seaweedmq.spark.jobs.verify(spark, storage="/mnt/shared/mq", topic="shop/orders").differences
+    from seaweedmq.spark import jobs
+
+    jobs.compact(spark, storage="/mnt/shared/mq", topic="shop/orders")
+    jobs.verify(spark, storage="/mnt/shared/mq", topic="shop/orders").differences
+    jobs.history(storage="/mnt/shared/mq", topic="shop/orders")
+    jobs.import_files(
+        spark, ["rows.csv"], "csv", storage="/mnt/shared/mq", topic="shop/orders", bootstrap="127.0.0.1:17777"
+    )
 
 The same without Spark, in one process: ``storage.jobs``.
 """
@@ -12,14 +18,29 @@ from pyspark.sql import SparkSession
 
 from seaweedmq.core.files.compaction import TARGET_BYTES
 from seaweedmq.model.topic import TopicName
+from seaweedmq.spark.jobs.importing import import_files
 from seaweedmq.spark.jobs.tasks import SparkRun
 from seaweedmq.storage.jobs.compacting import Compaction, compact_topic
 from seaweedmq.storage.jobs.rebuilding import Rebuilt, rebuild_topic
 from seaweedmq.storage.jobs.run import Progress, no_progress
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
+from seaweedmq.storage.snapshot import read_snapshot
 from seaweedmq.storage.store.files import open_store
+from seaweedmq.storage.tables import delta_versions
+from seaweedmq.storage.tables.delta_versions import Version
 
-__all__ = ["Compaction", "Rebuilt", "Verified", "compact", "rebuild", "verify"]
+__all__ = [
+    "Compaction",
+    "Progress",
+    "Rebuilt",
+    "Verified",
+    "Version",
+    "compact",
+    "history",
+    "import_files",
+    "rebuild",
+    "verify",
+]
 
 
 def compact(
@@ -63,3 +84,15 @@ def rebuild(spark: SparkSession, *, storage: str, topic: str, progress: Progress
     """
     root, name = open_store(storage).root, TopicName.parse(topic)
     return rebuild_topic(root, name, progress=progress, run=SparkRun(spark))
+
+
+def history(*, storage: str, topic: str) -> list[Version]:
+    """The versions of the topic's Delta table that are remembered, oldest first. Spark is not needed for that.
+
+    Raises:
+        InvalidArgument: there is no such directory. NotFound: no such topic, or it has no Delta log.
+        Corrupt, StorageFailed: as ``delta_versions.history``.
+    """
+    root, name = open_store(storage).root, TopicName.parse(topic)
+    read_snapshot(root, name, ())  # its errors, as those of the other jobs
+    return delta_versions.history(root, name)

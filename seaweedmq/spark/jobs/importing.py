@@ -1,10 +1,12 @@
 """Files of any size into a topic: Spark reads them, the sink publishes them, a bounded piece at a time.
 
 A piece is staged in the shared storage and then published by acknowledgements, at the pace of the cluster. So what lies
-in the storage beside the topic at any time is one piece.
+in the storage beside the topic at any time is one piece: whole files of ``PIECE_BYTES`` together, or one file that is
+larger than that, whatever its size, as record batches that are not compressed. Those of a Parquet file take several
+times its size. Who has a file that is too large for that gives it in several.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyspark.errors import AnalysisException
@@ -14,6 +16,8 @@ from pyspark.sql.functions import count, lit
 import seaweedmq.spark as ours
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.spark.failures import SPARK_ERRORS, told
+from seaweedmq.spark.jobs.watched import save_watched
+from seaweedmq.storage.jobs.run import Progress, no_progress
 
 _OPTIONS: Final = {
     "parquet": {"mergeSchema": "true"},
@@ -26,23 +30,20 @@ FORMATS: Final = tuple(_OPTIONS)
 PIECE_BYTES: Final = 1 << 30
 """Of the files that are published as one; a larger file is a piece of its own."""
 
-Progress = Callable[[int, int, int], None]
-"""Is told the rows that are published, and how many bytes of the files' how many are done."""
-
 
 def import_files(
     spark: SparkSession,
     paths: Sequence[str],
-    format: str,  # noqa: A002 - what Spark calls it
+    format: str = "parquet",  # noqa: A002 - what Spark calls it
+    *,
+    storage: str,
     topic: str,
     bootstrap: str,
-    storage: str,
-    *,
     key: str | None = None,
     timestamp: str | None = None,
-    progress: Progress | None = None,
     options: dict[str, str] | None = None,
     piece_bytes: int = PIECE_BYTES,
+    progress: Progress = no_progress,
 ) -> int:
     """Publish every row of the files; return how many.
 
@@ -54,10 +55,13 @@ def import_files(
     Args:
         paths: files, folders and globs as Spark takes them.
         format: one of ``FORMATS``.
+        storage: root of the storage, as the brokers were started with; mounted on every executor.
+        bootstrap: addresses of brokers, ``host:port[,host:port]``.
         key, timestamp: columns that they are taken from.
-        progress: called after each piece.
         options: of Spark's reader, over those that are set here.
         piece_bytes: of files that are published together.
+        progress: called with the bytes of files that are done, and of all, also while a piece is under way: a byte
+            counts half when its row is staged, and whole when it is published. Then it is called in another thread.
 
     Raises:
         InvalidArgument: another format, or there are no files.
@@ -82,6 +86,7 @@ def import_files(
         raise _no_files(paths, format)
     total_bytes = sum(files.values())
     rows = done_bytes = 0
+    progress(0, total_bytes)
     for piece in _pieces(files, piece_bytes):
         frame = reader.schema(whole.schema).load(piece)
         seen = Observation()
@@ -90,8 +95,13 @@ def import_files(
         for name, column in (("key", key), ("timestamp", timestamp)):
             if column is not None:
                 sink = sink.option(name, column)
+        size_bytes = sum(files[path] for path in piece)
+
+        def tell(part: float, before: int = done_bytes, mine: int = size_bytes) -> None:
+            progress(before + int(part * mine), total_bytes)
+
         try:
-            sink.save()
+            save_watched(spark, sink, storage, topic, tell)
         except SPARK_ERRORS as error:
             if not rows:
                 raise
@@ -100,9 +110,7 @@ def import_files(
                 f"{why}. {rows:,} rows of the files before {piece[0]} are published, and nothing from there on"
             ) from error
         rows += int(seen.get["rows"])
-        done_bytes += sum(files[path] for path in piece)
-        if progress is not None:
-            progress(rows, done_bytes, total_bytes)
+        done_bytes += size_bytes
     return rows
 
 

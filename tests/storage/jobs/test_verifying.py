@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from seaweedmq.codec.paths import table_dir
 from seaweedmq.errors import Corrupt
-from seaweedmq.model.files import FileKind, SegmentFile
+from seaweedmq.model.files import FileKind
 from seaweedmq.storage.jobs.compacting import compact_topic
 from seaweedmq.storage.jobs.rebuilding import rebuild_topic
 from seaweedmq.storage.jobs.verifying import Verified, verify_topic
-from seaweedmq.storage.tables.footer import seal_footer
 from tests.support.topic_files import TopicFiles
 
 
@@ -28,19 +26,6 @@ def verified(files: TopicFiles) -> Verified:
 def tables(files: TopicFiles, segment: int = 0) -> list[tuple[int, int | None]]:
     found = (f for f in files.files(segment) if f.kind is FileKind.TABLE)
     return sorted((f.base_offset, f.end_offset) for f in found)
-
-
-def write_again(files: TopicFiles, table: SegmentFile, column: str, row: int, value: object) -> None:
-    """The same table with another value, sound in itself."""
-    path = files.root / table.path
-    rows = pq.read_table(path)
-    index = rows.schema.get_field_index(column)
-    values = rows.column(index).to_pylist()
-    values[row] = value
-    rows = rows.set_column(index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type))
-    with path.open("w+b") as sink:
-        pq.write_table(rows, sink, write_page_checksum=True)
-        seal_footer(sink)
 
 
 def test_what_logs_and_tables_both_have_is_the_same(orders: TopicFiles) -> None:
@@ -62,7 +47,7 @@ def test_columns_of_a_schema_are_compared_and_no_number_is_the_same_as_another(t
     files = TopicFiles(tmp_path, schema=schema)
     table = files.table(0, 40, keep_log=True)
     assert verified(files).is_sound
-    write_again(files, table, "x", 25, float("nan"))
+    files.write_again(table, "x", 25, float("nan"))
     (difference,) = verified(files).differences
     assert (difference.offset, difference.column) == (25, "x")
 
@@ -74,8 +59,8 @@ def test_a_record_that_differs_is_named_with_its_file_offset_and_column(
     orders: TopicFiles, column: str, value: object
 ) -> None:
     table = orders.table(0, 40, keep_log=True)
-    write_again(orders, table, column, 7, value)
-    write_again(orders, table, column, 31, value)
+    orders.write_again(table, column, 7, value)
+    orders.write_again(table, column, 31, value)
     (difference,) = verified(orders).differences
     assert (difference.path, difference.offset, difference.column) == (table.path, 7, column)
     assert "00000000000000000000-b-1.log" in difference.what
@@ -83,7 +68,7 @@ def test_a_record_that_differs_is_named_with_its_file_offset_and_column(
 
 def test_a_table_of_other_offsets_is_found_without_any_log(orders: TopicFiles) -> None:
     table = orders.table(0, 40)
-    write_again(orders, table, "_offset", 12, 13)
+    orders.write_again(table, "_offset", 12, 13)
     (difference,) = verified(orders).differences
     assert difference.path == table.path
     assert "offset 13 in place of 12" in difference.what
