@@ -156,7 +156,8 @@ class ReplayedBatch:
         try:
             await self._known(())
             while not self._replay.is_done:
-                await self._known(self._replay.unknown())
+                while unknown := self._replay.unknown():  # what comes before a segment is known once that is
+                    await self._known(unknown)
                 for segment in self._replay.ready():
                     self._replay.begin(segment)
                     task = asyncio.create_task(self._deliver(segment), name=f"batch to {self._topic}#{segment}")
