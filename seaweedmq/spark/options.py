@@ -14,7 +14,7 @@ from typing import Final
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.positions import parse_offsets, parse_times, parse_timestamp
+from seaweedmq.spark.positions import check_order, parse_offsets, parse_times, parse_timestamp
 from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
 
 
@@ -189,6 +189,13 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
             f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read can not begin at latest, "
             "nothing follows it; give earliest or an offset, or use spark.readStream"
         )
+    ending = parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None)
+    if EARLIEST in (ending.default, *ending.by_segment.values()):
+        raise InvalidArgument(
+            f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read can not end at earliest, "
+            "nothing comes before it; give latest or an offset"
+        )
+    check_order(starting, ending)
     starting_times, ending_times = (
         parse_times(name, named[name], place.topic, absent=absent) if name in named else None
         for name, absent in (("startingOffsetsByTimestamp", EARLIEST), ("endingOffsetsByTimestamp", None))
@@ -197,7 +204,7 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
         place=place,
         window=ReadWindow(
             starting=starting,
-            ending=parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None),
+            ending=ending,
             timestamps=Interval(
                 parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
                 parse_timestamp("endingTimestamp", named.get("endingTimestamp")),

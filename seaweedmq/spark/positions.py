@@ -37,6 +37,18 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
     return Offsets(default=absent, by_segment=_by_segment(stripped, topic, rule, _offset))
 
 
+def check_order(starting: Offsets, ending: Offsets) -> None:
+    """Raise InvalidArgument if a segment would end before it begins: whatever it holds, that is no row."""
+    for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
+        start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
+        if start is not None and end is not None and start > end:
+            where = "" if number is None else f" for segment {number}"
+            raise InvalidArgument(
+                f"options 'startingOffsets' and 'endingOffsets' say {start} and {end}{where}: the end, which is not "
+                "read any more, lies before the start; give a higher one"
+            )
+
+
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
     """Milliseconds since 1970 UTC, one for all segments or JSON by segment; as microseconds.
 

@@ -95,6 +95,27 @@ def test_a_batch_can_not_begin_at_latest(text: str) -> None:
         starting(text)
 
 
+@pytest.mark.parametrize("text", ["earliest", '{"0": -2}'])
+def test_a_batch_can_not_end_at_earliest(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="a batch read can not end at earliest, nothing comes before it"):
+        ending(text)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "where"),
+    [
+        ('{"0": 10}', '{"0": 5}', " for segment 0"),
+        ('{"0": 10}', "5", " for segment 0"),
+        ("10", '{"0": 5}', " for segment 0"),
+        ("10", "5", ""),
+    ],
+)
+def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end: str, where: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"say 10 and 5{where}: the end"):
+        parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end})
+    parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end.replace("5", "10")})
+
+
 def test_offsets_of_another_topic_are_no_offsets_of_this_one() -> None:
     with pytest.raises(InvalidArgument, match="topic 'shop/other' is not the one that is read, shop/orders"):
         starting('{"shop/other": {"0": 5}}')
