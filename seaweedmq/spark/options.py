@@ -58,7 +58,8 @@ OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
         "repeatUnknown": _WRITE,
     }
 )
-"""Option -> which faces take it."""
+"""Option -> which faces take it. ``startingTimestamp`` and ``endingTimestamp`` take ISO 8601 or microseconds, as the
+column has them, ``...OffsetsByTimestamp`` milliseconds, as in Spark's source for Kafka."""
 _OF_QUERIES = frozenset({"checkpointlocation", "queryname"})
 """Spark hands on to sinks what is for itself."""
 RANGES: Final = "__ranges"
