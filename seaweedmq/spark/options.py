@@ -73,6 +73,11 @@ _OF_CATALOG = frozenset(
     {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider", "table_type"}
 )
 """... and with them what is reserved for the table itself."""
+_OF_NO_READER = (
+    "; Spark makes a reader of a table of its catalog without the table's options: give them in the query, FROM t WITH "
+    "(storage = '...', topic = '...'), or make it a view, CREATE TEMPORARY VIEW t USING seaweedmq OPTIONS (...)"
+)
+"""As of Spark 4.3: only when it asks for the schema it gives them."""
 _OF_KAFKA = {"kafka.bootstrap.servers": "bootstrap", "subscribe": "topic", "subscribepattern": "topic"}
 """What it calls what is called otherwise here."""
 _ONE_EXAMPLE = {"storage": "/mnt/shared/mq", "topic": "shop/orders"}
@@ -129,7 +134,7 @@ def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str,
     """
     named: dict[str, str] = {}
     folded_names = {name.lower() for name in given}
-    is_table = any(name.startswith(_CATALOG_PREFIX) for name in folded_names)
+    is_table = "provider" in folded_names or any(name.startswith(_CATALOG_PREFIX) for name in folded_names)
     for name, value in given.items():
         folded = name.lower()
         if folded in _OF_QUERIES or (is_table and folded in _OF_CATALOG):
@@ -160,6 +165,7 @@ def parse_place(named: Mapping[str, str]) -> Place:
     for name in wanted:
         if not named.get(name):
             also = ", or 'bootstrap', the addresses of brokers" if name == "storage" else ""
+            also += "" if named else _OF_NO_READER
             raise InvalidArgument(
                 f"option {name!r} is missing: give it like .option({name!r}, {_ONE_EXAMPLE[name]!r}){also}"
             )

@@ -54,6 +54,7 @@ def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
     assert check_names({**given, "provider": "seaweedmq", "owner": "me"}) == REQUIRED
     of_catalog = {"provider": "seaweedmq", **{f"option.{name}": value for name, value in REQUIRED.items()}}
     assert check_names(of_catalog) == REQUIRED
+    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # of a table without any options
     with pytest.raises(InvalidArgument, match="option 'owner' is unknown"):
         check_names({**REQUIRED, "owner": "me"})
 
