@@ -81,7 +81,8 @@ def read(
     Raises:
         InvalidArgument: an option is unknown or breaks its rule, or there is no such storage.
         NotFound: no such topic.
-        OutOfRange: retention removed an offset that was asked for by number, unless ``failOnDataLoss`` is false.
+        OutOfRange: retention removed an offset that was asked for by number, or one that is named for a segment lies
+            beyond its end, unless ``failOnDataLoss`` is false.
         Corrupt: a file is damaged, or missing; the message names it.
         Unsupported: a column has a type that Spark lacks.
         Unavailable: no broker answers.

@@ -14,7 +14,7 @@ from typing import Final
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.positions import parse_offsets, parse_times, parse_timestamp
+from seaweedmq.spark.positions import check_order, parse_offsets, parse_times, parse_timestamp
 from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
 
 
@@ -58,7 +58,8 @@ OPTIONS: Final[Mapping[str, frozenset[Face]]] = MappingProxyType(
         "repeatUnknown": _WRITE,
     }
 )
-"""Option -> which faces take it."""
+"""Option -> which faces take it. ``startingTimestamp`` and ``endingTimestamp`` take ISO 8601 or microseconds, as the
+column has them, ``...OffsetsByTimestamp`` milliseconds, as in Spark's source for Kafka."""
 _OF_QUERIES = frozenset({"checkpointlocation", "queryname"})
 """Spark hands on to sinks what is for itself."""
 RANGES: Final = "__ranges"
@@ -74,6 +75,11 @@ _OF_CATALOG = frozenset(
     {"collation", "comment", "external", "is_managed_location", "location", "owner", "provider", "table_type"}
 )
 """... and with them what is reserved for the table itself."""
+_OF_NO_READER = (
+    "; Spark makes a reader of a table of its catalog without the table's options: give them in the query, FROM t WITH "
+    "(storage = '...', topic = '...'), or make it a view, CREATE TEMPORARY VIEW t USING seaweedmq OPTIONS (...)"
+)
+"""As of Spark 4.3: only when it asks for the schema it gives them."""
 _OF_KAFKA = {"kafka.bootstrap.servers": "bootstrap", "subscribe": "topic", "subscribepattern": "topic"}
 """What it calls what is called otherwise here."""
 _ONE_EXAMPLE = {"storage": "/mnt/shared/mq", "topic": "shop/orders"}
@@ -130,7 +136,7 @@ def check_names(given: Mapping[str, str], face: Face | None = None) -> dict[str,
     """
     named: dict[str, str] = {}
     folded_names = {name.lower() for name in given}
-    is_table = any(name.startswith(_CATALOG_PREFIX) for name in folded_names)
+    is_table = "provider" in folded_names or any(name.startswith(_CATALOG_PREFIX) for name in folded_names)
     for name, value in given.items():
         folded = name.lower()
         if folded in _OF_QUERIES or (is_table and folded in _OF_CATALOG):
@@ -161,6 +167,7 @@ def parse_place(named: Mapping[str, str]) -> Place:
     for name in wanted:
         if not named.get(name):
             also = ", or 'bootstrap', the addresses of brokers" if name == "storage" else ""
+            also += "" if named else _OF_NO_READER
             raise InvalidArgument(
                 f"option {name!r} is missing: give it like .option({name!r}, {_ONE_EXAMPLE[name]!r}){also}"
             )
@@ -191,6 +198,13 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
             f"option 'startingOffsets' is {named['startingOffsets'][:100]!r}: a batch read can not begin at latest, "
             "nothing follows it; give earliest or an offset, or use spark.readStream"
         )
+    ending = parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None)
+    if EARLIEST in (ending.default, *ending.by_segment.values()):
+        raise InvalidArgument(
+            f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read can not end at earliest, "
+            "nothing comes before it; give latest or an offset"
+        )
+    check_order(starting, ending)
     starting_times, ending_times = (
         parse_times(name, named[name], place.topic, absent=absent) if name in named else None
         for name, absent in (("startingOffsetsByTimestamp", EARLIEST), ("endingOffsetsByTimestamp", None))
@@ -199,7 +213,7 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
         place=place,
         window=ReadWindow(
             starting=starting,
-            ending=parse_offsets("endingOffsets", named.get("endingOffsets", "latest"), place.topic, absent=None),
+            ending=ending,
             timestamps=Interval(
                 parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
                 parse_timestamp("endingTimestamp", named.get("endingTimestamp")),

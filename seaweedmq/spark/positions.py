@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from seaweedmq.codec.moment import us_of
+from seaweedmq.codec.moment import moment_text, us_of
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.window import EARLIEST, Offsets
@@ -13,6 +13,9 @@ _OFFSET_MAX = 2**63 - 1
 _EARLIEST_WORDS = frozenset({"earliest", "-2"})
 _LATEST_WORDS = frozenset({"latest", "-1"})
 _SHOWN_MAX = 100
+_MISTAKABLE = {9: "seconds", 10: "seconds", 12: "milliseconds", 13: "milliseconds"}
+"""Digits of a number of these since 1970 that is a day of ours, while as microseconds it is one of early 1970."""
+_US_OF = {"seconds": 1_000_000, "milliseconds": 1_000}
 
 
 def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
@@ -35,6 +38,18 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
             raise InvalidArgument(rule)
         return Offsets(default=_offset(stripped, rule))
     return Offsets(default=absent, by_segment=_by_segment(stripped, topic, rule, _offset))
+
+
+def check_order(starting: Offsets, ending: Offsets) -> None:
+    """Raise InvalidArgument if a segment would end before it begins: whatever it holds, that is no row."""
+    for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
+        start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
+        if start is not None and end is not None and start > end:
+            where = "" if number is None else f" for segment {number}"
+            raise InvalidArgument(
+                f"options 'startingOffsets' and 'endingOffsets' say {start} and {end}{where}: the end, which is not "
+                "read any more, lies before the start; give a higher one"
+            )
 
 
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:
@@ -60,13 +75,15 @@ def parse_timestamp(option: str, text: str | None) -> int | None:
     """ISO 8601, UTC unless it says otherwise, or microseconds since 1970; as microseconds.
 
     Raises:
-        InvalidArgument: something else.
+        InvalidArgument: something else, or a number that is likely to be of seconds, or of milliseconds as in Spark's
+            source for Kafka.
     """
     if text is None:
         return None
     stripped = text.strip()
     if stripped.removeprefix("-").isascii() and stripped.removeprefix("-").isdigit() and len(stripped) > 8:
         number = int(stripped)
+        _refuse_mistakable(option, number)
         if abs(number) <= _OFFSET_MAX:
             return number
     try:
@@ -78,6 +95,17 @@ def parse_timestamp(option: str, text: str | None) -> int | None:
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return us_of(moment)
+
+
+def _refuse_mistakable(option: str, number: int) -> None:
+    """A number in another unit would be taken for a moment of 1970, and everything, or nothing, be read."""
+    unit = _MISTAKABLE.get(len(str(abs(number))))
+    if unit is not None:
+        as_us, as_unit = (moment_text(us) for us in (number, number * _US_OF[unit]))
+        raise InvalidArgument(
+            f"option {option!r} is {number}: numbers are microseconds since 1970, so that this is {as_us}, and as "
+            f"{unit} it would be {as_unit}; give microseconds, or the time that is meant in ISO 8601"
+        )
 
 
 def _by_segment(

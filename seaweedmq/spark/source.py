@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from seaweedmq.errors import InvalidArgument, Unsupported
 from seaweedmq.model.topic import Topic
 from seaweedmq.spark.columns import KEY, OFFSET, PARTITION, SEGMENT, TIMESTAMP, Column, columns_of, spark_schema
+from seaweedmq.spark.named_offsets import refuse_beyond
 from seaweedmq.spark.options import Place, Shown, SparkOptions, check_names, parse_options, parse_place, parse_shown
 from seaweedmq.spark.partitions import Partition, Sharing, plan_partitions
 from seaweedmq.spark.pieces import Known
@@ -210,7 +211,14 @@ def _check_schema(topic: Topic, schema: StructType, columns: tuple[Column, ...])
 
 
 def window_of(found: Found, options: SparkOptions, window: ReadWindow) -> ReadWindow:
-    """The window, with offsets for the times that stand in for them. Raises as ``times.with_times``."""
+    """The window, with offsets for the times that stand in for them.
+
+    Raises:
+        OutOfRange: an offset is named beyond the end of its segment, and that is a loss of data.
+        InvalidArgument, Corrupt, StorageFailed, Unavailable: as ``named_offsets`` and ``times``.
+    """
+    if options.fail_on_data_loss:
+        refuse_beyond(window, found.root, found.snapshot, found.known)
     return with_times(
         window,
         options.starting_times,

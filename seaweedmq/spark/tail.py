@@ -9,11 +9,12 @@ from pathlib import Path
 
 from seaweedmq.core.files.snapshot import SnapshotPiece
 from seaweedmq.model.config import KIB, MIB
-from seaweedmq.model.files import SegmentFile
+from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import Topic
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.log_index import Mark
 from seaweedmq.storage.logs.log_scan import LogScanner
+from seaweedmq.storage.snapshot import TopicSnapshot
 from seaweedmq.storage.store.file_handles import open_input
 
 _READ_BYTES = 16 * KIB
@@ -21,6 +22,26 @@ _READ_BYTES = 16 * KIB
 _VERIFIED_BYTES = 64 * MIB
 """At the end of a log, payloads too: after power loss what was not fsynced may have holes, and the log ends there."""
 _ALL = 2**63 - 1
+
+
+def end_in_files(root: Path, snapshot: TopicSnapshot, segment_id: int) -> int | None:
+    """Where the files of a segment end, tables and logs; None if there are none. Only the last files are looked at:
+    what is missing before them is told by whoever reads it.
+
+    Raises:
+        NotFound, Corrupt: as :func:`end_of_logs`.
+    """
+    limit = snapshot.segment(segment_id).end_offset
+    mine = {f.base_offset for f in snapshot.files if f.segment == segment_id}
+    bases = sorted(base for base in mine if limit is None or base < limit)
+    # From the last but one on: it says whether the last one goes on where what is before it ends.
+    pieces = snapshot.plan(segment_id, bases[-2:][0]) if bases else ()
+    if not pieces:
+        return None
+    last = pieces[-1]
+    if last.kind is FileKind.TABLE and last.end_offset is not None:
+        return last.end_offset
+    return end_of_logs(root, snapshot.topic, last)
 
 
 def end_of_logs(root: Path, topic: Topic, piece: SnapshotPiece) -> int:

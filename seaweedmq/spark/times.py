@@ -6,9 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from seaweedmq.model.files import FileKind
 from seaweedmq.spark.pieces import Known
-from seaweedmq.spark.tail import end_of_logs
+from seaweedmq.spark.tail import end_in_files
 from seaweedmq.spark.window import EARLIEST, Offsets, ReadWindow
 from seaweedmq.storage.read.time_search import find_offset_by_time
 from seaweedmq.storage.snapshot import TopicSnapshot
@@ -37,7 +36,7 @@ def with_times(
         snapshot.segment(segment_id)
     ends = {} if known is None else dict(known.ends)
     if known is None and root is not None:
-        ends = {s.id: _end_in_files(root, snapshot, s.id) for s in snapshot.segments}
+        ends = {s.id: end_in_files(root, snapshot, s.id) or 0 for s in snapshot.segments}
     if starting is not None:
         found = _offsets(starting, root, snapshot, ends, bootstrap)
         window = replace(window, starting=Offsets(default=EARLIEST, by_segment=found))
@@ -67,16 +66,6 @@ def _offsets(
 
 def _named(times: Offsets | None) -> Mapping[int, int | None]:
     return {} if times is None else times.by_segment
-
-
-def _end_in_files(root: Path, snapshot: TopicSnapshot, segment: int) -> int:
-    pieces = snapshot.plan(segment)
-    if not pieces:
-        return 0
-    last = pieces[-1]
-    if last.kind is FileKind.TABLE and last.end_offset is not None:
-        return last.end_offset
-    return end_of_logs(root, snapshot.topic, last)
 
 
 def _search(root: Path, snapshot: TopicSnapshot, times: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:

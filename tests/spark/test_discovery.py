@@ -24,3 +24,24 @@ def test_views_of_sql(spark: SparkSession, orders: TopicFiles) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW v USING seaweedmq {options}")
     assert spark.sql("SELECT max(offset) FROM v WHERE offset < 22").collect() == [(21,)]
     spark.sql("DROP VIEW v")
+
+
+def test_tables_of_the_catalog_have_columns_and_want_their_options_in_the_query(
+    spark: SparkSession, orders: TopicFiles
+) -> None:
+    """Spark gives a table's options, under names of its own, to who tells the schema, and none of them to a reader."""
+    orders.table(0, 20)
+    orders.log(20, 25)
+    assert spark.conf.get("spark.sql.catalogImplementation") == "in-memory"  # nobody has set up a metastore
+    spark.sql(f"CREATE TABLE t USING seaweedmq OPTIONS (storage '{orders.root}', topic 'shop/orders') COMMENT 'ours'")
+    try:
+        assert spark.table("t").columns == ["topic", "segment", "offset", "timestamp", "key", "value", "headers"]
+        given = f"WITH (storage = '{orders.root}', topic = 'shop/orders', startingOffsets = '5')"
+        assert spark.sql(f"SELECT min(offset), max(offset) FROM t {given} WHERE offset < 22").collect() == [(5, 21)]
+        with pytest.raises(
+            Exception, match=r"InvalidArgument: option 'storage' is missing: .* give them in the query, "
+        ):
+            spark.sql("SELECT max(offset) FROM t").collect()
+    finally:
+        spark.sql("DROP TABLE t")
+    assert len(orders.files()) == 2  # only the name is gone

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq
 import seaweedmq.spark
-from seaweedmq.errors import InvalidArgument
+from seaweedmq.errors import InvalidArgument, OutOfRange
 from tests.support.commands import Cluster, running_cluster
 from tests.support.topic_files import TopicFiles
 
@@ -70,6 +70,13 @@ def test_committed_records_are_read_from_files_and_from_brokers(
         assert spark.read.format("seaweedmq").options(**both).load().count() == 600
         assert seaweedmq.spark.read(spark, **both, startingOffsetsByTimestamp=1_600_000_000_001).count() == 0
         assert seaweedmq.spark.read(spark, **both, startingTimestamp=1_600_000_000_000_550).count() == 50
+        for place in (given, both):
+            with pytest.raises(
+                OutOfRange, match=r"offset 601 of shop/live#1, which is committed up to \d+: give that or"
+            ):
+                seaweedmq.spark.read(spark, **place, endingOffsets={"1": 601})
+            with pytest.raises(Exception, match=r"OutOfRange: .*offset 601 of shop/live#1, which is committed up to"):
+                spark.read.format("seaweedmq").options(**place, startingOffsets='{"1": 601}').load().collect()
 
 
 def test_a_split_and_a_schema_are_followed(spark: SparkSession, cluster: Cluster, storage: Path) -> None:

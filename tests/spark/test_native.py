@@ -259,6 +259,65 @@ def test_data_that_was_lost_is_told_unless_that_is_fine(spark: SparkSession, ord
     assert offsets(read(spark, orders)) == list(range(100, 120))
 
 
+@pytest.mark.parametrize(
+    ("options", "refused", "lenient"),
+    [
+        ({"startingOffsets": {"1": 21}}, r"'startingOffsets' asks for offset 21 of shop/orders#1, which ends at 20", 0),
+        ({"endingOffsets": {"1": 50}}, r"'endingOffsets' asks for offset 50 of shop/orders#1, which ends at 20", 20),
+        (
+            {"startingOffsets": {"0": 26}},
+            r"offset 26 of shop/orders#0, which is in files up to 25: .* or 'bootstrap'",
+            0,
+        ),
+        ({"endingOffsets": {"0": 26}}, r"offset 26 of shop/orders#0, which is in files up to 25", 25),
+    ],
+)
+def test_an_offset_named_beyond_the_end_of_its_segment_is_refused_unless_that_is_fine(
+    spark: SparkSession, orders: TopicFiles, options: dict[str, Any], refused: str, lenient: int
+) -> None:
+    orders.open_segments(2)
+    orders.table(0, 20)
+    orders.log(20, 25)
+    orders.table(0, 20, segment=1)
+    orders.seal(1, 20)
+    texts = {name: str(value).replace("'", '"') for name, value in options.items()}
+    with pytest.raises(OutOfRange, match=rf"{refused}.* or set failOnDataLoss to false to read what is there"):
+        read(spark, orders, **options)
+    with pytest.raises(Exception, match=rf"OutOfRange: option .*{refused}"):
+        by_source(spark, orders, **texts).collect()
+    (number,) = map(int, next(iter(options.values())))
+    for frame in (
+        read(spark, orders, **options, failOnDataLoss=False),
+        by_source(spark, orders, **texts, failOnDataLoss="false"),
+    ):
+        assert frame.where(f"segment = {number}").count() == lenient
+
+
+def test_the_end_itself_is_no_place_beyond_it_and_one_number_for_all_is_a_limit(
+    spark: SparkSession, orders: TopicFiles
+) -> None:
+    orders.open_segments(2)
+    orders.log(0, 25)
+    orders.table(0, 20, segment=1)
+    ends = {"0": 25, "1": 20}
+    assert read(spark, orders, endingOffsets=ends).count() == 45
+    assert read(spark, orders, startingOffsets=ends).count() == 0
+    assert read(spark, orders, startingOffsets=15, endingOffsets=22).count() == 7 + 5
+    assert read(spark, orders, startingOffsets=1_000).count() == 0
+
+
+def test_a_segment_that_ends_before_it_begins_is_refused_always(spark: SparkSession, orders: TopicFiles) -> None:
+    orders.table(0, 20)
+    said = "say 10 and 5 for segment 0: the end, which is not read any more, lies before the start"
+    for lenient in (False, True):
+        given = {"startingOffsets": {"0": 10}, "endingOffsets": {"0": 5}, "failOnDataLoss": not lenient}
+        with pytest.raises(InvalidArgument, match=said):
+            read(spark, orders, **given)
+        texts = {name: str(value).replace("'", '"') for name, value in given.items()}
+        with pytest.raises(Exception, match=f"InvalidArgument: options 'startingOffsets' and 'endingOffsets' {said}"):
+            by_source(spark, orders, **texts).collect()
+
+
 def test_partitions_are_shared_out_as_asked(
     spark: SparkSession, orders: TopicFiles, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from seaweedmq.spark.options import parse_options
 from seaweedmq.spark.partitions import Sharing, plan_partitions, shared
 from seaweedmq.spark.pieces import BrokerPiece, Known, plan_pieces
 from seaweedmq.spark.requirements import check_java, check_pyspark
-from seaweedmq.spark.source import chosen_columns, find
+from seaweedmq.spark.source import chosen_columns, find, window_of
 from seaweedmq.spark.window import Interval, ReadWindow
 from seaweedmq.storage.snapshot import read_snapshot
 from tests.support.topic_files import NOON_US, STEP_US, TopicFiles
@@ -120,6 +121,53 @@ def test_tables_are_read_together_unless_one_holds_what_another_is_to_give() -> 
     overlapping = piece(40, 90, 50, 80)
     assert groups_of([one, two, other]) == [[one, two, other]]
     assert groups_of([one, overlapping]) == [[one], [overlapping]]
+
+
+# --- offsets that are named beyond the end --------------------------------------------------------------------------
+
+
+def test_the_end_of_an_open_segment_is_looked_for_in_its_last_files_alone(orders: TopicFiles) -> None:
+    orders.log(40, 60)  # what is before it went missing, and who wants it not needs it not
+    orders.log(60, 70)
+    torn = orders.log(70, 90)
+    torn.write_bytes(torn.read_bytes()[:-5])
+    assert planned(orders, startingOffsets='{"0": 65}', endingOffsets='{"0": 80}').ranges == {0: [(65, 80)]}
+    with pytest.raises(
+        OutOfRange, match="'endingOffsets' asks for offset 81 of shop/orders#0, which is in files up to"
+    ):
+        planned(orders, startingOffsets='{"0": 65}', endingOffsets='{"0": 81}')
+
+
+def test_logs_that_become_tables_meanwhile_are_looked_for_again(orders: TopicFiles) -> None:
+    log = orders.log(0, 20)
+    parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name), "startingOffsets": '{"0": 20}'})
+    found = find(parsed.place, ends=True)
+    orders.convert()
+    log.unlink()
+    window_of(found, parsed, parsed.window)
+
+
+def test_a_segment_without_files_ends_where_it_begins_unless_retention_may_have_emptied_it(tmp_path: Path) -> None:
+    kept = TopicFiles(tmp_path / "kept")
+    with pytest.raises(OutOfRange, match="asks for offset 5 of shop/orders#0, which is in files up to 0"):
+        planned(kept, startingOffsets='{"0": 5}')
+    emptied = TopicFiles(tmp_path / "emptied", retention_s=60)
+    assert planned(emptied, startingOffsets='{"0": 5}').ranges == {}
+    emptied.seal(0, 4)
+    with pytest.raises(OutOfRange, match="asks for offset 5 of shop/orders#0, which ends at 4"):
+        planned(emptied, startingOffsets='{"0": 5}')
+
+
+def test_brokers_say_how_far_a_segment_is_committed_whatever_files_show(orders: TopicFiles) -> None:
+    orders.log(0, 20)
+    parsed = parse_options({"storage": str(orders.root), "topic": str(orders.name), "endingOffsets": '{"0": 16}'})
+    found = find(parsed.place, ends=True)
+    behind, ahead = (replace(found, known=Known(begins={}, ends={0: end})) for end in (15, 30))
+    with pytest.raises(
+        OutOfRange, match="offset 16 of shop/orders#0, which is committed up to 15: give that or a lower"
+    ):
+        plan_native(behind, parsed)
+    assert plan_native(ahead, parsed).ranges == {0: [(0, 16)]}
 
 
 # --- where brokers end, and files do not begin ---------------------------------------------------------------------

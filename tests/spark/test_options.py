@@ -5,6 +5,7 @@ import pytest
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
 from seaweedmq.spark.options import OPTIONS, Face, Place, check_names, parse_options, parse_place
+from seaweedmq.spark.stream_options import parse_stream_options
 from seaweedmq.spark.window import EARLIEST, Offsets
 
 REQUIRED = {"storage": "/data", "topic": "shop/orders"}
@@ -53,6 +54,7 @@ def test_names_have_no_case_and_the_catalogs_repetitions_are_ignored() -> None:
     assert check_names({**given, "provider": "seaweedmq", "owner": "me"}) == REQUIRED
     of_catalog = {"provider": "seaweedmq", **{f"option.{name}": value for name, value in REQUIRED.items()}}
     assert check_names(of_catalog) == REQUIRED
+    assert check_names({"provider": "seaweedmq", "owner": "me"}) == {}  # of a table without any options
     with pytest.raises(InvalidArgument, match="option 'owner' is unknown"):
         check_names({**REQUIRED, "owner": "me"})
 
@@ -95,6 +97,27 @@ def test_a_batch_can_not_begin_at_latest(text: str) -> None:
         starting(text)
 
 
+@pytest.mark.parametrize("text", ["earliest", '{"0": -2}'])
+def test_a_batch_can_not_end_at_earliest(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="a batch read can not end at earliest, nothing comes before it"):
+        ending(text)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "where"),
+    [
+        ('{"0": 10}', '{"0": 5}', " for segment 0"),
+        ('{"0": 10}', "5", " for segment 0"),
+        ("10", '{"0": 5}', " for segment 0"),
+        ("10", "5", ""),
+    ],
+)
+def test_an_end_before_its_start_is_refused_and_one_at_it_is_not(start: str, end: str, where: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"say 10 and 5{where}: the end"):
+        parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end})
+    parse_options({**REQUIRED, "startingOffsets": start, "endingOffsets": end.replace("5", "10")})
+
+
 def test_offsets_of_another_topic_are_no_offsets_of_this_one() -> None:
     with pytest.raises(InvalidArgument, match="topic 'shop/other' is not the one that is read, shop/orders"):
         starting('{"shop/other": {"0": 5}}')
@@ -129,3 +152,29 @@ def test_headers_are_not_both_named_and_left_out() -> None:
     assert not parse_options({**REQUIRED, "includeHeaders": "False"}).shown.include_headers
     with pytest.raises(InvalidArgument, match="names headers and 'includeHeaders' is false"):
         parse_options({**REQUIRED, "includeHeaders": "false", "columns": "offset,headers"})
+
+
+@pytest.mark.parametrize(
+    ("number", "as_us", "unit"),
+    [
+        ("1600000000000", "1970-01-19T12:26:40.000000Z", "milliseconds"),
+        ("1600000000", "1970-01-01T00:26:40.000000Z", "seconds"),
+    ],
+)
+@pytest.mark.parametrize("option", ["startingTimestamp", "endingTimestamp"])
+def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
+    option: str, number: str, as_us: str, unit: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_options({**REQUIRED, option: number})
+    assert str(refused.value) == (
+        f"option '{option}' is {number}: numbers are microseconds since 1970, so that this is {as_us}, and as {unit} "
+        "it would be 2020-09-13T12:26:40.000000Z; give microseconds, or the time that is meant in ISO 8601"
+    )
+    for meant in (number.ljust(16, "0"), as_us):
+        assert parse_options({**REQUIRED, option: meant}).window.timestamps.is_bounded
+
+
+def test_a_stream_refuses_a_time_in_milliseconds_too() -> None:
+    with pytest.raises(InvalidArgument, match=f"'startingTimestamp' is {NOON_MS}: numbers are microseconds since 1970"):
+        parse_stream_options({**REQUIRED, "startingTimestamp": str(NOON_MS)})

@@ -1,6 +1,7 @@
 """What other programs find in a topic's Delta log, and what SeaweedMQ itself finds in its files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,25 +41,25 @@ def content(rows: pa.Table) -> Content:
     return Content(len(lines), sum(line[1] for line in lines), xxh3_64_hexdigest(repr(lines).encode()))
 
 
-def by_delta_rs(folder: Path, version: int | None = None) -> pa.Table:
+def by_delta_rs(folder: Path, version: int | None = None, columns: Sequence[str] = COLUMNS) -> pa.Table:
     table = deltalake.DeltaTable(str(folder), version=version)
-    found = deltalake.QueryBuilder().register("t", table).execute(f"select {', '.join(COLUMNS)} from t")
+    found = deltalake.QueryBuilder().register("t", table).execute(f"select {', '.join(columns)} from t")
     return pa.table(found.read_all())
 
 
-def by_pyarrow(folder: Path, version: int | None = None) -> pa.Table:
-    return deltalake.DeltaTable(str(folder), version=version).to_pyarrow_table()
+def by_pyarrow(folder: Path, version: int | None = None, columns: Sequence[str] = COLUMNS) -> pa.Table:
+    return deltalake.DeltaTable(str(folder), version=version).to_pyarrow_table(columns=list(columns))
 
 
-def by_polars(folder: Path, version: int | None = None) -> pa.Table:
-    return pl.scan_delta(str(folder), version=version).select(COLUMNS).collect().to_arrow()
+def by_polars(folder: Path, version: int | None = None, columns: Sequence[str] = COLUMNS) -> pa.Table:
+    return pl.scan_delta(str(folder), version=version).select(columns).collect().to_arrow()
 
 
-def by_duckdb(folder: Path, version: int | None = None) -> pa.Table:
+def by_duckdb(folder: Path, version: int | None = None, columns: Sequence[str] = COLUMNS) -> pa.Table:
     rows = deltalake.DeltaTable(str(folder), version=version).to_pyarrow_dataset()
     with duckdb.connect() as connection:
         connection.register("rows", rows)
-        return connection.sql(f"select {', '.join(COLUMNS)} from rows").to_arrow_table()
+        return connection.sql(f"select {', '.join(columns)} from rows").to_arrow_table()
 
 
 READERS = (by_delta_rs, by_pyarrow, by_polars, by_duckdb)
