@@ -52,6 +52,11 @@ class Replay:
         """With what came of them, in that order: :meth:`restore` takes it."""
         return self._finished
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All that are known, by id: also of segments that get no rows, but by which it is told who may begin."""
+        return tuple(self._places[segment] for segment in sorted(self._places))
+
     def place(self, segment: int) -> Place:
         """Of a segment that is known."""
         return self._places[segment]
@@ -97,7 +102,7 @@ class Replay:
         assert not self._begun.intersection(end.successors), f"a successor of segment {segment} began before it"
 
     def restore(self, finished: Mapping[int, Finished]) -> None:
-        """Go on where somebody else was: what an earlier :attr:`finished` said, whose places are known."""
+        """Go on where somebody else was: what an earlier :attr:`finished` said, whose :attr:`places` are known."""
         for segment, end in finished.items():
             self.begin(segment)
             self.finish(segment, end.kept, end.successors)

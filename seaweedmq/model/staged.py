@@ -67,7 +67,7 @@ class Progress:
     """How far a batch is, as somebody has noted it: at least so far."""
 
     places: tuple[Place, ...] = ()
-    """Of the segments that are named below."""
+    """Of the segments that are named below, and of those that say when these may begin."""
     finished: Mapping[int, Finished] = field(default_factory=dict)
     """In the order of what happened."""
     reached: Mapping[int, Reached] = field(default_factory=dict)

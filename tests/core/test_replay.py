@@ -95,6 +95,23 @@ def test_whoever_goes_on_from_a_note_is_where_it_was_written() -> None:
     assert again.finished == replay.finished
 
 
+def test_whoever_goes_on_knows_of_segments_that_got_no_rows_too() -> None:
+    """1 kept all it got, and was split in 4 and 5; 2 and 5 became 6."""
+    replay = two_roots()
+    replay.begin(1), replay.begin(2)
+    replay.know([Place(6, ALL, (2, 5))])
+    replay.finish(2, 5, (6,))
+    replay.finish(1, 10)
+    assert replay.unknown() == {5}
+    replay.know([Place(5, HIGH, (1,))])
+    replay.begin(6)
+    replay.finish(6, 3)
+    again = two_roots()
+    again.know(replay.places)
+    again.restore(replay.finished)
+    assert again.is_done
+
+
 def test_ways_that_double_with_every_split_and_merge_are_looked_at_once() -> None:
     places = [Place(0, ALL, ()), Place(1, ALL, ())]
     for n in range(2, 400, 2):

@@ -479,12 +479,8 @@ class ReplayedBatch:
             return
         async with self._noting:
             self._noted_s = asyncio.get_running_loop().time()
-            finished = dict(self._replay.finished)
-            named = {*finished, *(s for end in finished.values() for s in end.successors)}
             progress = Progress(
-                places=tuple(self._replay.place(segment) for segment in sorted(named)),
-                finished=finished,
-                reached=dict(self._reached),
+                places=self._replay.places, finished=dict(self._replay.finished), reached=dict(self._reached)
             )
             await self._offload(partial(self._note, progress))
 
