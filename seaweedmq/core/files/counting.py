@@ -176,9 +176,17 @@ def _not_within(spans: Sequence[Span], others: Sequence[Span]) -> Iterator[Span]
             yield span
 
 
-def is_checkpoint_due(commits: int, size_bytes: int) -> bool:
-    """Given how many commits there are since the last checkpoint, and their size."""
-    return commits >= CHECKPOINT_COMMITS or (commits > 0 and size_bytes >= CHECKPOINT_BYTES)
+def is_checkpoint_due(commits: int, size_bytes: int, age_s: float, grace_s: float) -> bool:
+    """Given how many commits there are since the last checkpoint, and their size.
+
+    Args:
+        age_s: of the last checkpoint, or of the log if there is none.
+        grace_s: how long versions are kept. Only what lies before a checkpoint of that age goes, so that without one the
+            log of a topic that is seldom written would keep ``CHECKPOINT_COMMITS`` versions that nobody is served.
+    """
+    if commits <= 0:
+        return False
+    return commits >= CHECKPOINT_COMMITS or size_bytes >= CHECKPOINT_BYTES or age_s >= grace_s
 
 
 def oldest_needed(commits_us: Sequence[tuple[int, int]], checkpoints: Iterable[int], horizon_us: int) -> int:

@@ -204,9 +204,9 @@ class _Change:
             if names is None:
                 return None
             version = self._commit(folder, self._changed(names))
-            log = self._known.log
-            if is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
-                self._checkpoint(folder)
+            now_us = time.time_ns() // 1_000  # noqa: TID251 - in a process of its own, on a real disk
+            if self._is_checkpoint_due(now_us):
+                self._checkpoint(folder, now_us)
             return version
 
     @property
@@ -383,25 +383,30 @@ class _Change:
             spans = {s for s in spans if s.end > lows.get(s.segment, 0)}
         return spans
 
-    def _checkpoint(self, folder: LogFolder) -> None:
+    def _is_checkpoint_due(self, now_us: int) -> bool:
+        log = self._known.log
+        age_s = (now_us - log.checkpoint_us) / US_PER_S
+        return is_checkpoint_due(log.version - log.checkpoint, log.bytes_since, age_s, self._grace_s)
+
+    def _checkpoint(self, folder: LogFolder, now_us: int) -> None:
         """So that readers, and this process when it begins, read one file instead of many; and remove old ones. Not if
         another process has just done so."""
-        now_s = time.time()  # noqa: TID251 - in a process of its own, on a real disk
-        horizon_us = int((now_s - self._grace_s) * US_PER_S)
+        horizon_us = now_us - int(self._grace_s * US_PER_S)
         log, listing = self._known.log, folder.listing()
         made = max((v for v in listing.checkpoints if v <= log.version), default=-1)
         if made > log.checkpoint:
             since = (folder.stamp(version) for version in range(made + 1, log.version + 1))
             log.checkpoint, log.bytes_since = made, sum(stamp[2] for stamp in since if stamp is not None)
-            if not is_checkpoint_due(log.version - log.checkpoint, log.bytes_since):
+            log.checkpoint_us = now_us
+            if not self._is_checkpoint_due(now_us):
                 log.forget_removed(horizon_us // 1_000)
                 return
         folder.put_checkpoint(log.version, log.as_checkpoint(horizon_us // 1_000))
-        log.checkpoint, log.bytes_since = log.version, 0
+        log.checkpoint, log.checkpoint_us, log.bytes_since = log.version, now_us, 0
         listing = folder.listing()
         needed = oldest_needed(folder.commit_times(listing.commits), listing.checkpoints, horizon_us)
         folder.remove_below(needed, listing)
-        folder.remove_stale_temporaries(now_s)
+        folder.remove_stale_temporaries(now_us / US_PER_S)
 
     def _span_at(self, path: str) -> Span | None:
         return self._span(path.rpartition("/")[2])

@@ -31,6 +31,8 @@ class LogState:
     removed: dict[str, Remove] = field(default_factory=dict)
     checkpoint: int = -1
     """The last one; -1: there is none."""
+    checkpoint_us: int = 0
+    """When that was, microseconds since 1970 UTC; without one, when the log began."""
     bytes_since: int = 0
     """Of the commits since."""
     stamp: Stamp | None = None
@@ -39,6 +41,8 @@ class LogState:
     def apply(self, commit: Commit, size_bytes: int, stamp: Stamp | None) -> None:
         """Go on to the next version."""
         self.version += 1
+        if self.version == 0 and stamp is not None:
+            self.checkpoint_us = stamp[1] // 1_000
         self.bytes_since += size_bytes
         self.stamp = stamp
         if commit.metadata is not None:
@@ -93,7 +97,7 @@ def read_state(folder: LogFolder, listing: Listing, version: int | None = None) 
     base = max((v for v in listing.checkpoints if v <= newest), default=-1)
     state = LogState()
     if base >= 0:
-        found = folder.checkpoint(base)
+        found, stamp = folder.checkpoint(base), folder.stamp(base)
         state = LogState(
             version=base,
             metadata=found.metadata,
@@ -101,7 +105,8 @@ def read_state(folder: LogFolder, listing: Listing, version: int | None = None) 
             active={a.path: a for a in found.adds},
             removed={r.path: r for r in found.removes},
             checkpoint=base,
-            stamp=folder.stamp(base),
+            checkpoint_us=0 if stamp is None else stamp[1] // 1_000,
+            stamp=stamp,
         )
     while state.version < newest:
         commit = folder.commit(state.version + 1)

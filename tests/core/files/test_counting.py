@@ -117,11 +117,13 @@ def test_a_compacted_table_that_reaches_further_brings_records() -> None:
     assert not further.gone
 
 
-def test_a_checkpoint_is_due_after_some_commits_or_some_megabytes() -> None:
-    assert not is_checkpoint_due(CHECKPOINT_COMMITS - 1, 1_000)
-    assert is_checkpoint_due(CHECKPOINT_COMMITS, 1_000)
-    assert is_checkpoint_due(1, CHECKPOINT_BYTES)
-    assert not is_checkpoint_due(0, 0)
+def test_a_checkpoint_is_due_after_some_commits_or_some_megabytes_or_when_what_lies_before_it_may_go() -> None:
+    young = {"age_s": 60.0, "grace_s": 3_600.0}
+    assert not is_checkpoint_due(CHECKPOINT_COMMITS - 1, 1_000, **young)
+    assert is_checkpoint_due(CHECKPOINT_COMMITS, 1_000, **young)
+    assert is_checkpoint_due(1, CHECKPOINT_BYTES, **young)
+    assert is_checkpoint_due(1, 1_000, age_s=3_600.0, grace_s=3_600.0)
+    assert not is_checkpoint_due(0, 0, age_s=1e6, grace_s=0.0)
 
 
 def test_of_the_log_stays_what_every_version_since_the_horizon_needs() -> None:

@@ -34,7 +34,7 @@ OFTEN = 6
 
 @pytest.fixture
 def checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= OFTEN)
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= OFTEN)
 
 
 @pytest.fixture
@@ -431,7 +431,7 @@ def test_killed_at_any_write_the_next_call_finishes(orders: TopicFiles, monkeypa
     class Killed(BaseException):
         pass
 
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size: commits >= 2)
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= 2)
     left = 0
     changing = ("link", "replace", "unlink", "fsync")
     real = {name: getattr(os, name) for name in changing}
@@ -488,6 +488,25 @@ def test_a_checkpoint_comes_after_some_versions_and_old_ones_go_with_their_time(
     assert reconcile(orders.root, orders.topic) is None
     with pytest.raises(OutOfRange, match=f"version 3 .* is forgotten: the oldest is {OFTEN - 1}"):
         tables_of_version(orders.root, orders.name, 3)
+
+
+def test_a_log_that_seldom_gets_a_version_keeps_few_of_them(orders: TopicFiles) -> None:
+    logs, hour_s = DeltaLogs(), 3_600.0
+
+    def pass_an_hour() -> None:
+        for path in log_of(orders).iterdir():
+            stat = path.stat()
+            os.utime(path, (stat.st_atime - hour_s, stat.st_mtime - hour_s))
+
+    kept = []
+    for n in range(20):
+        orders.table(n, n + 1)
+        logs.reconcile(orders.root, orders.topic)
+        pass_an_hour()
+        DeltaLogs().reconcile(orders.root, orders.topic)  # a process that has just begun knows how old it is, too
+        kept.append(sum(1 for _ in log_of(orders).iterdir()))
+    assert max(kept[5:]) == kept[5] <= 6
+    assert len(offsets(orders)) == 20
 
 
 @pytest.mark.usefixtures("checkpoints")

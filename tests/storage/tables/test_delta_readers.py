@@ -70,7 +70,7 @@ def test_all_agree_before_in_the_middle_of_and_after_a_compaction_and_on_earlier
 def test_all_agree_behind_a_checkpoint_and_without_what_it_made_superfluous(
     orders: TopicFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, size_bytes: commits >= 3)
+    monkeypatch.setattr(delta, "is_checkpoint_due", lambda commits, *_: commits >= 3)
     logs = DeltaLogs()
     for n in range(7):
         orders.table(10 * n, 10 * n + 10)
