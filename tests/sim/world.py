@@ -43,6 +43,8 @@ from tests.sim.users.sleepers import Sleeper
 from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
+SLOW_CLOSE_SHARE = 0.25
+"""Of all worlds: in so many closing a stream takes its time."""
 SETTLE_S_MAX = 150.0
 """After everything is healed, every record has its outcome and every reader is at the end within this time."""
 
@@ -85,7 +87,8 @@ class World:
         self.log: list[str] = []
         thread_rng = self.rng("threads")
         self.loop.thread_latency_s = lambda: thread_rng.uniform(0, 0.002)
-        self.network = Network(self.loop, self.rng("network"))
+        closes_slowly = self.rng("closing streams").random() < SLOW_CLOSE_SHARE
+        self.network = Network(self.loop, self.rng("network"), closes_slowly=closes_slowly)
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
         self.clocks = Clocks(

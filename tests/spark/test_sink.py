@@ -409,15 +409,15 @@ def test_a_cluster_of_executors_writes_imports_and_reads_and_a_killed_driver_is_
     folder = target.storage / "topics" / topic / ".staged"
     running = driver(**given, once=once)
     try:
-        until(lambda: (tmp_path / "found.json").exists() or running.poll() is not None, 180, 0.05)
-        until(lambda: bool(list(folder.glob("*/*1/manifest.json"))) or running.poll() is not None, 180, 0.05)
+        until(lambda: (tmp_path / "found.json").exists() or running.poll() is not None, 400, 0.05)
+        until(lambda: bool(list(folder.glob("*/*1/manifest.json"))) or running.poll() is not None, 400, 0.05)
         assert running.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
     running = driver(**given)
     try:
-        until(lambda: bool(list(folder.glob("*/*2/*.frames"))) or running.poll() is not None, 180, 0.05)
+        until(lambda: bool(list(folder.glob("*/*2/*.frames"))) or running.poll() is not None, 400, 0.05)
         os.kill(target.pids[1], signal.SIGKILL)
         assert running.wait(180) == 0, (tmp_path / "driver.log").read_text()
     finally:

@@ -1,5 +1,6 @@
 """Broken variants of what Kafka's clients rely on."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.produce import ProduceRoom
 from seaweedmq.kafka.shard import Shard
 from seaweedmq.kafka.shard_log import ShardLog
+from seaweedmq.kafka.wire.connection import Connection
 from seaweedmq.model.kafka_groups import OffsetRecord
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -43,6 +45,17 @@ def acknowledge_before_the_commit(patch: pytest.MonkeyPatch) -> None:
         return outcome
 
     patch.setattr(ProduceRoom, "_settle", at_once)
+
+
+def answer_whoever_is_ready_first(patch: pytest.MonkeyPatch) -> None:
+    """A reply goes out when it is there, whatever was asked before it."""
+    filled = Connection.filled
+
+    def at_once(connection: Any, size_bytes: int) -> None:
+        connection._slots = deque(sorted(connection._slots, key=lambda slot: not slot.is_filled))
+        filled(connection, size_bytes)
+
+    patch.setattr(Connection, "filled", at_once)
 
 
 def go_on_with_any_cursor(patch: pytest.MonkeyPatch) -> None:
@@ -120,6 +133,7 @@ BROKEN: tuple[Break, ...] = (
     forget_kafka_producers_at_the_seal,
     ask_the_last_segment_alone,
     acknowledge_before_the_commit,
+    answer_whoever_is_ready_first,
     go_on_with_any_cursor,
     stamp_what_the_batch_says,
     answer_consumers_of_any_epoch,

@@ -248,9 +248,11 @@ class _Host:
 class Network:
     """Everything reachable, by address, and every open stream."""
 
-    def __init__(self, loop: SimLoop, rng: random.Random) -> None:
+    def __init__(self, loop: SimLoop, rng: random.Random, *, closes_slowly: bool = False) -> None:
         self.loop = loop
         self.faults = NetworkFaults()
+        self.closes_slowly = closes_slowly
+        """Whether it takes a client time to close a stream, as it does in gRPC, which waits for what sends on it."""
         self.unexpected: list[str] = []
         """Errors that no peer may ever cause: a handler raised something that is not a SeaweedMQError."""
         self.raised_again: dict[str, None] = {}
@@ -613,6 +615,9 @@ class _Remote:
         finally:
             pump.cancel()
             self._network.cancel_by_client(stream)
+            if self._network.closes_slowly:
+                await asyncio.wait((pump,))
+                await asyncio.sleep(self._network.latency_s())
 
     async def _pump(self, stream: Stream, requests: AsyncIterator[Any]) -> None:
         try:

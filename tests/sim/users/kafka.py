@@ -18,7 +18,7 @@ from seaweedmq.model.producer import KAFKA_PRODUCERS, KAFKA_SEQUENCES
 from seaweedmq.model.topic import TopicName
 from tests.sim.machines.loop import Owner
 from tests.sim.scenario import KafkaPlan
-from tests.sim.users.kafka_client import Connection, KafkaClient, Refused
+from tests.sim.users.kafka_client import METADATA_VERSION, Connection, KafkaClient, Refused, metadata_of
 from tests.support.history import History, Outcome, Sent
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ FRAME_RECORDS_MAX = 4
 PRODUCE_VERSIONS = (3, 9, 12)
 TIMEOUT_MS = 3_000
 BATCH_BYTES_MAX = 1 << 20
+LOOKS_SHARE = 0.1
+"""Behind so many batches the topic's metadata is asked for, on the same connection, as librdkafka does."""
 NONE, LZ4 = 0, 3
 RETRIABLE = frozenset(
     {
@@ -92,6 +94,7 @@ class _Lane:
         self._partition = partition
         self._name = f"{producer.plan.name}-p{partition}"
         self._rng: random.Random = producer.world.rng(self._name)
+        self._looks: random.Random = producer.world.rng(f"{self._name} looks")
         self._key = self._key_of_partition()
         self._next = producer.plan.first_sequence
         self._unsettled: deque[_Batch] = deque()
@@ -174,7 +177,7 @@ class _Lane:
     def _send(self, connection: Connection, batch: _Batch) -> "asyncio.Future[Any]":
         make = ProduceRequest.TopicProduceData
         data = make.PartitionProduceData(index=self._partition, records=batch.data)
-        return connection.begin(
+        reply = connection.begin(
             API.PRODUCE,
             self._version,
             transactional_id=None,
@@ -182,6 +185,9 @@ class _Lane:
             timeout_ms=TIMEOUT_MS,
             topic_data=[make(name=self._topic, partition_data=[data])],
         )
+        if self._looks.random() < LOOKS_SHARE:  # answered long before the batch, and told behind it
+            connection.begin(API.METADATA, METADATA_VERSION, **metadata_of(self._topic))
+        return reply
 
     async def _leader(self) -> Connection:
         """To the broker that leads the partition, as any broker says."""

@@ -137,6 +137,15 @@ async def _given(requests: "asyncio.Queue[bytes | None]") -> AsyncIterator[bytes
         yield request
 
 
+def metadata_of(topic: str) -> dict[str, Any]:
+    """Fields of a request."""
+    return {
+        "topics": [MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic)],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": False,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Of a partition, as the client was told."""
@@ -176,14 +185,7 @@ class KafkaClient:
 
     async def refresh(self, topic: str) -> None:
         """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused."""
-        asked = MetadataRequest.MetadataRequestTopic(topic_id=None, name=topic)
-        reply = await self.ask_any(
-            API.METADATA,
-            METADATA_VERSION,
-            topics=[asked],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-        )
+        reply = await self.ask_any(API.METADATA, METADATA_VERSION, **metadata_of(topic))
         for node in reply.brokers:
             self._addresses[node.node_id] = f"{node.host}:{node.port}"
         found = reply.topics[0]
