@@ -3,10 +3,8 @@
 ``python -m benchmarks --suite spark [--quick] [--part NAME]``
 """
 
-import importlib
-import sys
-
 from benchmarks.measure import Measure
+from benchmarks.parts import run_parts
 from benchmarks.scale import Scale
 
 PARTS = ("reading", "compaction", "delta", "sink", "streaming")
@@ -17,9 +15,5 @@ QUICK_PARTS = ("reading", "delta")
 
 def run(scale: Scale) -> list[Measure]:
     """Every part, or those that were named."""
-    measures: list[Measure] = []
     wanted = scale.parts or (QUICK_PARTS if scale.quick else PARTS)
-    for name in [part for part in PARTS if part in wanted]:
-        print(f"spark: {name}", file=sys.stderr, flush=True)
-        measures += importlib.import_module(f"benchmarks.spark.{name}").run(scale)
-    return measures
+    return run_parts("spark", [part for part in PARTS if part in wanted], scale)

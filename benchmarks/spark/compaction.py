@@ -141,6 +141,7 @@ def make_small_tables(root: Path, files: int) -> int:
         path = root / document_path(NAME, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    (root / table_dir(NAME)).mkdir()
     target = DirectoryTarget(root, NAME, 0)
     values = text_table(total, 0).column("_value").combine_chunks()
     base = 0
