@@ -15,7 +15,7 @@ import seaweedmq.spark
 from benchmarks.cluster import scratch
 from benchmarks.measure import Measure, compared, interleaved, yardstick
 from benchmarks.scale import Scale
-from benchmarks.spark.session import spark_session
+from benchmarks.spark.session import all_of, spark_session
 from benchmarks.tables import NAME, WIDE, make_tables, table_files, topic_folder
 from seaweedmq.spark import jobs
 
@@ -187,8 +187,3 @@ class Reading:
             return self.rate(lambda: all_of(self.source()))
         finally:
             self.spark.conf.set(BATCH_BYTES, str(ours))
-
-
-def all_of(frame: DataFrame) -> None:
-    """Every value of every row."""
-    frame.write.format("noop").mode("overwrite").save()

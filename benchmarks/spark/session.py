@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import seaweedmq.spark
 from seaweedmq.spark.requirements import check_java
@@ -36,3 +36,8 @@ def spark_session(master: str = "local[*]", **conf: str) -> Iterator[SparkSessio
         yield spark
     finally:
         spark.stop()
+
+
+def all_of(frame: DataFrame) -> None:
+    """Every value of every row."""
+    frame.write.format("noop").mode("overwrite").save()

@@ -51,7 +51,7 @@ def register(spark: SparkSession) -> None:
     if context.master.startswith("local") and not chosen:
         context.pythonExec = sys.executable
     spark.conf.set(_PUSHDOWN, "true")
-    if _BATCH_BYTES not in spark.conf.getAll:
+    if spark.conf.get(_BATCH_BYTES, None) is None:
         spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
     try:
         spark.dataSource.register(SeaweedMQSource)
