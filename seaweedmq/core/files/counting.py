@@ -181,8 +181,8 @@ def is_checkpoint_due(commits: int, size_bytes: int, age_s: float, grace_s: floa
 
     Args:
         age_s: of the last checkpoint, or of the log if there is none.
-        grace_s: how long versions are kept. Only what lies before a checkpoint of that age goes, so that without one the
-            log of a topic that is seldom written would keep ``CHECKPOINT_COMMITS`` versions that nobody is served.
+        grace_s: how long versions are kept. Only what lies before a checkpoint of that age goes: without one, the log
+            of a topic that is seldom written would keep ``CHECKPOINT_COMMITS`` versions that nobody is served.
     """
     if commits <= 0:
         return False
