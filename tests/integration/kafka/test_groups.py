@@ -25,13 +25,15 @@ def test_a_group_grows_from_one_to_five_and_shrinks(kafka: Kafka, create: Callab
             while len(members) < size:
                 members.append(Member(client, kafka.bootstrap, f"grows-{client}", topic))
             until(lambda: shared(members, PARTITIONS), f"{size} members share the partitions")
-        left, there = members[:2], members[2:]
-        for member in left:
-            member.leave()
-        until(lambda: shared(there, PARTITIONS), "three members share the partitions of five")
+        for gone in (1, 2):
+            # One after another: librdkafka, told to close while others want to rebalance, leaves the group first, and
+            # what it commits then is an unknown member's.
+            members[gone - 1].leave()
+            until(lambda: shared(members[gone:], PARTITIONS), f"{5 - gone} members share the partitions")  # noqa: B023
         stream.__exit__()
         until(lambda: set(numbers(members)) == set(range(stream.sent)), "everything is read")
-    assert numbers(members) == list(range(stream.sent)), "a member that gives a partition away commits before"
+        got = numbers(members)  # those who leave together at the end may read again what such a one had
+    assert got == list(range(stream.sent)), "a member that gives a partition away commits before"
 
 
 def ends(member: Member, partitions: int) -> set[int]:
