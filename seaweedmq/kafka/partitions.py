@@ -49,10 +49,14 @@ class Partitions:
         return self._local.leads(topic.topic.name, slot)
 
     def hint(self, topic: PartitionedTopic, partition: int, error: SeaweedMQError) -> LeaderHint | None:
-        """Who leads the partition, where to know that is the remedy."""
+        """Who leads the partition by now, where to know that is the remedy: ``topic`` was looked up before what failed,
+        which may have waited for long."""
         if not isinstance(error, StaleMetadata):
             return None
-        segment = topic.segment(partition)
+        try:
+            segment = self._directory.find(topic.id).segment(partition)
+        except KafkaRefusal:  # it is deleted, or not shown any more
+            return None
         node = self._directory.nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
         return None if segment is None or node is None else LeaderHint(node, segment.id)
 

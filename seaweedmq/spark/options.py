@@ -14,7 +14,7 @@ from typing import Final
 
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName
-from seaweedmq.spark.positions import check_order, parse_offsets, parse_times, parse_timestamp
+from seaweedmq.spark.positions import backwards, check_order, parse_offsets, parse_times, parse_timestamp
 from seaweedmq.spark.window import EARLIEST, Interval, Offsets, ReadWindow
 
 
@@ -204,20 +204,25 @@ def parse_options(given: Mapping[str, str]) -> SparkOptions:
             f"option 'endingOffsets' is {named['endingOffsets'][:100]!r}: a batch read can not end at earliest, "
             "nothing comes before it; give latest or an offset"
         )
-    check_order(starting, ending)
+    check_order("Offsets", starting, ending)
+    timestamps = Interval(
+        parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
+        parse_timestamp("endingTimestamp", named.get("endingTimestamp")),
+    )
+    if timestamps.lo is not None and timestamps.hi is not None and timestamps.lo > timestamps.hi:
+        raise backwards("Timestamp", named["startingTimestamp"], named["endingTimestamp"])
     starting_times, ending_times = (
         parse_times(name, named[name], place.topic, absent=absent) if name in named else None
         for name, absent in (("startingOffsetsByTimestamp", EARLIEST), ("endingOffsetsByTimestamp", None))
     )
+    if starting_times is not None and ending_times is not None:
+        check_order("OffsetsByTimestamp", starting_times, ending_times, unit=1_000)
     return SparkOptions(
         place=place,
         window=ReadWindow(
             starting=starting,
             ending=ending,
-            timestamps=Interval(
-                parse_timestamp("startingTimestamp", named.get("startingTimestamp")),
-                parse_timestamp("endingTimestamp", named.get("endingTimestamp")),
-            ),
+            timestamps=timestamps,
             ranges=_ranges(named.get(RANGES)),
         ),
         shown=parse_shown(named),

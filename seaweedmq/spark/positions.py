@@ -40,16 +40,26 @@ def parse_offsets(option: str, text: str, topic: TopicName, *, absent: int | Non
     return Offsets(default=absent, by_segment=_by_segment(stripped, topic, rule, _offset))
 
 
-def check_order(starting: Offsets, ending: Offsets) -> None:
-    """Raise InvalidArgument if a segment would end before it begins: whatever it holds, that is no row."""
+def check_order(what: str, starting: Offsets, ending: Offsets, *, unit: int = 1) -> None:
+    """Raise InvalidArgument if a segment would end before it begins: whatever it holds, that is no row.
+
+    Args:
+        what: the names of both options begin with ``starting`` and ``ending``, and end so.
+        unit: how many of what they were parsed to a user calls one.
+    """
     for number in (None, *sorted(starting.by_segment.keys() | ending.by_segment.keys())):
         start, end = (o.default if number is None else o.of(number) for o in (starting, ending))
         if start is not None and end is not None and start > end:
             where = "" if number is None else f" for segment {number}"
-            raise InvalidArgument(
-                f"options 'startingOffsets' and 'endingOffsets' say {start} and {end}{where}: the end, which is not "
-                "read any more, lies before the start; give a higher one"
-            )
+            raise backwards(what, start // unit, f"{end // unit}{where}")
+
+
+def backwards(what: str, start: object, end: object) -> InvalidArgument:
+    """The error of options that ask for an end before the start."""
+    return InvalidArgument(
+        f"options 'starting{what}' and 'ending{what}' say {start} and {end}: the end, which is not read any more, lies "
+        "before the start; give a higher one"
+    )
 
 
 def parse_times(option: str, text: str, topic: TopicName, *, absent: int | None) -> Offsets:

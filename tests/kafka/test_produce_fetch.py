@@ -11,10 +11,12 @@ from seaweedmq.codec.frame import SCHEMA_VERSION_SHIFT
 from seaweedmq.codec.kafka.header import HEADER_BYTES as BATCH_HEADER_BYTES
 from seaweedmq.codec.payload.batch import encode_frame, payload_schema
 from seaweedmq.codec.topic_schema import schema_to_bytes
+from seaweedmq.errors import StaleMetadata, Unavailable
+from seaweedmq.kafka.partitions import LeaderHint, Partitions
 from seaweedmq.kafka.wire import messages
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.messages import API
-from seaweedmq.model.calls import RaiseLowWatermark
+from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
 from seaweedmq.model.config import KIB, MIB
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.publish import PublishFrames
@@ -247,6 +249,30 @@ def assert_names(leader: Door, partition: Any, reply: Any) -> None:
     [endpoint] = reply.node_endpoints
     address = leader.host.inspect.view.brokers[leader.host.broker.id].kafka_address
     assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (node.id, address)
+
+
+@story
+async def test_whoever_waited_for_long_hears_of_the_leader_of_now(bed: Bed) -> None:
+    opened = await doors(bed, 3)
+    await topic(bed, opened[0], replicas=2)
+    leader = await leader_of(bed, opened)
+    rest = [d for d in opened if d is not leader]
+    before = rest[0].rooms.directory.find("orders")
+    leader.host.kill()
+    successor = await leader_of(bed, rest)
+    here = rest[0].host
+    await bed.until(
+        lambda: [s.primary for s in here.inspect.view.open_of(ORDERS).values()] == [successor.host.broker.id]
+    )
+    [segment] = here.inspect.view.open_of(ORDERS).values()
+    partitions = Partitions(here.broker.local, rest[0].rooms.directory)
+    hint = partitions.hint(before, 0, StaleMetadata("the segment is sealed"))
+    assert hint is not None
+    assert hint == LeaderHint(rest[0].rooms.nodes.of_broker(successor.host.broker.id), segment.id)
+    assert partitions.hint(before, 0, Unavailable("nobody leads it")) is None, "nothing to know"
+    await here.api.call(DeleteTopic(ORDERS))
+    await bed.until(lambda: ORDERS not in here.inspect.view.topics)
+    assert partitions.hint(before, 0, StaleMetadata("the segment is sealed")) is None, "nobody to name"
 
 
 @story

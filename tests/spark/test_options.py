@@ -175,6 +175,30 @@ def test_a_time_in_milliseconds_or_seconds_is_not_taken_for_microseconds(
         assert parse_options({**REQUIRED, option: meant}).window.timestamps.is_bounded
 
 
+@pytest.mark.parametrize(
+    ("what", "start", "end", "said"),
+    [
+        ("Timestamp", "2026-01-02", "2026-01-01T12:00:00Z", "2026-01-02 and 2026-01-01T12:00:00Z"),
+        ("Timestamp", str(2**63 - 1), "2026-01-01", f"{2**63 - 1} and 2026-01-01"),
+        ("OffsetsByTimestamp", str(NOON_MS + 1), str(NOON_MS), f"{NOON_MS + 1} and {NOON_MS}"),
+        (
+            "OffsetsByTimestamp",
+            f'{{"0": {NOON_MS}, "1": {NOON_MS + 1}}}',
+            str(NOON_MS),
+            f"{NOON_MS + 1} and {NOON_MS} for segment 1",
+        ),
+    ],
+)
+def test_times_that_end_before_they_begin_are_refused(what: str, start: str, end: str, said: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_options({**REQUIRED, f"starting{what}": start, f"ending{what}": end})
+    assert str(refused.value) == (
+        f"options 'starting{what}' and 'ending{what}' say {said}: the end, which is not read any more, lies before "
+        "the start; give a higher one"
+    )
+    parse_options({**REQUIRED, f"starting{what}": end, f"ending{what}": end})  # of nothing to read there is no harm
+
+
 def test_a_stream_refuses_a_time_in_milliseconds_too() -> None:
     with pytest.raises(InvalidArgument, match=f"'startingTimestamp' is {NOON_MS}: numbers are microseconds since 1970"):
         parse_stream_options({**REQUIRED, "startingTimestamp": str(NOON_MS)})
