@@ -1,7 +1,8 @@
 """Replay one seed, or play many: ``python -m tests.sim --seed 7`` or ``python -m tests.sim --seeds 0-9999``.
 
-``--theme namesakes`` plays only those of a range that have this theme, and ``--themes`` lists the themes.
 ``--find-mutants`` looks for the first seed that catches each broken variant, for CAUGHT_BY of ``test_simulation``.
+``--theme namesakes`` plays only those seeds that have this theme: a variant that breaks what it dwells on is found in
+seconds. ``--themes`` lists the themes.
 """
 
 import argparse
@@ -33,6 +34,10 @@ def _replay(seed: int, *, only_digest: bool) -> int:
     return 0 if report.ok else 1
 
 
+def _of_theme(seeds: Sequence[int], theme: str | None) -> Sequence[int]:
+    return seeds if theme is None else [seed for seed in seeds if theme_of(seed) == theme]
+
+
 def main() -> int:
     """0 if every seed kept every promise."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
@@ -41,28 +46,24 @@ def main() -> int:
     chosen.add_argument("--seeds", help="play a range of seeds, such as 0-999")
     chosen.add_argument("--themes", action="store_true", help="list the themes: what some seeds dwell on")
     chosen.add_argument("--find-mutants", nargs="*", metavar="NAME", help="of these broken variants, or of all")
-    parser.add_argument(
-        "--theme", choices=THEMES, metavar="NAME", help="with --seeds: play the seeds of this theme only"
-    )
-    parser.add_argument("--until", type=int, default=500, help="with --find-mutants: try so many seeds")
+    parser.add_argument("--theme", choices=THEMES, metavar="NAME", help="play the seeds of this theme only")
+    parser.add_argument("--until", type=int, default=500, help="with --find-mutants: the seeds below this")
     parser.add_argument("--processes", type=int, default=1, help="play so many seeds at a time")
     parser.add_argument("--keep-going", action="store_true", help="play on after a seed failed")
     parser.add_argument("--digest", action="store_true", help="print the digest of the event log only")
     args = parser.parse_args()
-    if args.theme is not None and args.seeds is None:
-        parser.error("--theme chooses among --seeds")
+    if args.theme is not None and args.seeds is None and args.find_mutants is None:
+        parser.error("--theme chooses among many seeds: give --seeds or --find-mutants")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an end like any other: nothing is left behind
     if args.themes:
         print(told_themes())
         return 0
     if args.find_mutants is not None:
-        return find_mutants(args.find_mutants, args.until, args.processes)
+        return find_mutants(args.find_mutants, _of_theme(range(args.until), args.theme), args.processes)
     if args.seed is not None:
         return _replay(args.seed, only_digest=args.digest)
     first, _, last = args.seeds.partition("-")
-    seeds: Sequence[int] = range(int(first), int(last or first) + 1)
-    if args.theme is not None:
-        seeds = [seed for seed in seeds if theme_of(seed) == args.theme]
+    seeds = _of_theme(range(int(first), int(last or first) + 1), args.theme)
     return play_all(seeds, args.processes, keep_going=args.keep_going)
 
 

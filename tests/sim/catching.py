@@ -36,9 +36,9 @@ def is_caught(name: str, seed: int) -> bool:
     return bool(rules & DATA_RULES) and simulate(seed).ok
 
 
-def _first_of_block(block: tuple[str, int]) -> int | None:
-    name, first = block
-    for seed in range(first, first + BLOCK):
+def _first_of_block(block: tuple[str, Sequence[int]]) -> int | None:
+    name, seeds = block
+    for seed in seeds:
         try:
             with watched(f"{name} with seed {seed}", PATIENCE):
                 if is_caught(name, seed):
@@ -48,14 +48,14 @@ def _first_of_block(block: tuple[str, int]) -> int | None:
     return None
 
 
-def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
-    """Print the table of CAUGHT_BY; 0 if every variant is caught."""
+def find_mutants(names: Sequence[str], seeds: Sequence[int], processes: int) -> int:
+    """Print the table of CAUGHT_BY; 0 if every variant is caught by one of the seeds."""
     missing = list(names) or list(every_mutant())
     caught: dict[str, int] = {}
     not_tried: dict[str, str] = {}
     began = time.monotonic()
-    for first in range(0, seeds_max, BLOCK):
-        blocks = [(name, first) for name in missing]
+    for first in range(0, len(seeds), BLOCK):
+        blocks = [(name, seeds[first : first + BLOCK]) for name in missing]
         with closing(play_in_processes(_first_of_block, blocks, processes, kill_s=BLOCK * PATIENCE.kill_s)) as found:
             for (name, _), seed in found:
                 if isinstance(seed, Died):  # most likely the variant patches what is there no more
@@ -72,7 +72,7 @@ def find_mutants(names: Sequence[str], seeds_max: int, processes: int) -> int:
             print(f'    "{name}": {caught[name]},')
     print("}")
     for name in missing:
-        print(f"!! {name} went unnoticed in {seeds_max} seeds")
+        print(f"!! {name} went unnoticed in {len(seeds)} seeds")
     for name, reason in not_tried.items():
         print(f"!! {name} could not be tried: {reason}")
     return 1 if missing or not_tried else 0
