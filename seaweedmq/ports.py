@@ -316,4 +316,7 @@ class Dialer(Protocol):
 
     def dial(self, address: str) -> BrokerApi: ...
 
+    def renew(self, address: str) -> None:
+        """Another broker has the address by now: connect anew at the next call."""
+
     async def close(self) -> None: ...

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from seaweedmq.broker.api import Api, Local
+from seaweedmq.broker.contacts import Contacts
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.inspect import Inspection
@@ -66,10 +67,10 @@ class Broker:
         self._config = config
         self._env = env
         self._store = store
-        self._dialer = dialer
         self._converter = converter
         self._supervisor = Supervisor(address)
         self._view = ClusterView(meta, env.rng)
+        self._contacts = Contacts(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
         self._producers = ProducerPool.of(config)
         self._sync_rounds = SyncRounds(config.flush_interval_s)
@@ -212,10 +213,7 @@ class Broker:
         """A broker by id; Unavailable if it is gone."""
         if broker_id == self.id:
             return self.api
-        info = self._view.brokers.get(broker_id)
-        if info is None:
-            raise Unavailable(f"broker {broker_id} is gone")
-        return self._dialer.dial(info.address)
+        return self._contacts.dial(broker_id)
 
     async def _drop(self, term: Term) -> None:
         """The lease is lost: what it owned is somebody else's by now, or soon."""

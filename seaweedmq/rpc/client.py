@@ -1,5 +1,6 @@
 """Brokers at a distance: ``GrpcDialer.dial`` gives the ``BrokerApi`` of an address."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
@@ -55,6 +56,9 @@ class GrpcDialer:
         self._options = client_options(message_bytes_max)
         self._metadata = ((PROTOCOL_KEY, str(protocol_version)),)
         self._brokers: dict[str, _GrpcBroker] = {}
+        self._before: dict[str, _GrpcBroker] = {}
+        """Those that were at the same addresses, one each."""
+        self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def dial(self, address: str) -> BrokerApi:
@@ -74,11 +78,30 @@ class GrpcDialer:
             self._brokers[address] = broker
         return broker
 
+    def renew(self, address: str) -> None:
+        """Another broker has the address by now: connect anew at the next call.
+
+        gRPC knows how the last attempt to connect ended, and answers with that until it tries again, up to
+        ``RECONNECT_INTERVAL_MS_MAX`` later: of a broker that was just started it would say that nobody listens there.
+        What is under way on the connection as it is goes on, until the next renewal.
+        """
+        broker = self._brokers.pop(address, None)
+        if broker is None:
+            return
+        earlier = self._before.get(address)
+        self._before[address] = broker
+        if earlier is not None:
+            closing = asyncio.create_task(earlier.close(), name=f"close an earlier connection to {address}")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
         """Close every connection; what is under way ends with Closed. May be called again."""
         self._closed = True
-        for broker in self._brokers.values():
+        for broker in (*self._brokers.values(), *self._before.values()):
             await broker.close()
+        if self._closing:
+            await asyncio.wait(set(self._closing))
 
 
 class _GrpcBroker:

@@ -548,6 +548,9 @@ class SimDialer:
     def dial(self, address: str) -> BrokerApi:
         return _Remote(self._network, self._owner, address)
 
+    def renew(self, address: str) -> None:
+        """Nor is there anything to renew."""
+
     async def close(self) -> None:
         """Connections are made by call; there is nothing to close."""
 

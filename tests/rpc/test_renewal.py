@@ -1,0 +1,57 @@
+"""A broker that is started where another one was is reached at once."""
+
+import pytest
+
+from seaweedmq.errors import Closed, Refused
+from seaweedmq.model.calls import ListTopics
+from seaweedmq.model.config import BrokerConfig
+from seaweedmq.ports import BrokerApi
+from seaweedmq.rpc import transport
+from seaweedmq.rpc.client import GrpcDialer
+from seaweedmq.rpc.server import serve
+from seaweedmq.runtime.free_ports import free_ports
+from tests.rpc.fake_broker import FakeBroker
+
+NEVER_MS = 600_000
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC does not try again by itself."""
+    options = transport.client_options
+    fixed = {f"grpc.{which}_reconnect_backoff_ms": NEVER_MS for which in ("initial", "max")}
+    monkeypatch.setattr(
+        "seaweedmq.rpc.client.client_options",
+        lambda most: tuple((name, fixed.get(name, value)) for name, value in options(most)),
+    )
+
+
+async def refused(broker: BrokerApi) -> None:
+    with pytest.raises(Refused):
+        await broker.call(ListTopics())
+
+
+@pytest.mark.usefixtures("stubborn")
+async def test_a_refusal_of_before_is_forgotten(fake: FakeBroker, dialer: GrpcDialer) -> None:
+    address = f"127.0.0.1:{free_ports(1)}"
+    dialer.renew(address)  # nothing is known of it, and that is no harm
+    await refused(dialer.dial(address))
+    server = await serve(fake, address, BrokerConfig())
+    await refused(dialer.dial(address))
+    dialer.renew(address)
+    assert await dialer.dial(address).call(ListTopics()) is not None
+    await server.stop(0)
+
+
+async def test_calls_under_way_go_on_and_old_connections_do_not_add_up(fake: FakeBroker, dialer: GrpcDialer) -> None:
+    server = await serve(fake, "127.0.0.1:0", BrokerConfig())
+    first = dialer.dial(server.address)
+    assert await first.call(ListTopics()) is not None
+    dialer.renew(server.address)
+    assert dialer.dial(server.address) is not first
+    assert await first.call(ListTopics()) is not None
+    dialer.renew(server.address)
+    assert await dialer.dial(server.address).call(ListTopics()) is not None
+    with pytest.raises(Closed):
+        await first.call(ListTopics())
+    await server.stop(0)
