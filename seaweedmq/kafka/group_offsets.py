@@ -27,8 +27,13 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.kafka_groups import OffsetValue
 
-MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
+MANY_GROUPS_FROM, NAMED_ERRORS_FROM, STABLE_FROM = 8, 9, 7
 NO_OFFSET = -1
+ASKED_ANEW = -1_000
+"""Committed offset of a partition that is not settled: librdkafka looks at it in spite of the error if its assignment
+changed meanwhile, begins where ``auto.offset.reset`` says if it is -1, and asks anew if it is this, its own
+``RD_KAFKA_OFFSET_STORED``."""
+ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS})
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -99,23 +104,39 @@ class GroupOffsetsRoom:
 
     async def fetch(self, request: Request) -> Reply:
         """OffsetFetch, of one group or of many. Nothing is ever pending in a transaction, so that all of it is
-        stable."""
+        stable.
+
+        While the coordinator is elsewhere or loads, though, no offset is: each partition has
+        UNSTABLE_OFFSET_COMMIT beside the error of its group. Clients look at the latter first, but for librdkafka,
+        which is done with a group that has an error (its issue 5586: a consumer that never begins), and asks again only
+        for the former. Below version 8 it is said to those alone who ask for stable offsets: Sarama, which does not,
+        looks at the errors of partitions there.
+        """
         body = request.body
         if request.version >= MANY_GROUPS_FROM:
             return OffsetFetchResponse(groups=[await self._of_group(group) for group in body.groups])
-        committed = await self._committed(body.group_id, body.topics)
         make = OffsetFetchResponse.OffsetFetchResponseTopic
-        return OffsetFetchResponse(topics=_with_offsets(make, make.OffsetFetchResponsePartition, committed))
+        of_each = make.OffsetFetchResponsePartition
+        try:
+            committed = await self._committed(body.group_id, body.topics)
+        except SeaweedMQError as error:
+            code = code_of(error, place=Place.COORDINATOR)
+            if code not in ELSEWHERE or request.version < STABLE_FROM or not body.require_stable:
+                raise
+            return OffsetFetchResponse(topics=_not_settled(make, of_each, body.topics), error_code=code)
+        return OffsetFetchResponse(topics=_with_offsets(make, of_each, committed))
 
     async def _of_group(self, group: Any) -> Any:
         make = OffsetFetchResponse.OffsetFetchResponseGroup
+        of_topic = make.OffsetFetchResponseTopics
+        of_each = of_topic.OffsetFetchResponsePartitions
         try:
             committed = await self._committed(group.group_id, group.topics)
         except SeaweedMQError as error:
-            return make(group_id=group.group_id, error_code=code_of(error, place=Place.COORDINATOR))
-        of_topic = make.OffsetFetchResponseTopics
-        topics = _with_offsets(of_topic, of_topic.OffsetFetchResponsePartitions, committed)
-        return make(group_id=group.group_id, topics=topics)
+            code = code_of(error, place=Place.COORDINATOR)
+            topics = _not_settled(of_topic, of_each, group.topics) if code in ELSEWHERE else []
+            return make(group_id=group.group_id, topics=topics, error_code=code)
+        return make(group_id=group.group_id, topics=_with_offsets(of_topic, of_each, committed))
 
     async def _committed(
         self, group: str, topics: Sequence[Any] | None
@@ -189,4 +210,23 @@ def _with_offsets(
             ],
         )
         for topic, partitions in committed.items()
+    ]
+
+
+def _not_settled(make_topic: Any, make: Any, topics: Sequence[Any] | None) -> list[Any]:
+    """Whoever asked for these is to ask again."""
+    return [
+        make_topic(
+            name=topic.name,
+            partitions=[
+                make(
+                    partition_index=number,
+                    committed_offset=ASKED_ANEW,
+                    metadata="",
+                    error_code=Code.UNSTABLE_OFFSET_COMMIT,
+                )
+                for number in topic.partition_indexes
+            ],
+        )
+        for topic in topics or ()
     ]

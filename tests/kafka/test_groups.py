@@ -199,6 +199,36 @@ async def test_another_broker_than_the_coordinator_says_so_and_no_more(bed: Bed)
     assert (await other.ask(API.LIST_GROUPS, 4)).groups == []
 
 
+@pytest.mark.parametrize("version", versions(API.OFFSET_FETCH))
+@pytest.mark.parametrize("stable", [False, True])
+@story
+async def test_offsets_are_not_settled_where_the_coordinator_is_not(bed: Bed, stable: bool, version: int) -> None:
+    """librdkafka asks again then; Sarama, which does not ask for stable ones, has to see the error of its group."""
+    cluster = await Cluster.of(bed, 2)
+    coordinator = await cluster.coordinator(GROUP)
+    other = next(g for g in cluster.gateways if g is not coordinator)
+    if version < 8:
+        make = OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = [make(name=TOPIC.name, partition_indexes=[0, 1]), make(name="none", partition_indexes=[4])]
+        found = await other.ask(API.OFFSET_FETCH, version, group_id=GROUP, topics=topics, require_stable=stable)
+        nothing = await other.ask(API.OFFSET_FETCH, version, group_id=GROUP, topics=[], require_stable=stable)
+    else:
+        of_group = OffsetFetchRequest.OffsetFetchRequestGroup
+        of_topic = of_group.OffsetFetchRequestTopics
+        topics = [of_topic(name=TOPIC.name, partition_indexes=[0, 1]), of_topic(name="none", partition_indexes=[4])]
+        groups = [of_group(group_id=GROUP, topics=topics), of_group(group_id=GROUP, topics=None)]
+        reply = await other.ask(API.OFFSET_FETCH, version, groups=groups, require_stable=stable)
+        found, nothing = reply.groups
+    if version >= 2:
+        assert found.error_code == nothing.error_code == Code.NOT_COORDINATOR
+    assert nothing.topics == []
+    is_told = version >= 8 or (stable and version == 7)
+    wanted = (-1_000, Code.UNSTABLE_OFFSET_COMMIT) if is_told else (-1, Code.NOT_COORDINATOR)
+    assert {
+        (t.name, p.partition_index): (p.committed_offset, p.error_code) for t in found.topics for p in t.partitions
+    } == {(TOPIC.name, 0): wanted, (TOPIC.name, 1): wanted, ("none", 4): wanted}
+
+
 @story
 async def test_before_anybody_asked_for_a_coordinator_there_is_none(bed: Bed) -> None:
     cluster = await Cluster.of(bed, 1)

@@ -287,5 +287,6 @@ DATA_RULES = {
     "generations",
     "two owners",
     "commits",
+    "left waiting",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from seaweedmq.kafka.wire.codes import Code
 from tests.support.history import Violation
 
 NOTHING = -1
@@ -129,6 +130,14 @@ class GroupRules:
             if missing:
                 told = f"{offset} is committed of partition {partition}, and nobody was given {sorted(missing)[:5]}"
                 self._tell("group lost", told)
+
+    def sent_away(self, who: str, partitions: Iterable[int]) -> None:
+        """An OffsetFetch was answered by somebody who can not know, with these errors of the partitions. librdkafka
+        asks nobody else, and reads nothing, unless it hears of each that it is not settled."""
+        heard = {Code(code) for code in partitions}
+        if heard != {Code.UNSTABLE_OFFSET_COMMIT}:
+            told = ", ".join(sorted(code.name for code in heard)) or "nothing"
+            self._tell("left waiting", f"{who} asked where to begin, and heard {told} of its partitions")
 
     def _tell(self, rule: str, detail: str) -> None:
         self.violations.append(Violation(rule, detail))

@@ -73,7 +73,7 @@ class KafkaMember(Place):
         loop = self._world.loop
         heartbeat_at, done = loop.time() + HEARTBEAT_S, dict(fetcher.positions)
         while not self._leaving:
-            for got in await fetcher.poll() if mine else await _nothing():
+            for got in await fetcher.poll() if mine or members else await _nothing():  # the leader sees a topic grow
                 await self._process(got)
             self.is_behind = fetcher.positions != done
             if fetcher.positions != done and self._rng.random() < COMMIT_SHARE:

@@ -24,9 +24,8 @@ SESSION_MS, REBALANCE_MS = 6_000, 4_000
 """As short as the coordinator lets it be; and what a round may take."""
 JOIN_TIMEOUT_S = 15.0
 RETRY_S = 0.1
-ASK_AGAIN = frozenset(
-    {Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.REQUEST_TIMED_OUT}
-)
+ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS})
+ASK_AGAIN = ELSEWHERE | {Code.REQUEST_TIMED_OUT}
 ATTEMPTS_MAX = 4
 
 
@@ -185,6 +184,8 @@ class KafkaMembership:
         began = self._rules.now()
         topics = [make(name=self._topic, partition_indexes=list(partitions))]
         reply = await self._ask(API.OFFSET_FETCH, 7, topics=topics, require_stable=True)
+        if partitions and reply.error_code in ELSEWHERE:
+            self._rules.sent_away(self._client.owner.name, (p.error_code for t in reply.topics for p in t.partitions))
         self._check(reply.error_code, "OffsetFetch")
         found = {p.partition_index: p.committed_offset for t in reply.topics for p in t.partitions}
         self._note(f"heard that {found} is committed")

@@ -1,0 +1,112 @@
+"""Consumers whose coordinator moves to another broker when they have their share, before they ask where to begin."""
+
+import asyncio
+import json
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+
+from seaweedmq.codec.kafka.group_records import partition_of_group
+from tests.support.commands import Done, run
+
+TOPIC = "kafka/__consumer_offsets"
+POLL_S, POLLS_MAX = 0.2, 150
+
+
+def move_coordinator(native: str, group: str) -> None:
+    """Give the group to another broker; its members are told nothing."""
+
+    def segment(*arguments: str) -> Done:
+        done = run("segment", *arguments, "--output", "json", env={"SEAWEEDMQ_BOOTSTRAP": native})
+        assert done.status == 0, done.stderr
+        return done
+
+    segments = [s for s in json.loads(segment("list", TOPIC).text) if s["state"] == "open"]
+    number = partition_of_group(group, len(segments))
+    mine = next(s for s in segments if s["slots"][0] <= number < s["slots"][1])
+    others = [address for address in native.split(",") if address != mine["brokers"][0]]
+    segment("move", TOPIC, str(mine["id"]), *others[: len(mine["brokers"])])
+
+
+def librdkafka(bootstrap: str, native: str, group: str, topic: str, count: int, **settings: Any) -> list[bytes]:
+    """What is read: nothing, if the consumer waits for ever. Whichever version is on the path."""
+    moved: list[str] = []
+
+    def assigned(_: Consumer, partitions: object) -> None:
+        move_coordinator(native, group)
+        moved.append(group)
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+        | {"auto.offset.reset": "error"}  # what was committed, or nothing
+        | {name.replace("_", "."): value for name, value in settings.items()}
+    )
+    found: list[bytes] = []
+    with closing(consumer):
+        consumer.subscribe([topic], on_assign=assigned)
+        for _ in range(POLLS_MAX):
+            for message in consumer.consume(count, POLL_S):
+                if message.error() is None:
+                    found.append(message.value())
+                else:  # librdkafka mentions what it deals with
+                    assert message.error().code() == KafkaError.NOT_COORDINATOR, message.error()
+            if len(found) >= count:
+                break
+    assert moved
+    return found
+
+
+def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
+    """As ``librdkafka``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap.split(","), group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+    )
+    consumer.subscribe([topic], listener=_listener(ConsumerRebalanceListener, lambda: move_coordinator(native, group)))
+    found: list[bytes] = []
+    with closing(consumer):
+        for _ in range(POLLS_MAX):
+            for records in consumer.poll(int(POLL_S * 1_000)).values():
+                found += [record.value for record in records]
+            if len(found) >= count:
+                break
+    return found
+
+
+def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) -> list[bytes]:
+    """As ``librdkafka``."""
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+
+    async def read() -> list[bytes]:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
+        )
+        moved = _listener(ConsumerRebalanceListener, lambda: move_coordinator(native, group))
+        consumer.subscribe([topic], listener=moved)
+        found: list[bytes] = []
+        async with consumer:
+            for _ in range(POLLS_MAX):
+                for records in (await consumer.getmany(timeout_ms=int(POLL_S * 1_000))).values():
+                    found += [record.value for record in records]
+                if len(found) >= count:
+                    break
+        return found
+
+    return asyncio.run(read())
+
+
+def _listener(kind: Any, on_assigned: Callable[[], None]) -> Any:
+    class Listener(kind):
+        def on_partitions_revoked(self, revoked: object) -> None:
+            """Nothing."""
+
+        def on_partitions_assigned(self, assigned: object) -> None:
+            on_assigned()
+
+    return Listener()
