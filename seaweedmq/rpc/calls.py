@@ -6,16 +6,26 @@ see that one, so the reason is looked up: the caller's requests failed, or the c
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc.aio
 
-from seaweedmq.errors import Closed
+from seaweedmq.errors import Closed, SeaweedMQError, Unavailable
 from seaweedmq.rpc import status
 from seaweedmq.runtime.closing import close
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Fate:
+    """Of a connection, which several peers may share."""
+
+    is_closed: bool = False
+    is_replaced: bool = False
+    """Closed because there is a newer one, and not because nobody wants any."""
 
 
 class Peer:
@@ -24,22 +34,22 @@ class Peer:
     def __init__(self, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
         self.address = address
         self._metadata = metadata
-        self._closed = asyncio.Event()
+        self._fate = _Fate()
 
     def with_metadata(self, key: str, value: str) -> "Peer":
         """The same broker on the same connection, told more with each call."""
         other = Peer(self.address, (*self._metadata, (key, value)))
-        other._closed = self._closed
+        other._fate = self._fate
         return other
 
     @property
     def closed(self) -> bool:
         """Whether the owner of the connection has closed it."""
-        return self._closed.is_set()
+        return self._fate.is_closed
 
-    def close(self) -> None:
-        """The connection is being closed: what is under way ends with Closed."""
-        self._closed.set()
+    def close(self, *, replaced: bool = False) -> None:
+        """The connection is being closed: what is under way ends with Closed, or with Unavailable if it is replaced."""
+        self._fate.is_closed, self._fate.is_replaced = True, replaced
 
     async def unary(self, method: str, callable_: Any, request: bytes, timeout_s: float) -> bytes:
         """One request, one reply, within a deadline."""
@@ -107,7 +117,9 @@ class Peer:
         if self.closed:
             raise self._closed_error(method)
 
-    def _closed_error(self, method: str) -> Closed:
+    def _closed_error(self, method: str) -> SeaweedMQError:
+        if self._fate.is_replaced:
+            return Unavailable(f"{method} at broker {self.address} ended: another broker has the address by now; retry")
         return Closed(f"{method} at broker {self.address} ended: the client was closed; make a new one")
 
 

@@ -83,7 +83,7 @@ class GrpcDialer:
 
         gRPC knows how the last attempt to connect ended, and answers with that until it tries again, up to
         ``RECONNECT_INTERVAL_MS_MAX`` later: of a broker that was just started it would say that nobody listens there.
-        What is under way on the connection as it is goes on, until the next renewal.
+        What is under way on the connection as it is goes on, until the next renewal; then it ends with Unavailable.
         """
         broker = self._brokers.pop(address, None)
         if broker is None:
@@ -91,7 +91,7 @@ class GrpcDialer:
         earlier = self._before.get(address)
         self._before[address] = broker
         if earlier is not None:
-            closing = asyncio.create_task(earlier.close(), name=f"close an earlier connection to {address}")
+            closing = asyncio.create_task(earlier.close(replaced=True), name=f"close what was connected to {address}")
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -166,9 +166,9 @@ class _GrpcBroker:
             lambda envelopes: self._peer.stream(name, method, envelopes, _as_it_is, _as_it_is), self._peer.address
         )
 
-    async def close(self) -> None:
-        """Cancel what is under way and drop the connection."""
-        self._peer.close()
+    async def close(self, *, replaced: bool = False) -> None:
+        """Cancel what is under way and drop the connection. ``replaced``: there is a newer one."""
+        self._peer.close(replaced=replaced)
         await self._channel.close(None)
         for together in self._together.values():
             await together.close()

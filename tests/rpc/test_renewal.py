@@ -2,7 +2,7 @@
 
 import pytest
 
-from seaweedmq.errors import Closed, Refused
+from seaweedmq.errors import Closed, Refused, Unavailable
 from seaweedmq.model.calls import ListTopics
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi
@@ -52,6 +52,9 @@ async def test_calls_under_way_go_on_and_old_connections_do_not_add_up(fake: Fak
     assert await first.call(ListTopics()) is not None
     dialer.renew(server.address)
     assert await dialer.dial(server.address).call(ListTopics()) is not None
-    with pytest.raises(Closed):
+    with pytest.raises(Unavailable, match="another broker has the address by now; retry"):
         await first.call(ListTopics())
+    await dialer.close()
+    with pytest.raises(Closed):
+        dialer.dial(server.address)
     await server.stop(0)
