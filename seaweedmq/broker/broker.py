@@ -146,6 +146,7 @@ class Broker:
             api=self.api,
             dial=self._dial,
             broker_id=lambda: self.id,
+            kafka_address=kafka_address,
             spawn=self._supervisor.brief,
         )
         self.inspect = Inspection(

@@ -232,6 +232,7 @@ class LocalBroker:
         api: BrokerApi,
         dial: Callable[[str], BrokerApi],
         broker_id: Callable[[], str],
+        kafka_address: str,
         spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]],
     ) -> None:
         self.config = config
@@ -251,6 +252,8 @@ class LocalBroker:
         """A broker by its id. Raises Unavailable if it is gone."""
         self.spawn = spawn
         """Run something with an end; an error that it does not handle ends the broker."""
+        self.kafka_address = kafka_address
+        """Where Kafka's clients dial this process; "" for nowhere."""
         self._broker_id = broker_id
         self._known: OrderedDict[TopicName, _Partitions] = OrderedDict()
 

@@ -87,7 +87,7 @@ class ClusterRoom:
             throttle_time_ms=0,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=None)
-                for node in self._nodes.live()
+                for node in self._nodes.shown()
             ],
             cluster_id=self._nodes.cluster_id or None,
             controller_id=self._nodes.controller(),

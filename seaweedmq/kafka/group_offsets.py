@@ -11,7 +11,7 @@ from seaweedmq.core.kafka.classic_events import (
     DeleteOffsetsReply,
     OffsetToCommit,
 )
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, Unavailable
 from seaweedmq.kafka.coordinators import Coordinators
 from seaweedmq.kafka.directory import Directory
 from seaweedmq.kafka.wire.codes import Code
@@ -27,13 +27,15 @@ from seaweedmq.kafka.wire.messages import (
 )
 from seaweedmq.model.kafka_groups import OffsetValue
 
-MANY_GROUPS_FROM, NAMED_ERRORS_FROM, STABLE_FROM = 8, 9, 7
+MANY_GROUPS_FROM, NAMED_ERRORS_FROM = 8, 9
+NOT_SETTLED_IN, NOT_SETTLED_FROM = 7, 9
+"""Versions of OffsetFetch, see ``GroupOffsetsRoom.fetch``."""
 NO_OFFSET = -1
 ASKED_ANEW = -1_000
 """Committed offset of a partition that is not settled: librdkafka looks at it in spite of the error if its assignment
 changed meanwhile, begins where ``auto.offset.reset`` says if it is -1, and asks anew if it is this, its own
 ``RD_KAFKA_OFFSET_STORED``."""
-ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS})
+ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS})
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -106,27 +108,27 @@ class GroupOffsetsRoom:
         """OffsetFetch, of one group or of many. Nothing is ever pending in a transaction, so that all of it is
         stable.
 
-        While the coordinator is elsewhere or loads, though, no offset is: each partition has
-        UNSTABLE_OFFSET_COMMIT beside the error of its group. Clients look at the latter first, but for librdkafka,
-        which is done with a group that has an error (its issue 5586: a consumer that never begins), and asks again only
-        for the former. Below version 8 it is said to those alone who ask for stable offsets: Sarama, which does not,
-        looks at the errors of partitions there.
+        While the coordinator is elsewhere or loads, though, no offset is: in the versions that librdkafka asks in, each
+        partition has UNSTABLE_OFFSET_COMMIT beside the error of its group. Other clients look at the latter first.
+        librdkafka is done with a group that has an error (its issue 5586: a consumer that never begins), and asks again
+        only for the former. It asks in version 9, and up to librdkafka 2.3 in 7, for stable offsets. Sarama looks at
+        the errors of partitions first: it asks in 8, and in 7 as a rule for any offsets.
         """
         body = request.body
         if request.version >= MANY_GROUPS_FROM:
-            return OffsetFetchResponse(groups=[await self._of_group(group) for group in body.groups])
+            return OffsetFetchResponse(groups=[await self._of_group(group, request.version) for group in body.groups])
         make = OffsetFetchResponse.OffsetFetchResponseTopic
         of_each = make.OffsetFetchResponsePartition
         try:
             committed = await self._committed(body.group_id, body.topics)
         except SeaweedMQError as error:
             code = code_of(error, place=Place.COORDINATOR)
-            if code not in ELSEWHERE or request.version < STABLE_FROM or not body.require_stable:
+            if code not in ELSEWHERE or request.version != NOT_SETTLED_IN or not body.require_stable:
                 raise
             return OffsetFetchResponse(topics=_not_settled(make, of_each, body.topics), error_code=code)
         return OffsetFetchResponse(topics=_with_offsets(make, of_each, committed))
 
-    async def _of_group(self, group: Any) -> Any:
+    async def _of_group(self, group: Any, version: int) -> Any:
         make = OffsetFetchResponse.OffsetFetchResponseGroup
         of_topic = make.OffsetFetchResponseTopics
         of_each = of_topic.OffsetFetchResponsePartitions
@@ -134,7 +136,8 @@ class GroupOffsetsRoom:
             committed = await self._committed(group.group_id, group.topics)
         except SeaweedMQError as error:
             code = code_of(error, place=Place.COORDINATOR)
-            topics = _not_settled(of_topic, of_each, group.topics) if code in ELSEWHERE else []
+            is_told = code in ELSEWHERE and version >= NOT_SETTLED_FROM
+            topics = _not_settled(of_topic, of_each, group.topics) if is_told else []
             return make(group_id=group.group_id, topics=topics, error_code=code)
         return make(group_id=group.group_id, topics=_with_offsets(of_topic, of_each, committed))
 
@@ -143,7 +146,12 @@ class GroupOffsetsRoom:
     ) -> Mapping[str, Sequence[tuple[int, OffsetValue | None]]]:
         """By topic; ``topics`` None: whatever there is."""
         asked = None if topics is None else [(t.name, number) for t in topics for number in t.partition_indexes]
-        found = await self._coordinators.shard_of(group).look(lambda state: state.offsets(group, asked))
+        try:
+            found = await self._coordinators.shard_of(group).look(lambda state: state.offsets(group, asked))
+        except Unavailable as error:
+            # COORDINATOR_NOT_AVAILABLE, which it is, ends a consumer of Java up to 3.8 and of aiokafka when it is said
+            # here; with this one they look for the coordinator.
+            raise KafkaRefusal(Code.NOT_COORDINATOR, str(error)) from error
         by_topic: dict[str, list[tuple[int, OffsetValue | None]]] = {}
         for topic, number in sorted(found) if asked is None else asked:
             by_topic.setdefault(topic, []).append((number, found.get((topic, number))))

@@ -1,9 +1,15 @@
 """Kafka's nodes: the brokers that serve Kafka's clients, by numbers that stay the same over restarts.
 
+Clients are shown those that live, and for a while those that did. librdkafka (2.10 on) drops whoever is not shown,
+with all requests that are under way there; with nobody left it waits for minutes before it dials the addresses that it
+began with. All leases can end at once, on a machine that is too busy to renew them, and a moment later the same brokers
+are there again.
+
 The numbers are kept in etcd by the address that clients dial, and whichever broker meets an address without one gives
 it a number.
 """
 
+import asyncio
 import base64
 import logging
 from collections.abc import Mapping
@@ -24,18 +30,24 @@ NO_NODE = -1
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 NODES_TIMEOUT_S = 5.0
 CLUSTER_ID_BYTES = 16
+GONE_SHOWN_S = 10.0
+"""How long a broker that is gone is shown, from when that is noticed: about as long as Kafka waits for one."""
 
 
 class Nodes:
     """Whom Kafka's clients may dial. A broker without an address for them is no node."""
 
-    def __init__(self, view: ClusterView, meta: MetaStore, env: Environment) -> None:
+    def __init__(self, view: ClusterView, meta: MetaStore, env: Environment, *, own_address: str = "") -> None:
+        """``own_address``: where this very broker is dialled."""
         self._view = view
         self._meta = meta
         self._env = env
+        self._own_address = own_address
         self._table = NodeTable(cluster_id="")
         self._ran_at: dict[str, str] = {}
         """Broker id -> its address for Kafka: those that are gone are still named as replicas."""
+        self._shown_until: dict[str, float | None] = {}
+        """Address -> when it is shown no more; None while a broker lives there."""
         self._made_of: tuple[int, NodeTable] | None = None
         """State of the view, and numbers, that ``_nodes`` is made of."""
         self._nodes: dict[str, Node] = {}
@@ -60,13 +72,23 @@ class Nodes:
         try:
             await attempts(self._give_numbers)
         except Unavailable as error:
-            if not self.live():
+            if not self.shown():
                 raise
             log.warning("brokers without a node id are not shown to Kafka's clients: %s", error)
 
     def live(self) -> list[Node]:
         """Those that live and have a number, by number."""
         return sorted(self._by_broker().values())
+
+    def shown(self) -> list[Node]:
+        """Those that clients are told of, by number: that live, or did a moment ago, and this one, since it answers."""
+        self._note()
+        now = asyncio.get_running_loop().time()
+        addresses = {address for address, until in self._shown_until.items() if until is None or now < until}
+        if self._own_address:
+            addresses.add(self._own_address)
+        numbers = {self._table.ids[address]: address for address in addresses if address in self._table.ids}
+        return [Node(number, *parse_address(address)) for number, address in sorted(numbers.items())]
 
     def of_broker(self, broker_id: str) -> Node | None:
         """The node that this broker is; None if it is gone or is none."""
@@ -101,24 +123,34 @@ class Nodes:
         return self._nodes
 
     def _note(self) -> None:
-        """Remember who lives where, of the last ``NODES_MAX``."""
+        """Remember who lives where, of the last ``NODES_MAX``, and notice who is gone."""
         for broker in self._view.brokers.values():
             if broker.kafka_address and broker.id not in self._ran_at:
                 self._ran_at[broker.id] = broker.kafka_address
         while len(self._ran_at) > NODES_MAX:
             del self._ran_at[next(iter(self._ran_at))]
+        live, now = self._live_addresses(), asyncio.get_running_loop().time()
+        for address, until in list(self._shown_until.items()):
+            if address in live or (until is not None and until <= now):
+                del self._shown_until[address]
+            elif until is None:
+                self._shown_until[address] = now + GONE_SHOWN_S
+        self._shown_until.update(dict.fromkeys(live))
 
     def _live_addresses(self) -> set[str]:
         return {broker.kafka_address for broker in self._view.brokers.values() if broker.kafka_address}
 
     def _nameless(self) -> list[str]:
         """Addresses without a number."""
-        return sorted(self._live_addresses() - self._table.ids.keys())
+        return sorted(self._wanted_addresses() - self._table.ids.keys())
+
+    def _wanted_addresses(self) -> set[str]:
+        return self._live_addresses() | ({self._own_address} if self._own_address else set())
 
     async def _give_numbers(self) -> None:
         entry = await self._meta.get(KAFKA_NODES)
         found = NodeTable(cluster_id=self._new_cluster_id()) if entry is None else node_table_from_json(entry.value)
-        wanted = with_nodes(found, sorted(self._live_addresses()), self._live_addresses())
+        wanted = with_nodes(found, sorted(self._wanted_addresses()), self._wanted_addresses())
         if entry is None or wanted != found:
             unchanged = Compare(KAFKA_NODES, mod_revision=0 if entry is None else entry.mod_revision)
             if await self._meta.transact([unchanged], [Put(KAFKA_NODES, node_table_to_json(wanted))]) is None:

@@ -256,6 +256,12 @@ async def cut_etcd_leader(arena: Arena) -> None:
     await _cut_etcd(arena, await arena.leading(), there=True, back=True)
 
 
+async def cut_etcd_all(arena: Arena) -> None:
+    """No broker reaches etcd until all their leases have ended; then all are back at once, as others."""
+    nodes = [node for node in arena.cluster.nodes if node.pid is not None]
+    await asyncio.gather(*(_cut_etcd(arena, node, there=True, back=True) for node in nodes))
+
+
 async def _cut_etcd(arena: Arena, node: Node, *, there: bool, back: bool) -> None:
     ways = "to and from" if there and back else "to" if there else "from"
     arena.say(f"nothing gets {ways} etcd for {node}")
@@ -386,6 +392,7 @@ FAULTS: dict[str, Fault] = {
         *(kill_primary, kill_follower, kill_leader, kill_coordinator, kill_all, kill_all_but_one, torn_write),
         *(freeze_primary, freeze_follower, freeze_leader, freeze_coordinator, terminate_rejoining),
         *(cut_pair, cut_pair_one_way, cut_off, cut_etcd, cut_etcd_there, cut_etcd_back, cut_etcd_leader),
+        cut_etcd_all,
         *(cut_kafka, hang_up_kafka),
         *(kill_etcd, freeze_etcd, full_disk, rolling_restart, drain),
         *(split, merge, move, recreate, kill_member, freeze_member),

@@ -125,6 +125,7 @@ CAUGHT_BY = {
     "leave_offsets_out_of_snapshots": 264,
     "let_any_generation_commit": 2677,
     "send_away_who_asks_where_to_begin": 155,
+    "show_none_but_who_is_registered": 406,
     "give_what_was_deleted_while_it_is_there": 632,
     "let_low_watermarks_fall": 650,
     "delete_files_that_begin_below": 632,

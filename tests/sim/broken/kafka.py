@@ -14,6 +14,7 @@ from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.core.lineage import elders
 from seaweedmq.kafka import group_offsets, reading
 from seaweedmq.kafka.cursors import CursorKey, Cursors
+from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.kafka.partitions import Partitions
 from seaweedmq.kafka.produce import ProduceRoom
 from seaweedmq.kafka.shard import Shard
@@ -134,6 +135,11 @@ def send_away_who_asks_where_to_begin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group_offsets, "_not_settled", lambda *_: [])
 
 
+def show_none_but_who_is_registered(patch: pytest.MonkeyPatch) -> None:
+    """Clients are shown the brokers that live, and nobody in a moment without any."""
+    patch.setattr(Nodes, "shown", lambda nodes: nodes.live())
+
+
 BROKEN: tuple[Break, ...] = (
     forget_kafka_producers_at_the_seal,
     ask_the_last_segment_alone,
@@ -149,4 +155,5 @@ BROKEN: tuple[Break, ...] = (
     leave_offsets_out_of_snapshots,
     let_any_generation_commit,
     send_away_who_asks_where_to_begin,
+    show_none_but_who_is_registered,
 )

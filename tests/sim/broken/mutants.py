@@ -288,5 +288,6 @@ DATA_RULES = {
     "two owners",
     "commits",
     "left waiting",
+    "shown nobody",
 }
 """A broken variant counts as caught by these only: not by a hang, nor by something that fails without it too."""

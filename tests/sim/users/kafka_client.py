@@ -186,6 +186,8 @@ class KafkaClient:
     async def refresh(self, topic: str) -> None:
         """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused."""
         reply = await self.ask_any(API.METADATA, METADATA_VERSION, **metadata_of(topic))
+        if not reply.brokers:  # librdkafka has nobody left to ask then, and stands still for minutes
+            self.world.violations.append(Violation("shown nobody", f"{self.owner.name} was shown no broker at all"))
         for node in reply.brokers:
             self._addresses[node.node_id] = f"{node.host}:{node.port}"
         found = reply.topics[0]
