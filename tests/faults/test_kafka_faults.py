@@ -59,5 +59,10 @@ async def test_members_and_connections_end_while_a_primary_dies(cluster: Cluster
     assert outcome.generations > 0
 
 
+async def test_all_leases_end_at_once_and_clients_go_on(cluster: Cluster) -> None:
+    """In that moment no broker is registered, and clients that are shown nobody ask nobody for minutes."""
+    await hurt(cluster, "cut_etcd_all")
+
+
 async def test_a_rolling_restart(cluster: Cluster) -> None:
     await hurt(cluster, "rolling_restart")

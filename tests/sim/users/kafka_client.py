@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 REPLY_TIMEOUT_S = 3.0
-METADATA_VERSION = 12
+METADATA_VERSION = 13
 FIND_COORDINATOR_VERSION = 3
 _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">hhihs")
@@ -186,6 +186,8 @@ class KafkaClient:
     async def refresh(self, topic: str) -> None:
         """Who leads the partitions of the topic. Raises as ``Connection.ask``; Refused."""
         reply = await self.ask_any(API.METADATA, METADATA_VERSION, **metadata_of(topic))
+        if reply.error_code:
+            raise Unavailable(f"nothing is known at all: {Code(reply.error_code).name}")
         if not reply.brokers:  # librdkafka has nobody left to ask then, and stands still for minutes
             self.world.violations.append(Violation("shown nobody", f"{self.owner.name} was shown no broker at all"))
         for node in reply.brokers:
