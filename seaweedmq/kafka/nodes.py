@@ -1,15 +1,14 @@
 """Kafka's nodes: the brokers that serve Kafka's clients, by numbers that stay the same over restarts.
 
-Clients are shown those that live, and for a while those that did. librdkafka (2.10 on) drops whoever is not shown,
-with all requests that are under way there; with nobody left it waits for minutes before it dials the addresses that it
-began with. All leases can end at once, on a machine that is too busy to renew them, and a moment later the same brokers
-are there again.
+Clients are shown those that live, and the one that answers whether or not it is registered: all leases can end at once,
+on a machine that is too busy to renew them. librdkafka (2.10 on) drops whoever is not shown, and with nobody left it
+waits for minutes before it dials the addresses that it began with. Whoever else is gone is not shown, not even for a
+while: librdkafka, which waits longer and longer before it dials a broker again, dials one that is shown anew at once.
 
 The numbers are kept in etcd by the address that clients dial, and whichever broker meets an address without one gives
 it a number.
 """
 
-import asyncio
 import base64
 import logging
 from collections.abc import Mapping
@@ -30,8 +29,6 @@ NO_NODE = -1
 RETRY_FIRST_S, RETRY_MOST_S = 0.02, 0.5
 NODES_TIMEOUT_S = 5.0
 CLUSTER_ID_BYTES = 16
-GONE_SHOWN_S = 10.0
-"""How long a broker that is gone is shown, from when that is noticed: about as long as Kafka waits for one."""
 
 
 class Nodes:
@@ -46,8 +43,6 @@ class Nodes:
         self._table = NodeTable(cluster_id="")
         self._ran_at: dict[str, str] = {}
         """Broker id -> its address for Kafka: those that are gone are still named as replicas."""
-        self._shown_until: dict[str, float | None] = {}
-        """Address -> when it is shown no more; None while a broker lives there."""
         self._made_of: tuple[int, NodeTable] | None = None
         """State of the view, and numbers, that ``_nodes`` is made of."""
         self._nodes: dict[str, Node] = {}
@@ -81,14 +76,11 @@ class Nodes:
         return sorted(self._by_broker().values())
 
     def shown(self) -> list[Node]:
-        """Those that clients are told of, by number: that live, or did a moment ago, and this one, since it answers."""
-        self._note()
-        now = asyncio.get_running_loop().time()
-        addresses = {address for address, until in self._shown_until.items() if until is None or now < until}
-        if self._own_address:
-            addresses.add(self._own_address)
-        numbers = {self._table.ids[address]: address for address in addresses if address in self._table.ids}
-        return [Node(number, *parse_address(address)) for number, address in sorted(numbers.items())]
+        """Those that clients are told of, by number: that live, and this one."""
+        number = self._table.ids.get(self._own_address)
+        if number is None:
+            return self.live()
+        return sorted({*self._by_broker().values(), Node(number, *parse_address(self._own_address))})
 
     def of_broker(self, broker_id: str) -> Node | None:
         """The node that this broker is; None if it is gone or is none."""
@@ -123,19 +115,12 @@ class Nodes:
         return self._nodes
 
     def _note(self) -> None:
-        """Remember who lives where, of the last ``NODES_MAX``, and notice who is gone."""
+        """Remember who lives where, of the last ``NODES_MAX``."""
         for broker in self._view.brokers.values():
             if broker.kafka_address and broker.id not in self._ran_at:
                 self._ran_at[broker.id] = broker.kafka_address
         while len(self._ran_at) > NODES_MAX:
             del self._ran_at[next(iter(self._ran_at))]
-        live, now = self._live_addresses(), asyncio.get_running_loop().time()
-        for address, until in list(self._shown_until.items()):
-            if address in live or (until is not None and until <= now):
-                del self._shown_until[address]
-            elif until is None:
-                self._shown_until[address] = now + GONE_SHOWN_S
-        self._shown_until.update(dict.fromkeys(live))
 
     def _live_addresses(self) -> set[str]:
         return {broker.kafka_address for broker in self._view.brokers.values() if broker.kafka_address}

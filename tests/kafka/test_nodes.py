@@ -9,7 +9,7 @@ from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import BROKERS, KAFKA_NODES
 from seaweedmq.core.kafka.node_ids import with_nodes
 from seaweedmq.errors import Corrupt, ResourceExhausted, Unavailable
-from seaweedmq.kafka.nodes import GONE_SHOWN_S, Nodes
+from seaweedmq.kafka.nodes import Nodes
 from seaweedmq.model.kafka_nodes import NODE_ID_MAX, NODES_MAX, Node, NodeTable
 from seaweedmq.ports import Delete, Put
 from tests.broker.bed import Bed, story
@@ -93,31 +93,6 @@ async def test_a_broker_that_comes_back_has_its_number_again(bed: Bed) -> None:
 
 
 @story
-async def test_who_is_gone_is_shown_for_a_while(bed: Bed) -> None:
-    """Most come back at once, and librdkafka (2.10 on) drops whoever is not shown, with all that is under way."""
-    one, other = await offices(bed, 2)
-    await one.nodes.ready()
-    both = [Node(1, "broker-0", 9092), Node(2, "broker-1", 9092)]
-    assert one.nodes.shown() == both
-    other.host.kill()
-    await bed.until(lambda: len(one.host.inspect.view.brokers) == 1)
-    assert one.nodes.live() == both[:1]
-    assert one.nodes.shown() == both
-    await asyncio.sleep(0.9 * GONE_SHOWN_S)
-    assert one.nodes.shown() == both
-    again = await bed.start(address=other.host.address)
-    await office(again)
-    await bed.until(lambda: len(one.nodes.live()) == 2)
-    await asyncio.sleep(2 * GONE_SHOWN_S)
-    assert one.nodes.shown() == both
-    again.kill()
-    await bed.until(lambda: len(one.host.inspect.view.brokers) == 1)
-    assert one.nodes.shown() == both
-    await asyncio.sleep(GONE_SHOWN_S)
-    assert one.nodes.shown() == both[:1]
-
-
-@story
 async def test_a_broker_shows_itself_even_when_no_broker_is_registered(bed: Bed) -> None:
     """A client of librdkafka that is told of nobody has nobody left to ask, and stands still for minutes."""
     (one,) = await offices(bed, 1)
@@ -128,8 +103,6 @@ async def test_a_broker_shows_itself_even_when_no_broker_is_registered(bed: Bed)
     await bed.until(lambda: not local.view.brokers)
     await nodes.ready()
     assert nodes.live() == []
-    assert nodes.shown() == [Node(1, "broker-0", 9092)]
-    await asyncio.sleep(2 * GONE_SHOWN_S)
     assert nodes.shown() == [Node(1, "broker-0", 9092)]
 
 
