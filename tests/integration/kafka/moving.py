@@ -3,7 +3,6 @@
 import asyncio
 import json
 import warnings
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -68,7 +67,8 @@ def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), group_id=group, enable_auto_commit=False, auto_offset_reset="none"
     )
-    consumer.subscribe([topic], listener=_listener(ConsumerRebalanceListener, lambda: move_coordinator(native, group)))
+    listener = _listener(ConsumerRebalanceListener, native, group)
+    consumer.subscribe([topic], listener=listener)
     found: list[bytes] = []
     with closing(consumer):
         for _ in range(POLLS_MAX):
@@ -76,6 +76,7 @@ def kafka_python(bootstrap: str, native: str, group: str, topic: str, count: int
                 found += [record.value for record in records]
             if len(found) >= count:
                 break
+    assert listener.has_moved
     return found
 
 
@@ -87,8 +88,8 @@ def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) ->
         consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="none"
         )
-        moved = _listener(ConsumerRebalanceListener, lambda: move_coordinator(native, group))
-        consumer.subscribe([topic], listener=moved)
+        listener = _listener(ConsumerRebalanceListener, native, group)
+        consumer.subscribe([topic], listener=listener)
         found: list[bytes] = []
         async with consumer:
             for _ in range(POLLS_MAX):
@@ -96,17 +97,23 @@ def aiokafka(bootstrap: str, native: str, group: str, topic: str, count: int) ->
                     found += [record.value for record in records]
                 if len(found) >= count:
                     break
+        assert listener.has_moved
         return found
 
     return asyncio.run(read())
 
 
-def _listener(kind: Any, on_assigned: Callable[[], None]) -> Any:
+def _listener(kind: Any, native: str, group: str) -> Any:
+    """Moves the coordinator at every assignment."""
+
     class Listener(kind):
+        has_moved = False
+
         def on_partitions_revoked(self, revoked: object) -> None:
             """Nothing."""
 
         def on_partitions_assigned(self, assigned: object) -> None:
-            on_assigned()
+            move_coordinator(native, group)
+            self.has_moved = True
 
     return Listener()
