@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from seaweedmq.core.kafka.config_values import ConfigMisnamed, InvalidConfig
 from seaweedmq.core.kafka.topic_configs import change_of, configs_of, describe_configs, parse_configs, spec_of
@@ -31,6 +31,9 @@ DEFAULT = -1
 """As many as the cluster's settings say."""
 NAMED_BY_ID_FROM = 6
 """Version of DeleteTopics from which topics are named one by one, by name or id."""
+
+_Mention: TypeAlias = tuple[str | None, bytes | None]
+"""A topic in a DeleteTopics request: its name, or its id of 16 bytes, or (which is rejected) both or neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,26 +198,26 @@ class TopicsRoom:
     async def delete_topics(self, request: Request) -> Reply:
         """Delete topics with all their records."""
         body = request.body
-        asked: list[tuple[str | None, bytes | None]]
+        asked: list[_Mention]
         if request.version >= NAMED_BY_ID_FROM:
             asked = [(t.name, None if t.topic_id is None else t.topic_id.bytes) for t in body.topics]
         else:
             asked = [(name, None) for name in body.topic_names]
-        named = Counter(asked)
         timeout_s = patience_s(body.timeout_ms)
-        responses = await for_each(
-            dict.fromkeys(asked), lambda key: self._delete(key[0], key[1], named[key], timeout_s)
-        )
+        responses = await for_each(self._to_delete(asked).items(), lambda item: self._delete(*item, timeout_s))
         return DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
 
-    async def _delete(self, name: str | None, topic_id: bytes | None, times: int, timeout_s: float) -> Any:
+    async def _delete(self, mention: _Mention, found: PartitionedTopic | KafkaRefusal, timeout_s: float) -> Any:
+        name, topic_id = mention
         failure: SeaweedMQError | None = None
-        try:
-            topic = self._to_delete(name, topic_id, times)
-            name, topic_id = topic.name, topic.id
-            await self._changes.delete(topic.topic, timeout_s)
-        except SeaweedMQError as error:
-            failure = error
+        if isinstance(found, KafkaRefusal):
+            failure = found
+        else:
+            name, topic_id = found.name, found.id
+            try:
+                await self._changes.delete(found.topic, timeout_s)
+            except SeaweedMQError as error:
+                failure = error
         return DeleteTopicsResponse.DeletableTopicResult(
             name=name,
             topic_id=(topic_id or NO_TOPIC_ID).hex(),
@@ -222,12 +225,25 @@ class TopicsRoom:
             error_message=None if failure is None else str(failure),
         )
 
-    def _to_delete(self, name: str | None, topic_id: bytes | None, times: int) -> PartitionedTopic:
-        if (name is None) == (topic_id is None):
-            raise KafkaRefusal(Code.INVALID_REQUEST, "a topic is to be deleted by its name, or by its id: give one")
-        if times > 1:
-            raise _named_twice(name or "")
-        return self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
+    def _to_delete(self, asked: Sequence[_Mention]) -> dict[_Mention, PartitionedTopic | KafkaRefusal]:
+        """Resolve the topics of one request. As in Kafka, a topic that is named twice is kept, and one result rejects
+        it; the two may be equal, or be the name and the id."""
+        found: dict[_Mention, PartitionedTopic | KafkaRefusal] = {}
+        for mention, times in Counter(asked).items():
+            name, topic_id = mention
+            try:
+                if (name is None) == (topic_id is None):
+                    raise KafkaRefusal(Code.INVALID_REQUEST, "a topic is to be deleted by its name or its id: give one")
+                if times > 1:
+                    raise _named_twice(name or (topic_id or b"").hex())
+                found[mention] = self._directory.find(name if topic_id is None else topic_id)  # type: ignore[arg-type]
+            except KafkaRefusal as error:
+                found[mention] = error
+        for (name, _), topic in list(found.items()):
+            if name is not None and isinstance(topic, PartitionedTopic) and found.pop((None, topic.id), None):
+                found.pop((name, None))
+                found[name, topic.id] = _named_twice(name)
+        return found
 
     # --- more partitions ----------------------------------------------------------------------------------------------
 

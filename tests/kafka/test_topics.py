@@ -276,6 +276,21 @@ async def test_topics_are_deleted_by_id(bed: Bed) -> None:
     assert [r.topic_id.bytes for r in reply.responses] == [known, unknown]
 
 
+@pytest.mark.parametrize("mentions", ["name, id", "id, name", "name, id, id", "name, name", "id, id"])
+@story
+async def test_a_topic_that_is_named_twice_in_one_request_is_kept(bed: Bed, mentions: str) -> None:
+    (office,) = await offices(bed, 1)
+    await create(office, wanted("orders"), wanted("returns"))
+    topic_id = topic_id_of(there(office).uid)
+    states = {"name": by_name("orders")["topics"], "id": by_id(topic_id)}
+    topics = [state for mention in mentions.split(", ") for state in states[mention]] + by_name("returns")["topics"]
+    reply = await office.ask(API.DELETE_TOPICS, topics=topics, timeout_ms=30_000)
+    others = {r.error_code for r in reply.responses if r.name == "returns"}
+    assert (len(reply.responses), others) == (2, {Code.NONE})
+    assert {r.error_code for r in reply.responses if r.name != "returns"} == {Code.INVALID_REQUEST}
+    assert [name.name for name in office.host.inspect.view.topics] == ["orders"]
+
+
 @story
 async def test_what_is_deleted_is_gone_at_once_where_it_was_asked_for(bed: Bed) -> None:
     both = await offices(bed, 2)
