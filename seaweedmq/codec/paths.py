@@ -11,6 +11,7 @@
     topics/<namespace>/<topic>/.staged/<sink>/done.json
     topics/<namespace>/<topic>/.staged/<sink>/<batch, 20 digits>/{manifest.json,progress.json,<name>.frames}
     topics/<namespace>/.sinks/<topic>/<sink>-<uid of the topic>
+    topics/<namespace>/.deleted-<uid of the topic>-<n>/
 
 Numbers are padded so that names sort as offsets do. Legal names (``model.topic``) need no escaping. All tables of a
 topic lie in one folder, since Spark does not descend into folders that are no ``key=value`` partitions, and Arrow
@@ -38,6 +39,7 @@ DELTA_LOG: Final = "_delta_log"
 """In the folder of the tables: which of them count, for readers of Delta tables."""
 STAGED: Final = ".staged"
 SINKS: Final = ".sinks"
+DELETED_PREFIX: Final = ".deleted-"
 Kind: TypeAlias = Literal["log", "table"]
 
 _FILE = re.compile(
@@ -94,6 +96,14 @@ def table_prefix(segment: int) -> str:
 def document_path(topic: TopicName, name: str) -> str:
     """``topic.json`` or ``lineage.json``, for readers without etcd."""
     return f"{topic_dir(topic)}/{check_name('document', name)}"
+
+
+def deleted_prefix(topic_uid: int) -> str:
+    """Prefix of the names that the folder of a deleted topic gets, in its namespace, until its files are gone.
+
+    The uid alone tells topics apart; with a name of the permitted length, the folder's would exceed 255 bytes.
+    """
+    return f"{DELETED_PREFIX}{topic_uid}-"
 
 
 def log_path(topic: TopicName, segment: int, base_offset: int, writer: str) -> str:

@@ -124,10 +124,10 @@ class StagingFile:
     def close(self, *, keep: bool) -> None:
         """Idempotent."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
             if not keep:
-                self._path.unlink(missing_ok=True)
+                self._path.unlink(missing_ok=True)  # first: closing may fail for lack of space
+            os.close(fd)
 
 
 class StagedBatch:
@@ -457,7 +457,11 @@ def _write_new(path: Path, data: bytes) -> None:
     with contextlib.suppress(FileExistsError):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            write_all(fd, [data])
-            sync_file(fd)
+            try:
+                write_all(fd, [data])
+                sync_file(fd)
+            except BaseException:
+                path.unlink(missing_ok=True)  # half a document would be the one that counts
+                raise
         finally:
             os.close(fd)

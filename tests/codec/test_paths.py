@@ -1,9 +1,12 @@
 """File names say what a file holds, and sort as offsets do."""
 
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seaweedmq.codec import paths
 from seaweedmq.codec.paths import (
     document_path,
     log_path,
@@ -14,7 +17,7 @@ from seaweedmq.codec.paths import (
     topic_dir,
 )
 from seaweedmq.errors import InvalidArgument
-from seaweedmq.model.topic import TopicName
+from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
 
 ORDERS = TopicName("shop", "orders.v2")
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True)
@@ -99,3 +102,33 @@ def test_names_that_would_leave_the_folder_are_refused():
 def test_an_empty_table_has_no_name():
     with pytest.raises(InvalidArgument, match="at least one record"):
         table_path(ORDERS, 0, 5, 5)
+
+
+LONGEST = {
+    "topic": TopicName("n" * NAME_LENGTH_MAX, "t" * TOPIC_NAME_LENGTH_MAX),
+    "segment": 10**10 - 1,
+    "uid": 2**63 - 1,
+    "topic_uid": 2**63 - 1,
+    "name": "d" * NAME_LENGTH_MAX,
+    "base_offset": 2**64 - 1,
+    "base": 2**64 - 2,
+    "end": 2**64 - 1,
+    "writer": "w" * NAME_LENGTH_MAX,
+    "sink": "s" * NAME_LENGTH_MAX,
+    "batch": 2**63 - 1,
+    "table": table_path(ORDERS, 10**10 - 1, 2**64 - 2, 2**64 - 1),
+}
+"""Arguments of the functions that compose paths."""
+FILE_NAME_BYTES_MAX = 255
+"""Of the usual file systems."""
+COMPOSING = [
+    function
+    for name, function in inspect.getmembers(paths, inspect.isfunction)
+    if function.__module__ == paths.__name__ and name not in ("parse_segment_file", "sink_of_mark")
+]
+
+
+@pytest.mark.parametrize("compose", COMPOSING, ids=lambda function: function.__name__)
+def test_names_of_the_permitted_lengths_become_names_that_file_systems_take(compose):
+    path = compose(**{name: LONGEST[name] for name in inspect.signature(compose).parameters})
+    assert max(len(part.encode()) for part in path.split("/")) <= FILE_NAME_BYTES_MAX

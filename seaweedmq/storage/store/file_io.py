@@ -24,6 +24,9 @@ NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP
 """What a file system says that has no hard links, or not here, or not for this file. EACCES is none of them: who may
 not write in a folder is to be told so."""
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a full file system."""
+
 TEMPORARY_PREFIX = ".tmp-"
 """Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
 TEMPORARY_AGE_S_MAX = 86_400.0

@@ -11,7 +11,15 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from seaweedmq.codec.documents import topic_from_document
-from seaweedmq.codec.paths import TOPIC_DOCUMENT, document_path, fence_path, log_path, topic_dir
+from seaweedmq.codec.paths import (
+    DELETED_PREFIX,
+    TOPIC_DOCUMENT,
+    deleted_prefix,
+    document_path,
+    fence_path,
+    log_path,
+    topic_dir,
+)
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
@@ -32,7 +40,6 @@ DOCUMENT_THREADS = 4
 """Of their own: no record waits for a document."""
 CREATE_ATTEMPTS = 3
 """A topic's deletion may move the folders away between making them and creating the file in them."""
-DELETED_PREFIX = ".deleted-"
 FENCE_TEXT = b"This segment was sealed from its files: its primary acknowledges nothing more.\n"
 
 
@@ -72,10 +79,11 @@ class FileSegmentStore:
             try:
                 file_io.write_all(fd, [preamble])
             except OSError:
-                os.close(fd)
                 # Without a preamble the file says nothing; its name must be free for the next attempt.
                 with contextlib.suppress(OSError):
                     (self.root / relative).unlink()
+                with contextlib.suppress(OSError):
+                    os.close(fd)
                 raise
             return fd
 
@@ -202,13 +210,14 @@ class FileSegmentStore:
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         def delete() -> None:
             for folder in (self.root / topic_dir(topic), self.root / "blobs" / topic.namespace / topic.name):
-                prefix = f"{DELETED_PREFIX}{topic.name}-{uid}"
+                prefix = deleted_prefix(uid)
                 if folder.is_dir() and self._belongs(folder, uid):
-                    aside = next(p for n in range(10**6) if not (p := folder.parent / f"{prefix}-{n}").exists())
-                    folder.rename(aside)
-                # Also what an interrupted deletion left.
-                for leftover in folder.parent.glob(f"{prefix}-*"):
-                    shutil.rmtree(leftover, ignore_errors=False)
+                    aside = next(p for n in range(10**6) if not (p := folder.parent / f"{prefix}{n}").exists())
+                    _move_aside(folder, aside)
+                # Also what an interrupted deletion left, of earlier releases with the topic's name in front of the uid.
+                for pattern in (f"{prefix}*", f"{DELETED_PREFIX}{topic.name}-{uid}-*"):
+                    for leftover in folder.parent.glob(pattern):
+                        shutil.rmtree(leftover, ignore_errors=False)
 
         await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
 
@@ -250,6 +259,19 @@ class FileSegmentStore:
         except (FileNotFoundError, SeaweedMQError):
             return True
         return found == uid
+
+
+def _move_aside(folder: Path, aside: Path) -> None:
+    """Rename the folder of a deleted topic; on a full disk, its files go first to make room for the new name."""
+    try:
+        folder.rename(aside)
+    except OSError as e:
+        if e.errno not in file_io.NO_SPACE:
+            raise
+        for path in folder.rglob("*"):
+            if path.name != TOPIC_DOCUMENT and not path.is_dir():
+                path.unlink(missing_ok=True)
+        folder.rename(aside)
 
 
 def _no_document(document: Path) -> StorageFailed:

@@ -133,7 +133,7 @@ class _Run:
             self._writer.close()
             return target.publish(self._sink, self._base, self._end)
         except BaseException:
-            target.discard(self._sink)
+            self.discard(target)
             raise
 
     def discard(self, target: TableTarget) -> None:

@@ -134,8 +134,12 @@ class LogFolder:
         except FileExistsError:
             raise Conflict(f"{self.path}: version {version} was written by another process") from None
         try:
-            file_io.write_all(fd, [data])
-            os.fsync(fd)
+            try:
+                file_io.write_all(fd, [data])
+                os.fsync(fd)
+            except BaseException:
+                os.unlink(name, dir_fd=self._fd)  # half a commit would end every reader until a rebuild
+                raise
         finally:
             os.close(fd)
 

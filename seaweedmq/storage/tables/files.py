@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from seaweedmq.codec.paths import log_dir, table_dir, table_path
+from seaweedmq.codec.paths import kept_path, log_dir, table_dir, table_path
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import NotFound, Unavailable
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -165,8 +165,13 @@ class DirectoryTarget:
         final = self._root / path
         with self._claimed(base, end):
             refuse_overlap(scan_tables(self._root, self._topic, [self._segment]), base, end, replaced)
-            keep(self._root, made, path)
-            file_io.publish(self._root, (made, final))
+            is_kept = keep(self._root, made, path)
+            try:
+                file_io.publish(self._root, (made, final))
+            except BaseException:
+                if is_kept and not final.exists():  # else the second name would hold the space of a failed table
+                    (self._root / kept_path(path)).unlink(missing_ok=True)
+                raise
         stat = final.stat()
         return SegmentFile(
             topic=self._topic,
@@ -181,8 +186,10 @@ class DirectoryTarget:
         )
 
     def discard(self, sink: IO[bytes]) -> None:
-        sink.close()
-        Path(sink.name).unlink(missing_ok=True)
+        """Remove a file of :meth:`create`, also on a full disk."""
+        Path(sink.name).unlink(missing_ok=True)  # first: closing flushes, which fails for lack of space
+        with contextlib.suppress(OSError):
+            sink.close()
 
     @contextlib.contextmanager
     def _claimed(self, base: int, end: int) -> Iterator[None]:

@@ -1,0 +1,88 @@
+"""A topic of any permitted name is deleted with all its files, on a full disk, too, and its name is free again."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, sink_marks_dir, topic_dir
+from seaweedmq.model.topic import NAME_LENGTH_MAX, TOPIC_NAME_LENGTH_MAX, TopicName
+from seaweedmq.storage.staging import StagedSink, sweep
+from seaweedmq.storage.store.files import FileSegmentStore
+from seaweedmq.storage.tables.delta import rebuild_log
+from tests.support.full_disk import full_disk, tree
+from tests.support.segments import NAME, begin_log, make_topic, write_log
+from tests.support.topic_files import TopicFiles
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileSegmentStore]:
+    made = FileSegmentStore(tmp_path)
+    yield made
+    await made.close()
+
+
+async def use(store: FileSegmentStore, name: TopicName, uid: int) -> None:
+    """Have each kind of file: documents, logs, a fence, tables with both names, a Delta log, staged batches, a mark."""
+    topic = replace(make_topic(), name=name, uid=uid)
+    files = TopicFiles(store.root, name=name, uid=uid)
+    files.table(0, 10)
+    files.log(10, 20)
+    rebuild_log(store.root, files.topic)
+    await store.put_documents(name, {TOPIC_DOCUMENT: topic_document(topic)})
+    await store.fence(name, uid, 0)
+    assert await store.is_fenced(name, uid, 0)
+    sink = StagedSink(store.root, name, "s" * NAME_LENGTH_MAX)
+    sink.keep_to(uid)
+    with sink.batch(0).staging("0-0") as frames:
+        frames.write([b"rows"], 1)
+    sweep(store.root, name)
+    await store.sweep(name, uid, kept_s=0)
+    assert len(await store.list_topic_files(name)) == 2
+
+
+@pytest.mark.parametrize("length", [1, 226, 227, TOPIC_NAME_LENGTH_MAX])
+async def test_a_name_of_any_length_is_used_deleted_and_used_again(store: FileSegmentStore, length: int) -> None:
+    name = TopicName("n" * NAME_LENGTH_MAX, "t" * length)
+    for uid in (2**63 - 1, 2**63 - 2):
+        await use(store, name, uid)
+        await store.delete_topic(name, uid)
+        assert not any(path.startswith(topic_dir(name)) for path in tree(store.root))
+        assert {path.partition("/.sinks/")[2] != "" for path in tree(store.root)} == {True}, "marks outlive topics"
+        for mark in (store.root / sink_marks_dir(name)).iterdir():
+            mark.unlink()
+
+
+async def test_what_an_interrupted_deletion_of_an_earlier_release_left_goes(store: FileSegmentStore) -> None:
+    await write_log(store, 0, [])
+    left = store.root / "topics/shop/.deleted-orders-7-0"
+    (left / "log").mkdir(parents=True)
+    (left / "log/records").touch()
+    others = store.root / "topics/shop/.deleted-orders-70-0"
+    others.mkdir()
+    await store.delete_topic(NAME, 7)
+    assert (left.exists(), others.exists()) == (False, True)
+
+
+async def test_a_full_disk_that_takes_no_new_name_takes_it_once_the_records_are_gone(
+    store: FileSegmentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await write_log(store, 0, [bytes(1_000)])
+    rename = Path.rename
+
+    def renamed(path: Path, target: Path) -> Path:
+        if any(path.rglob("*.log")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    with full_disk(0):
+        await store.delete_topic(NAME, 7)
+    assert tree(store.root) == {}
+    writer = await begin_log(store, 0)
+    await writer.close()
