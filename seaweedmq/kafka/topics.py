@@ -240,8 +240,8 @@ class TopicsRoom:
             except KafkaRefusal as error:
                 found[mention] = error
         for (name, _), topic in list(found.items()):
-            if name is not None and isinstance(topic, PartitionedTopic) and found.pop((None, topic.id), None):
-                found.pop((name, None))
+            if name is not None and isinstance(topic, PartitionedTopic) and (None, topic.id) in found:
+                del found[None, topic.id], found[name, None]
                 found[name, topic.id] = _named_twice(name)
         return found
 

@@ -120,7 +120,7 @@ LONGEST = {
 }
 """Arguments of the functions that compose paths."""
 FILE_NAME_BYTES_MAX = 255
-"""Of the usual file systems."""
+"""Limit of the usual file systems."""
 COMPOSING = [
     function
     for name, function in inspect.getmembers(paths, inspect.isfunction)
