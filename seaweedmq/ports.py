@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import Call
+from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.frames import Frames
 from seaweedmq.model.groups import GroupReply, GroupRequest
@@ -101,6 +102,44 @@ class BlockingInput(Protocol):
 
 class SegmentStore(Protocol):
     """Shared storage. Paths and formats are those of ``codec``; nothing here knows brokers or metadata."""
+
+    @property
+    def uri(self) -> str:
+        """Location of the storage, for messages and for commands."""
+
+    def bind(self, cluster_id: str) -> None:
+        """Require the marker of this cluster from now on.
+
+        While the root has none, or that of another cluster, every method but those of markers raises StorageFailed,
+        changes nothing and returns no listing; so does an append that was under way.
+        """
+
+    async def read_marker(self) -> StorageMarker | None:
+        """Return ``cluster.json`` of the root; None if it has none. Needs no :meth:`bind`.
+
+        Raises:
+            StorageFailed: If the root is missing or unreadable.
+            Corrupt, Unsupported: If the marker cannot be read.
+        """
+
+    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
+        """Create ``cluster.json`` durably unless the root has one; return the marker that the root has afterwards.
+
+        Raises:
+            StorageFailed: If it may or may not be there now.
+            Corrupt, Unsupported: If the root has one that cannot be read.
+        """
+
+    async def replace_marker(self, marker: StorageMarker) -> None:
+        """Replace ``cluster.json``, atomically and durably.
+
+        Raises:
+            StorageFailed: If the root has none, or that of another cluster.
+            Corrupt, Unsupported: If the root has one that cannot be read.
+        """
+
+    async def has_topics(self) -> bool:
+        """Whether the storage holds the folder of any topic. Needs no :meth:`bind`. StorageFailed."""
 
     async def check(self) -> None:
         """Raise StorageFailed unless the root exists and can be written."""

@@ -2,6 +2,7 @@
 
 | key | value | lease |
 |---|---|---|
+| ``/seaweedmq/cluster`` | ClusterIdentity | - |
 | ``/seaweedmq/leader`` | id of the leading broker | its own |
 | ``/seaweedmq/brokers/<id>`` | BrokerInfo | its own |
 | ``/seaweedmq/addresses/<host:port>`` | id of the broker that listens there | its own |
@@ -24,6 +25,7 @@ from seaweedmq.model.segment import SegmentId
 from seaweedmq.model.topic import TopicName
 
 ROOT = "/seaweedmq/"
+CLUSTER = ROOT + "cluster"
 LEADER = ROOT + "leader"
 BROKERS = ROOT + "brokers/"
 ADDRESSES = ROOT + "addresses/"

@@ -2,6 +2,7 @@
 
 ::
 
+    cluster.json
     topics/<namespace>/<topic>/topic.json
     topics/<namespace>/<topic>/lineage.json
     topics/<namespace>/<topic>/log/<segment, 8 digits>/<base offset, 20 digits>-<writer>.log
@@ -30,6 +31,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from seaweedmq.errors import InvalidArgument
 from seaweedmq.model.topic import TopicName, check_name
 
+CLUSTER_DOCUMENT: Final = "cluster.json"
+"""Marker at the root: the cluster that the storage belongs to."""
 TOPICS: Final = "topics"
 TOPIC_DOCUMENT: Final = "topic.json"
 LINEAGE_DOCUMENT: Final = "lineage.json"

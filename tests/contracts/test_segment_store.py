@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import io
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +15,13 @@ import pytest
 from seaweedmq.codec.documents import topic_document
 from seaweedmq.codec.paths import LINEAGE_DOCUMENT, TOPIC_DOCUMENT, document_path, table_path
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, StorageFailed
+from seaweedmq.model.cluster import STORAGE_FORMAT, StorageMarker
 from seaweedmq.model.files import FileKind
 from seaweedmq.model.id_ranges import IdRanges
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import SegmentStore
 from seaweedmq.storage.store.files import FileSegmentStore
-from seaweedmq.storage.store.memory import MemorySegmentStore
+from seaweedmq.storage.store.memory import MemoryFile, MemorySegmentStore
 from tests.support.segments import NAME, begin_log, make_preamble, make_topic, write_log
 
 TABLE = b"PAR1xyz"
@@ -28,9 +29,15 @@ TABLE = b"PAR1xyz"
 
 @pytest.fixture(params=["files", "memory"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SegmentStore]:
-    made = FileSegmentStore(tmp_path) if request.param == "files" else MemorySegmentStore(lambda: 1_000)
+    made = FileSegmentStore(_folder(tmp_path)) if request.param == "files" else MemorySegmentStore(lambda: 1_000)
     yield made
     await made.close()
+
+
+def _folder(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    root.mkdir()
+    return root
 
 
 async def read_all(store: SegmentStore, path: str) -> bytes:
@@ -345,3 +352,104 @@ async def test_documents_that_are_not_durable_yet_are_seen_by_everybody(store: S
         store.crash()
     assert not await store.is_fenced(NAME, 7, 0)
     assert await asyncio.to_thread(document_in, store, document_path(NAME, LINEAGE_DOCUMENT)) == b"{}"
+
+
+def _marker(cluster_id: str = "one", revision: int = 1) -> StorageMarker:
+    return StorageMarker(cluster_id=cluster_id, format=STORAGE_FORMAT, generation=0, etcd_revision=revision)
+
+
+def _unmount(store: SegmentStore, aside: Path) -> dict[str, MemoryFile]:
+    """Leave an empty folder in the place of the storage, as a mount does that falls away."""
+    if isinstance(store, MemorySegmentStore):
+        mounted = dict(store.files)
+        store.files.clear()
+        return mounted
+    assert isinstance(store, FileSegmentStore)
+    store.root.rename(aside)
+    store.root.mkdir()
+    return {}
+
+
+def _mount(store: SegmentStore, aside: Path, mounted: dict[str, MemoryFile]) -> None:
+    if isinstance(store, MemorySegmentStore):
+        assert not store.files, "files beneath the mount"
+        store.files.update(mounted)
+        return
+    assert isinstance(store, FileSegmentStore)
+    assert not list(store.root.iterdir()), "files beneath the mount"
+    store.root.rmdir()
+    aside.rename(store.root)
+
+
+async def test_the_marker_is_created_once_and_replaced(store: SegmentStore) -> None:
+    assert await store.read_marker() is None
+    with pytest.raises(StorageFailed, match=r"has no cluster\.json"):
+        await store.replace_marker(_marker())
+    assert await store.create_marker(_marker()) == _marker()
+    assert await store.create_marker(_marker("two")) == _marker(), "the first one counts"
+    await store.replace_marker(_marker(revision=7))
+    assert await store.read_marker() == _marker(revision=7)
+    with pytest.raises(StorageFailed, match="belongs to cluster one, not to two"):
+        await store.replace_marker(_marker("two"))
+
+
+async def test_a_storage_has_topics_once_one_has_files(store: SegmentStore) -> None:
+    await store.create_marker(_marker())
+    assert not await store.has_topics()
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    assert await store.has_topics()
+
+
+async def test_without_its_marker_a_bound_storage_does_nothing(store: SegmentStore, tmp_path: Path) -> None:
+    await store.create_marker(_marker())
+    store.bind("one")
+    topic = make_topic()
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)})
+    log = await begin_log(store, 0)
+    await log.append([b"before"], sync=True)
+    (file,) = await store.list_files(NAME, 0)
+    mounted = _unmount(store, tmp_path / "aside")
+    refused: list[Callable[[], Awaitable[object]]] = [
+        store.check,
+        store.now_us,
+        lambda: begin_log(store, 100),
+        lambda: store.list_files(NAME, 0),
+        lambda: store.list_topic_files(NAME),
+        lambda: store.open(file),
+        lambda: store.open_input(file),
+        lambda: store.sync_files([file]),
+        lambda: store.delete([file]),
+        lambda: store.fence(NAME, topic.uid, 0),
+        lambda: store.is_fenced(NAME, topic.uid, 0),
+        lambda: store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(topic)}),
+        lambda: store.sweep(NAME, topic.uid, kept_s=0),
+        lambda: store.delete_topic(NAME, topic.uid),
+        lambda: log.append([b"to a file that no listing has"]),
+    ]
+    for call in refused:
+        with pytest.raises(StorageFailed, match=r"has no cluster\.json, so it is not mounted or is another folder"):
+            await call()
+    _mount(store, tmp_path / "aside", mounted)
+    assert await store.list_files(NAME, 0)
+    await store.check()
+    await log.close()
+
+
+async def test_a_storage_of_another_cluster_does_nothing(store: SegmentStore) -> None:
+    await store.create_marker(_marker())
+    store.bind("two")
+    with pytest.raises(StorageFailed, match="belongs to cluster one, not to two"):
+        await begin_log(store, 0)
+    store.bind("one")
+    await (await begin_log(store, 0)).close()
+
+
+async def test_a_fsync_of_a_file_below_a_lost_mount_fails(store: SegmentStore, tmp_path: Path) -> None:
+    await store.create_marker(_marker())
+    store.bind("one")
+    log = await begin_log(store, 0)
+    await log.append([b"before"])
+    _unmount(store, tmp_path / "aside")
+    with pytest.raises(StorageFailed, match=r"has no cluster\.json|file or directory"):
+        await log.sync()
+    await log.close()

@@ -74,6 +74,27 @@ def _scan_steady(root: Path, directory: str, prefixes: Set[str] | None) -> list[
     return files
 
 
+def has_topics(folder: Path) -> bool:
+    """Whether the folder of all namespaces holds the folder of any topic, unless that is empty."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as namespaces:
+        for namespace in namespaces:
+            if namespace.is_dir() and any(map(_holds_something, _topic_folders(namespace.path))):
+                return True
+    return False
+
+
+def _topic_folders(namespace: str) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError):
+        return [path for path in Path(namespace).iterdir() if not path.name.startswith(".") and path.is_dir()]
+    return []
+
+
+def _holds_something(folder: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return next(folder.iterdir(), None) is not None
+    return False
+
+
 def sweep_pruned(root: Path, topic: TopicName, pruned: IdRanges) -> None:
     """Delete the log folders and tables of these segments."""
     if not pruned:

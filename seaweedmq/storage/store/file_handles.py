@@ -14,6 +14,7 @@ from seaweedmq.errors import Closed, NotFound, StorageFailed
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.faults import GONE, storage_failed
+from seaweedmq.storage.store.marker import RootGuard
 
 DROP_BYTES = 4 * 1024 * 1024
 """Synced bytes at a time that leave the page cache: the broker has its own copy of what is read soon, and pages that
@@ -29,8 +30,18 @@ class FileLogWriter:
     """
 
     def __init__(
-        self, root: Path, path: str, fd: int, size_bytes: int, *, writes: ThreadPoolExecutor, syncs: ThreadPoolExecutor
+        self,
+        root: Path,
+        path: str,
+        fd: int,
+        size_bytes: int,
+        *,
+        writes: ThreadPoolExecutor,
+        syncs: ThreadPoolExecutor,
+        guard: RootGuard,
     ) -> None:
+        """``guard`` is verified before a write or fsync counts: the mount above the file may have vanished."""
+        self._guard = guard
         self._root = root
         self._path = path
         self._fd = fd
@@ -63,7 +74,7 @@ class FileLogWriter:
             if sync:
                 await self._run(self._syncs, "append to", lambda: self._write_and_sync(chunks, end, named=self._named))
             else:
-                await self._run(self._writes, "append to", lambda: file_io.write_all(self._fd, chunks))
+                await self._run(self._writes, "append to", lambda: self._write(chunks))
             self._size_bytes = end
         except asyncio.CancelledError:
             self._failure = "an append was cancelled and may be written in part"
@@ -82,11 +93,17 @@ class FileLogWriter:
         self._check()  # another sync of this file may have failed meanwhile, and taken our error with it
         self._named = True
 
+    def _write(self, chunks: Sequence[bytes | memoryview]) -> None:
+        file_io.write_all(self._fd, chunks)
+        self._guard.verify()
+
     def _write_and_sync(self, chunks: Sequence[bytes | memoryview], end: int, *, named: bool) -> None:
         """In one turn of a thread: to hand over to another one takes as much as both."""
-        file_io.write_all(self._fd, chunks)
+        self._write(chunks)
         try:
             self._sync(end, named=named)
+        except StorageFailed as e:
+            self._failure = f"an earlier call failed ({e})"
         except OSError as e:
             self._failure = f"an earlier call failed ({storage_failed('fsync', str(self._root / self._path), e)})"
 
@@ -97,6 +114,7 @@ class FileLogWriter:
             self._dropped_bytes = end
         if not named:
             file_io.sync_directories(self._root, (self._root / self._path).parent)
+        self._guard.verify()
 
     async def close(self) -> None:
         if self._closed:
@@ -122,6 +140,9 @@ class FileLogWriter:
         running.add_done_callback(self._finished)
         try:
             await asyncio.shield(running)
+        except StorageFailed as e:
+            self._failure = f"an earlier call failed ({e})"
+            raise
         except OSError as e:
             failed = storage_failed(action, str(self._root / self._path), e)
             self._failure = f"an earlier call failed ({failed})"

@@ -14,6 +14,7 @@ from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
     DELETED_PREFIX,
     TOPIC_DOCUMENT,
+    TOPICS,
     deleted_prefix,
     document_path,
     fence_path,
@@ -21,14 +22,17 @@ from seaweedmq.codec.paths import (
     topic_dir,
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store import file_io
-from seaweedmq.storage.store.directory import remove_log_folder, scan_segment, scan_topic, sweep_pruned
+from seaweedmq.storage.store import marker as markers
+from seaweedmq.storage.store.directory import has_topics, remove_log_folder, scan_segment, scan_topic, sweep_pruned
 from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 from seaweedmq.storage.store.kept import sweep_kept
+from seaweedmq.storage.store.marker import RootGuard
 
 T = TypeVar("T")
 
@@ -48,6 +52,7 @@ class FileSegmentStore:
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).absolute()
+        self._guard = RootGuard(self.root)
         self._writes = ThreadPoolExecutor(WRITE_THREADS, "seaweedmq-write")
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, "seaweedmq-sync")
         self._reads = ThreadPoolExecutor(READ_THREADS, "seaweedmq-read")
@@ -62,6 +67,21 @@ class FileSegmentStore:
         """Wait for running calls and end the threads. Writers and readers are closed by their owners before."""
         for pool in (self._writes, self._syncs, self._reads, self._documents):
             await asyncio.to_thread(pool.shutdown)
+
+    def bind(self, cluster_id: str) -> None:
+        self._guard.bind(cluster_id)
+
+    async def read_marker(self) -> StorageMarker | None:
+        return await self._of_marker("read the marker of", lambda: markers.read_marker(self.root))
+
+    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
+        return await self._of_marker("create the marker of", lambda: markers.create_marker(self.root, marker))
+
+    async def replace_marker(self, marker: StorageMarker) -> None:
+        await self._of_marker("replace the marker of", lambda: markers.replace_marker(self.root, marker))
+
+    async def has_topics(self) -> bool:
+        return await self._of_marker("list the topics of", lambda: has_topics(self.root / TOPICS))
 
     async def check(self) -> None:
         await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
@@ -78,7 +98,8 @@ class FileSegmentStore:
             fd = self._create_exclusively(relative)
             try:
                 file_io.write_all(fd, [preamble])
-            except OSError:
+                self._guard.verify()
+            except (OSError, StorageFailed):
                 # Without a preamble the file says nothing; its name must be free for the next attempt.
                 with contextlib.suppress(OSError):
                     (self.root / relative).unlink()
@@ -88,12 +109,15 @@ class FileSegmentStore:
             return fd
 
         try:
-            fd = await self._run(self._writes, "create log file", self.root / relative, create)
+            # It verifies the marker itself: a descriptor is not to be lost.
+            fd = await self._run(self._writes, "create log file", self.root / relative, create, verify_after=False)
         except FileExistsError:
             raise AlreadyExists(
                 f"log file {relative} exists: every writer has its own name and begins a file at an offset once"
             ) from None
-        return FileLogWriter(self.root, relative, fd, len(preamble), writes=self._writes, syncs=self._syncs)
+        return FileLogWriter(
+            self.root, relative, fd, len(preamble), writes=self._writes, syncs=self._syncs, guard=self._guard
+        )
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         files = await self._run(
@@ -119,7 +143,12 @@ class FileSegmentStore:
         return FileLogReader(file.path, fd, self._reads)
 
     async def open_input(self, file: SegmentFile) -> BlockingInput:
-        return await asyncio.get_running_loop().run_in_executor(self._reads, open_input, self.root, file)
+        def guarded() -> BlockingInput:
+            self._guard.verify()
+            source: BlockingInput = open_input(self.root, file)
+            return source
+
+        return await asyncio.get_running_loop().run_in_executor(self._reads, guarded)
 
     async def sync_files(self, files: Sequence[SegmentFile]) -> None:
         def sync_all() -> None:
@@ -221,13 +250,20 @@ class FileSegmentStore:
 
         await self._run(self._syncs, "delete topic folder", self.root / topic_dir(topic), delete)
 
-    async def _run(self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T]) -> T:
+    async def _run(
+        self, pool: ThreadPoolExecutor, action: str, path: Path, call: Callable[[], T], *, verify_after: bool = True
+    ) -> T:
         """Run a blocking call. A file that exists or is missing is for the caller to judge, while the root is there."""
 
         def guarded() -> T:
             try:
-                return call()
+                self._guard.verify()
+                result = call()
+                if verify_after:  # an empty listing may be that of the folder beneath a mount that is gone by now
+                    self._guard.verify()
+                return result
             except (FileExistsError, FileNotFoundError) as e:
+                self._guard.verify()
                 if self.root.is_dir():
                     raise
                 raise storage_failed(action, str(path), e) from e
@@ -235,6 +271,17 @@ class FileSegmentStore:
                 raise storage_failed(action, str(path), e) from e
 
         return await asyncio.get_running_loop().run_in_executor(pool, guarded)
+
+    async def _of_marker(self, action: str, call: Callable[[], T]) -> T:
+        """Run a blocking call that needs no marker."""
+
+        def converted() -> T:
+            try:
+                return call()
+            except OSError as e:
+                raise storage_failed(action, str(self.root), e) from e
+
+        return await asyncio.get_running_loop().run_in_executor(self._documents, converted)
 
     def _probe(self) -> int:
         """When a file was written just now."""

@@ -11,9 +11,12 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from seaweedmq.codec.cluster import marker_document, marker_from_document
 from seaweedmq.codec.documents import topic_from_document
 from seaweedmq.codec.paths import (
+    CLUSTER_DOCUMENT,
     TOPIC_DOCUMENT,
+    TOPICS,
     document_path,
     fence_path,
     log_dir,
@@ -26,10 +29,12 @@ from seaweedmq.codec.paths import (
 )
 from seaweedmq.core.files.cover import refuse_overlap
 from seaweedmq.errors import AlreadyExists, Closed, NotFound, SeaweedMQError, StorageFailed
+from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.logs.lost_blocks import BLOCK_BYTES, SECTOR_BYTES
+from seaweedmq.storage.store.marker import marker_foreign, marker_missing
 
 
 class StorageOp(StrEnum):
@@ -42,7 +47,7 @@ class StorageOp(StrEnum):
     LIST = "list"
     FENCE = "fence"
     LOOK = "look"
-    """For a fence."""
+    """For a fence, or the marker of the cluster."""
     OPEN = "open"
     READ = "read"
     PUT = "put"
@@ -96,6 +101,61 @@ class MemorySegmentStore:
     tear: random.Random | None = None
     """If set, a failing append leaves a random part of its bytes in the file, a failing creation a part of a file."""
     files: dict[str, MemoryFile] = field(default_factory=dict)
+    uri: str = "memory"
+    cluster_id: str | None = None
+    """The cluster whose marker is required; None before the first ``bind``."""
+    _verified: MemoryFile | None = None
+    """The marker that was found to be right."""
+
+    def bind(self, cluster_id: str) -> None:
+        self.cluster_id, self._verified = cluster_id, None
+
+    async def read_marker(self) -> StorageMarker | None:
+        await self.fault(StorageOp.LOOK, CLUSTER_DOCUMENT)
+        return self._marker()
+
+    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
+        await self.fault(StorageOp.PUT, CLUSTER_DOCUMENT)
+        return self._marker() or self._put_marker(marker)
+
+    async def replace_marker(self, marker: StorageMarker) -> None:
+        await self.fault(StorageOp.PUT, CLUSTER_DOCUMENT)
+        self._require_marker(marker.cluster_id)
+        self._put_marker(marker)
+
+    async def has_topics(self) -> bool:
+        await self.fault(StorageOp.LIST, TOPICS)
+        # A file of a topic lies in topics/<namespace>/<topic>/; names with a dot belong to no topic.
+        parts = (path.split("/") for path in self.files)
+        return any(len(part) > 3 and part[0] == TOPICS and not part[2].startswith(".") for part in parts)
+
+    def verify(self) -> None:
+        """Raise StorageFailed unless the marker of the bound cluster is there."""
+        file = self.files.get(CLUSTER_DOCUMENT)
+        if self.cluster_id is not None and (file is None or file is not self._verified):
+            self._require_marker(self.cluster_id)
+            self._verified = file
+
+    def _marker(self) -> StorageMarker | None:
+        file = self.files.get(CLUSTER_DOCUMENT)
+        return None if file is None else marker_from_document(bytes(file.data))
+
+    def _put_marker(self, marker: StorageMarker) -> StorageMarker:
+        content = bytearray(marker_document(marker))
+        self.files[CLUSTER_DOCUMENT] = MemoryFile(content, self.wall_us(), "", len(content), named=True)
+        return marker
+
+    def _require_marker(self, cluster_id: str) -> None:
+        marker = self._marker()
+        if marker is None:
+            raise marker_missing(self.uri, cluster_id)
+        if marker.cluster_id != cluster_id:
+            raise marker_foreign(self.uri, cluster_id, marker)
+
+    async def _turn(self, op: StorageOp, path: str) -> None:
+        """Let a fault befall an operation, then verify the marker."""
+        await self.fault(op, path)
+        self.verify()
 
     def crash(self, writer: str | None = None, rng: random.Random | None = None) -> None:
         """Lose what is not fsynced of the files of one writer, or of all.
@@ -115,7 +175,7 @@ class MemorySegmentStore:
                 _lose_blocks(file, rng)
 
     async def check(self) -> None:
-        await self.fault(StorageOp.CHECK, "")
+        await self._turn(StorageOp.CHECK, "")
 
     async def now_us(self) -> int:
         await self.check()
@@ -132,6 +192,7 @@ class MemorySegmentStore:
                 torn = preamble[: self.tear.randint(0, len(preamble))]
                 self.files[path] = MemoryFile(bytearray(torn), self.wall_us(), writer)
             raise
+        self.verify()
         if path in self.files:
             raise AlreadyExists(
                 f"log file {path} exists: every writer has its own name and begins a file at an offset once"
@@ -140,12 +201,12 @@ class MemorySegmentStore:
         return MemoryLogWriter(self, path, file)
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
-        await self.fault(StorageOp.LIST, topic_dir(topic))
+        await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)
         return sorted(found, key=lambda f: (f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
     async def list_topic_files(self, topic: TopicName) -> list[SegmentFile]:
-        await self.fault(StorageOp.LIST, topic_dir(topic))
+        await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{topic_dir(topic)}/")
         return sorted(found, key=lambda f: (f.segment, f.base_offset, f.kind, f.writer, f.end_offset or 0))
 
@@ -160,7 +221,7 @@ class MemorySegmentStore:
         for file in files:
             found = self.files.get(file.path)
             covered = 0 if found is None else len(found.data)
-            await self.fault(StorageOp.SYNC, file.path)
+            await self._turn(StorageOp.SYNC, file.path)
             if found is not None and self.files.get(file.path) is found:
                 found.synced_bytes = max(found.synced_bytes, min(covered, len(found.data)))
         for folder in {file.path.rpartition("/")[0] for file in files}:
@@ -168,18 +229,18 @@ class MemorySegmentStore:
 
     async def delete(self, files: Sequence[SegmentFile]) -> None:
         for file in files:
-            await self.fault(StorageOp.DELETE, file.path)
+            await self._turn(StorageOp.DELETE, file.path)
             self.files.pop(file.path, None)
 
     async def fence(self, topic: TopicName, uid: int, segment: int) -> None:
         path = fence_path(topic, uid, segment)
-        await self.fault(StorageOp.FENCE, path)
+        await self._turn(StorageOp.FENCE, path)
         self.files[path] = MemoryFile(bytearray(), self.wall_us(), "", named=True)
         self.sync_names(path.rpartition("/")[0])
 
     async def is_fenced(self, topic: TopicName, uid: int, segment: int) -> bool:
         path = fence_path(topic, uid, segment)
-        await self.fault(StorageOp.LOOK, path)
+        await self._turn(StorageOp.LOOK, path)
         if path in self.files:
             return True
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
@@ -194,7 +255,7 @@ class MemorySegmentStore:
             if is_durable:
                 await self.put_file(path, content)
             else:
-                await self.fault(StorageOp.PUT, path)
+                await self._turn(StorageOp.PUT, path)
                 self.files[path] = MemoryFile(bytearray(content), self.wall_us(), "")
 
     async def put_file(
@@ -211,7 +272,7 @@ class MemorySegmentStore:
             NotFound: that one is gone.
             Unavailable: it is a table of records that another table holds.
         """
-        await self.fault(StorageOp.PUT, path)
+        await self._turn(StorageOp.PUT, path)
         if beside is not None:
             other, file = beside
             if file is None or self.files.get(other) is not file:
@@ -224,7 +285,7 @@ class MemorySegmentStore:
 
     async def sweep(self, topic: TopicName, uid: int, *, kept_s: float) -> None:
         """Tables have one name here: who opened one has it whole."""
-        await self.fault(StorageOp.DELETE, topic_dir(topic))
+        await self._turn(StorageOp.DELETE, topic_dir(topic))
         document = self.files.get(document_path(topic, TOPIC_DOCUMENT))
         if document is None:
             raise _no_document(topic)
@@ -241,7 +302,7 @@ class MemorySegmentStore:
 
     async def delete_topic(self, topic: TopicName, uid: int) -> None:
         folder = topic_dir(topic)
-        await self.fault(StorageOp.DELETE, folder)
+        await self._turn(StorageOp.DELETE, folder)
         document = self.files.get(f"{folder}/{TOPIC_DOCUMENT}")
         if document is not None:
             try:
@@ -256,7 +317,7 @@ class MemorySegmentStore:
         """Nothing to end."""
 
     async def _opened(self, file: SegmentFile) -> MemoryFile:
-        await self.fault(StorageOp.OPEN, file.path)
+        await self._turn(StorageOp.OPEN, file.path)
         found = self.files.get(file.path)
         if found is None:
             raise NotFound(f"{file.path} is gone: list the segment's files again")
@@ -325,6 +386,7 @@ class MemoryLogWriter:
         data = b"".join(chunks)
         try:
             await self._store.fault(StorageOp.APPEND, self._path)
+            self._store.verify()
             self._check()
         except BaseException as e:
             self._failure = self._failure or f"an earlier call failed ({e})"
@@ -349,6 +411,7 @@ class MemoryLogWriter:
         covered = len(self._file.data)
         try:
             await self._store.fault(StorageOp.SYNC, self._path)
+            self._store.verify()
         except StorageFailed as e:
             self._failure = f"an earlier call failed ({e})"
             raise

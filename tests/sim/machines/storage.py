@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from seaweedmq.core.files.retention import broker_of
 from seaweedmq.errors import StorageFailed
+from seaweedmq.model.cluster import StorageMarker
 from seaweedmq.model.files import SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
@@ -103,6 +104,25 @@ class SimStore:
                 torn += 1
         self.appending.clear()
         return torn
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    def bind(self, cluster_id: str) -> None:
+        self._inner.bind(cluster_id)
+
+    async def read_marker(self) -> StorageMarker | None:
+        return await self._inner.read_marker()
+
+    async def create_marker(self, marker: StorageMarker) -> StorageMarker:
+        return await self._inner.create_marker(marker)
+
+    async def replace_marker(self, marker: StorageMarker) -> None:
+        await self._inner.replace_marker(marker)
+
+    async def has_topics(self) -> bool:
+        return await self._inner.has_topics()
 
     async def check(self) -> None:
         await self._inner.check()

@@ -1,0 +1,160 @@
+"""``cluster.json`` on a file system: blocking calls that read, create, replace and verify it.
+
+A storage without its marker is a mount that is missing, or another folder. Verification costs one ``stat``: the content
+is read again only when the file changed.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TypeAlias
+
+from seaweedmq.codec.cluster import marker_document, marker_from_document
+from seaweedmq.codec.paths import CLUSTER_DOCUMENT
+from seaweedmq.errors import SeaweedMQError, StorageFailed
+from seaweedmq.model.cluster import StorageMarker
+from seaweedmq.storage.store import file_io
+
+READ_ATTEMPTS = 3
+"""A replaced file may be gone between two calls of a client of a network file system."""
+_Stamp: TypeAlias = tuple[int, int, int, int]
+
+
+def marker_missing(root: str, cluster_id: str) -> StorageFailed:
+    """The error of a storage that has lost its marker."""
+    return StorageFailed(
+        f"storage {root} has no {CLUSTER_DOCUMENT}, so it is not mounted or is another folder: mount the storage of "
+        f"cluster {cluster_id} there"
+    )
+
+
+def marker_foreign(root: str, cluster_id: str, found: StorageMarker) -> StorageFailed:
+    """The error of a storage with the marker of another cluster."""
+    return StorageFailed(
+        f"storage {root} belongs to cluster {found.cluster_id}, not to {cluster_id}: mount the storage of that cluster"
+    )
+
+
+def read_marker(root: Path) -> StorageMarker | None:
+    """Read the marker; None if there is none.
+
+    Raises:
+        OSError: If the root is missing, or the marker is unreadable.
+        Corrupt, Unsupported: If its content is.
+    """
+    path = root / CLUSTER_DOCUMENT
+    for attempt in range(READ_ATTEMPTS):
+        try:
+            return marker_from_document(path.read_bytes())
+        except FileNotFoundError:
+            if not root.is_dir():
+                raise
+            return None
+        except OSError as error:
+            if error.errno != errno.ESTALE or attempt == READ_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def create_marker(root: Path, marker: StorageMarker) -> StorageMarker:
+    """Create the marker durably unless there is one; return the one that is there.
+
+    Raises:
+        OSError: If the file system refuses.
+        Corrupt, Unsupported: If there is one that is unreadable.
+    """
+    path = root / CLUSTER_DOCUMENT
+    with file_io.written_aside(root) as aside:
+        aside.write_bytes(marker_document(marker))
+        file_io.sync_path(aside)
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            if error.errno not in file_io.NO_LINKS:
+                raise
+            _create_in_place(path, marker)
+        file_io.sync_directory(root)
+    found = read_marker(root)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "the marker vanished as soon as it was created", str(path))
+    return found
+
+
+def replace_marker(root: Path, marker: StorageMarker) -> None:
+    """Replace the marker of the same cluster, durably.
+
+    Raises:
+        StorageFailed: If there is none, or that of another cluster.
+        OSError: If the file system refuses.
+        Corrupt, Unsupported: If there is one that is unreadable.
+    """
+    found = read_marker(root)
+    if found is None:
+        raise marker_missing(str(root), marker.cluster_id)
+    if found.cluster_id != marker.cluster_id:
+        raise marker_foreign(str(root), marker.cluster_id, found)
+    with file_io.written_aside(root) as aside:
+        aside.write_bytes(marker_document(marker))
+        file_io.publish(root, (aside, root / CLUSTER_DOCUMENT))
+
+
+class RootGuard:
+    """A check that the root of a storage is that of one cluster. Blocking; any thread may call it."""
+
+    def __init__(self, root: Path, cluster_id: str | None = None) -> None:
+        """Without ``cluster_id`` everything passes until :meth:`bind`."""
+        self._root = root
+        self._path = str(root / CLUSTER_DOCUMENT)
+        self._cluster_id = cluster_id
+        self._verified: _Stamp | None = None
+        """Stamp of the file whose content was found to be right."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the guard checks anything."""
+        return self._cluster_id is not None
+
+    def bind(self, cluster_id: str) -> None:
+        """Require the marker of this cluster from now on."""
+        self._cluster_id, self._verified = cluster_id, None
+
+    def verify(self) -> None:
+        """Raise StorageFailed unless the root has the marker of the cluster."""
+        if self._cluster_id is None:
+            return
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - once a written batch: half the time of a Path's
+            stamp = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+            if stamp == self._verified:
+                return
+            marker = read_marker(self._root) if stat.S_ISREG(found.st_mode) else None
+        except FileNotFoundError:
+            marker = None
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot read {self._path}: {error.strerror or error}; mend the storage, and brokers resume"
+            ) from error
+        except SeaweedMQError as error:
+            raise StorageFailed(f"{self._path} is unreadable ({error}): restore it") from error
+        if marker is None:
+            self._verified = None
+            raise marker_missing(str(self._root), self._cluster_id)
+        if marker.cluster_id != self._cluster_id:
+            self._verified = None
+            raise marker_foreign(str(self._root), self._cluster_id, marker)
+        self._verified = stamp
+
+
+def _create_in_place(path: Path, marker: StorageMarker) -> None:
+    """Create the marker where no file can have two names."""
+    with contextlib.suppress(FileExistsError):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            file_io.write_all(fd, [marker_document(marker)])
+            os.fsync(fd)
+        finally:
+            os.close(fd)
