@@ -9,6 +9,7 @@ import pyarrow as pa
 from seaweedmq.codec.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
+from seaweedmq.core.lineage.replication import describe_under_replicated
 from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
@@ -78,8 +79,12 @@ def holds(found: TopicDescription, decisions: Iterable[Decision]) -> list[Decisi
 
 
 def topic_status(found: TopicDescription, decisions: Iterable[Decision]) -> str:
-    """In words: ``ok``, or what should change and can not."""
-    return "; ".join(d.reason for d in holds(found, decisions)) or "ok"
+    """Return ``ok``, or the topic's findings: segments that lack replicas, and those that should change and cannot."""
+    findings = [
+        describe_under_replicated(found.segments, found.topic.replicas, found.addresses),
+        *(decision.reason for decision in holds(found, decisions)),
+    ]
+    return "; ".join(filter(None, findings)) or "ok"
 
 
 def _left_out(topic: Topic) -> Mapping[str, str]:
@@ -138,6 +143,7 @@ def cluster_fields(status: ClusterStatus) -> Fields:
         "leader": status.leader,
         "topics": status.topics,
         "open_segments": status.open_segments,
+        "under_replicated_segments": status.under_replicated_segments,
         "brokers": [broker_fields(broker) for broker in status.brokers],
         "decisions": [decision_fields(decision) for decision in status.decisions],
     }

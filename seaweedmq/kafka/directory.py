@@ -33,9 +33,11 @@ class PartitionInfo:
     leader_epoch: int
     """Id of the segment."""
     replicas: tuple[int, ...]
+    """The replicas of the segment, the primary first, then numbers that stand for missing ones: as many as wanted."""
     isr: tuple[int, ...]
-    """Those that live: a segment counts on all of its replicas, and one that lost one is replaced."""
+    """Live replicas of the segment: a segment counts on all of its replicas, and one that lost one is replaced."""
     offline: tuple[int, ...]
+    """Those of ``replicas`` that no registered broker has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +95,21 @@ class PartitionedTopic:
 
     def partition(self, number: int) -> PartitionInfo:
         """Who serves a partition. Raises as :meth:`slot`."""
-        segment = self.segment(number)
-        if segment is None:
-            return PartitionInfo(
-                number=number,
-                error=Code.LEADER_NOT_AVAILABLE,
-                leader=NO_NODE,
-                leader_epoch=NO_EPOCH,
-                replicas=(),
-                isr=(),
-                offline=(),
-            )
-        primary = self._nodes.of_broker(segment.primary) if segment.is_open else None
-        live = tuple(node.id for node in map(self._nodes.of_broker, segment.replicas) if node is not None)
-        known = (self._nodes.number_of(broker) for broker in segment.replicas)
-        replicas = tuple(dict.fromkeys(number for number in known if number is not None))
+        segment, nodes = self.segment(number), self._nodes
+        placed = () if segment is None else segment.replicas
+        primary = nodes.of_broker(segment.primary) if segment is not None and segment.is_open else None
+        known = tuple(dict.fromkeys(n for n in map(nodes.number_of, placed) if n is not None))
+        unnumbered = sum(nodes.lives(broker) and nodes.of_broker(broker) is None for broker in placed)
+        missing = self.topic.replicas - unnumbered - len(known)
+        replicas = (*known, *nodes.absent_replicas(missing, known))
         return PartitionInfo(
             number=number,
             error=Code.NONE if primary is not None else Code.LEADER_NOT_AVAILABLE,
             leader=NO_NODE if primary is None else primary.id,
-            leader_epoch=segment.id,
+            leader_epoch=NO_EPOCH if segment is None else segment.id,
             replicas=replicas,
-            isr=live,
-            offline=tuple(node for node in replicas if node not in live),
+            isr=tuple(node.id for node in map(nodes.of_broker, placed) if node is not None),
+            offline=tuple(node for node in replicas if not nodes.is_live(node)),
         )
 
     def partitions(self) -> list[PartitionInfo]:

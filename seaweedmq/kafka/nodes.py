@@ -11,7 +11,8 @@ it a number.
 
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import chain, count, islice
 
 from seaweedmq.codec.kafka_nodes import node_table_from_json, node_table_to_json
 from seaweedmq.codec.keys import KAFKA_NODES
@@ -42,10 +43,17 @@ class Nodes:
         self._own_address = own_address
         self._table = NodeTable(cluster_id="")
         self._ran_at: dict[str, str] = {}
-        """Broker id -> its address for Kafka: those that are gone are still named as replicas."""
+        """Broker id -> its address for Kafka: those that are gone are still named as replicas. In the order in which
+        they were registered last, the earliest first."""
+        self._noted = -1
+        """Changes of the view when ``_ran_at`` was brought up to date."""
         self._made_of: tuple[int, NodeTable] | None = None
-        """State of the view, and numbers, that ``_nodes`` is made of."""
+        """State of the view, and numbers, that ``_nodes`` and what follows are made of."""
         self._nodes: dict[str, Node] = {}
+        self._live: frozenset[int] = frozenset()
+        """Numbers of registered brokers."""
+        self._stand_ins: list[int] = []
+        """All numbers that were ever given, in the order in which they stand for missing replicas."""
 
     @property
     def cluster_id(self) -> str:
@@ -92,6 +100,29 @@ class Nodes:
         address = info.kafka_address if info is not None else self._ran_at.get(broker_id, "")
         return self._table.ids.get(address)
 
+    def lives(self, broker_id: str) -> bool:
+        """Whether the broker is registered, with an address for Kafka's clients or without."""
+        return broker_id in self._view.brokers
+
+    def is_live(self, number: int) -> bool:
+        """Whether a registered broker has this number."""
+        self._by_broker()
+        return number in self._live
+
+    def absent_replicas(self, needed: int, taken: Collection[int]) -> list[int]:
+        """Choose the numbers that stand for missing replicas of a partition.
+
+        Nodes that left last come first, then others that are not registered, the highest number first, then registered
+        ones, then numbers that no broker has got yet. Clients take a number without a broker for one that is down.
+
+        Args:
+            needed: how many replicas are missing.
+            taken: numbers of replicas that the partition has.
+        """
+        self._by_broker()
+        free = (number for number in chain(self._stand_ins, count(self._table.next_id)) if number not in taken)
+        return list(islice(free, max(0, needed)))
+
     def broker_of(self, number: int) -> str | None:
         """The id of the broker with this number, if it lives."""
         return next((broker for broker, node in self._by_broker().items() if node.id == number), None)
@@ -112,12 +143,26 @@ class Nodes:
                 for broker in self._view.brokers.values()
                 if (number := self._table.ids.get(broker.kafka_address)) is not None
             }
+            self._live = frozenset(node.id for node in self._nodes.values())
+            self._stand_ins = self._by_absence()
         return self._nodes
 
+    def _by_absence(self) -> list[int]:
+        """Nodes that left last, then others that are not registered, the newest number first, then registered ones."""
+        self._note()
+        ids = self._table.ids
+        left = (ids[address] for address in reversed(self._ran_at.values()) if address in ids)
+        unregistered = [number for number in (*left, *sorted(ids.values(), reverse=True)) if number not in self._live]
+        return [*dict.fromkeys(unregistered), *sorted(self._live)]
+
     def _note(self) -> None:
-        """Remember who lives where, of the last ``NODES_MAX``."""
+        """Remember the addresses of registered brokers, of the last ``NODES_MAX``."""
+        if self._noted == self._view.changes:
+            return
+        self._noted = self._view.changes
         for broker in self._view.brokers.values():
-            if broker.kafka_address and broker.id not in self._ran_at:
+            if broker.kafka_address:
+                self._ran_at.pop(broker.id, None)
                 self._ran_at[broker.id] = broker.kafka_address
         while len(self._ran_at) > NODES_MAX:
             del self._ran_at[next(iter(self._ran_at))]

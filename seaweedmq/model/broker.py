@@ -102,5 +102,7 @@ class ClusterStatus:
     brokers: tuple[BrokerStatus, ...]
     topics: int
     open_segments: int
+    under_replicated_segments: int = 0
+    """Open segments with fewer live replicas than their topic wants."""
     decisions: tuple[Decision, ...] = ()
     """The last ones of this leader, the newest last."""

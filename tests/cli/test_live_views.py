@@ -47,7 +47,7 @@ def segment(number: int, lo: int, hi: int, *, primary: str = "b-1", sealed: bool
         slots=KeyRange(lo, hi),
         epoch=1,
         state=SegmentState.SEALED if sealed else SegmentState.OPEN,
-        replicas=(primary,),
+        replicas=(primary, "b-2" if primary == "b-1" else "b-1"),
     )
 
 
@@ -111,6 +111,17 @@ def test_a_hot_key_is_the_topics_status_until_its_segment_is_gone() -> None:
     assert "status  ok" in view(replace(hot, segments=(0,)))  # sealed
     assert "status  ok" in view(hot, decision(1, "split", (3,), "the load has spread"))
     assert "status  ok" in view(replace(hot, topic=TopicName("shop", "others")))
+
+
+def test_missing_replicas_are_the_first_finding_of_a_topics_status() -> None:
+    hot = decision(5, "hold", (3,), "segment 3 carries a hot key")
+    lost = replace(FOUND, addresses={"b-1": "127.0.0.1:17777"})
+    assert "status  under-replicated: 3 of 3 segments with 1 of 2 replicas\n" in view(found=lost)
+    assert "with 1 of 2 replicas; segment 3 carries a hot key\n" in view(hot, found=lost)
+    placed = replace(FOUND, segments=(*SEGMENTS[:3], replace(SEGMENTS[3], replicas=("b-2",))))
+    assert "status  under-replicated: 1 of 3 segments with 1 of 2 replicas\n" in view(found=placed)
+    sealed = replace(FOUND, segments=(replace(SEGMENTS[0], replicas=("b-9",)), *SEGMENTS[1:]))
+    assert "status  ok\n" in view(found=sealed)
 
 
 def test_the_targets_of_a_topic_are_shown() -> None:
@@ -215,6 +226,11 @@ def test_the_cluster_shows_its_brokers_and_decisions() -> None:
             "2 h ago  merge  shop/orders#4,5  both carry little",
         ]
     )
+
+
+def test_the_cluster_shows_how_many_segments_lack_replicas() -> None:
+    lacking = replace(status(broker(1, None)), under_replicated_segments=2)
+    assert "1 broker, 1 topic, 3 open segments, 2 of them under-replicated\n" in rendered(cluster_view(lacking, NOW_US))
 
 
 @pytest.mark.parametrize("width", [20, 60, 200])

@@ -5,22 +5,32 @@ All stories share one cluster and leave it whole. The same faults at random: ``p
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from seaweedmq import aio
 from seaweedmq.client.config import ClientConfig
 from seaweedmq.errors import Corrupt, SeaweedMQError
 from tests.faults.machines.cluster import Cluster, Node
 from tests.faults.machines.network import Loopback
+from tests.support.commands import run
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.admin import KafkaAdminClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -133,6 +143,58 @@ async def test_killing_the_broker_that_serves_a_topic_loses_and_repeats_nothing(
             await load.reach(load.acknowledged + 100)
             await cluster.start(node)
     assert load.longest_gap_s < 3 * TTL_S
+
+
+async def test_missing_replicas_are_shown_to_every_client_until_the_broker_is_back(
+    cluster: Cluster, client: aio.Client
+) -> None:
+    """Kafka's clients take the number of a broker that is not among the brokers for one that is down."""
+    await client.admin.create_topic("kafka/lacking", partitions=2, replicas=3)
+    leader = await cluster.leader()
+    victim = next(node for node in cluster.nodes if node is not leader)
+
+    async def until_replicas(count: int) -> None:
+        async with asyncio.timeout(20):
+            while any(  # noqa: ASYNC110 - etcd has no event
+                len(s.replicas) != count for s in await cluster.open_segments("kafka/lacking")
+            ):
+                await asyncio.sleep(0.05)
+
+    async def shown(*command: str) -> Any:
+        done = await asyncio.to_thread(run, *command, "--bootstrap", cluster.bootstrap, "--output", "json")
+        return json.loads(done.text)
+
+    def seen() -> list[tuple[list[int], list[int]]]:
+        """Replicas, and those in sync, of every partition as three clients see them: they have to agree."""
+        admin = AdminClient({"bootstrap.servers": cluster.kafka, "socket.timeout.ms": 10_000})
+        listed = admin.list_topics("lacking", timeout=10).topics["lacking"].partitions.values()
+        described = admin.describe_topics(TopicCollection(["lacking"]))["lacking"].result(10).partitions
+        python = KafkaAdminClient(bootstrap_servers=cluster.kafka)
+        (found,) = python.describe_topics(["lacking"])
+        python.close()
+        views = [
+            [(sorted(p.replicas), sorted(p.isrs)) for p in listed],
+            [(sorted(n.id for n in p.replicas), sorted(n.id for n in p.isr)) for p in described],
+            [(sorted(p["replica_nodes"]), sorted(p["isr_nodes"])) for p in found["partitions"]],
+        ]
+        assert views[0] == views[1] == views[2]
+        return views[0]
+
+    whole = await asyncio.to_thread(seen)
+    assert all(len(replicas) == 3 and replicas == isr for replicas, isr in whole)
+    await cluster.kill(victim)
+    await until_replicas(2)
+    described = await shown("topic", "describe", "kafka/lacking")
+    assert described["status"] == "under-replicated: 2 of 2 segments with 2 of 3 replicas"
+    assert (await shown("cluster", "status"))["under_replicated_segments"] >= 2
+    lacking = await asyncio.to_thread(seen)
+    assert [replicas for replicas, _ in lacking] == [replicas for replicas, _ in whole]
+    assert all(len(isr) == 2 and set(isr) < set(replicas) for replicas, isr in lacking)
+    await cluster.start(victim)
+    await until_replicas(3)
+    assert await asyncio.to_thread(seen) == whole
+    assert (await shown("topic", "describe", "kafka/lacking"))["status"] == "ok"
+    await client.admin.delete_topic("kafka/lacking")
 
 
 async def test_a_broker_asked_to_stop_hands_over_and_exits_with_0(cluster: Cluster, client: aio.Client) -> None:

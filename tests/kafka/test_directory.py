@@ -9,7 +9,7 @@ from seaweedmq.kafka.wire.failure import KafkaRefusal
 from seaweedmq.model.calls import AlterTopic, DeleteTopic, MoveSegment, SealSegment, SplitSegment
 from seaweedmq.model.topic import Scaling, TopicChange, TopicName
 from tests.broker.bed import Bed, story
-from tests.kafka.office import Office, offices
+from tests.kafka.office import Office, office, offices
 
 ORDERS = TopicName("kafka", "orders")
 
@@ -148,6 +148,67 @@ async def test_a_partition_without_its_broker_has_no_leader_and_an_offline_repli
     assert (partition.leader, partition.error) == (-1, Code.LEADER_NOT_AVAILABLE)
     assert (partition.replicas, partition.isr, partition.offline) == ((number,), (), (number,))
     await bed.until(lambda: leaders(survivor.directory.find("orders")) == [(survivor.nodes.controller(), Code.NONE)])
+
+
+@story
+async def test_missing_replicas_are_named_and_not_in_sync_until_a_broker_returns(bed: Bed) -> None:
+    """The number of the broker that left stands for a missing replica."""
+    opened = await offices(bed, 3)
+    await bed.topic(opened[0].host, ORDERS, partitions=4, replicas=3)
+    for each in opened:
+        await each.nodes.ready()
+    victim = next(each for each in opened if each.host is not bed.leader())
+    numbers = {each: each.nodes.number_of(each.host.broker.id) for each in opened}
+    here, other = (each for each in opened if each is not victim)
+    gone = victim.host.broker.id
+    victim.host.kill()
+    await bed.until(lambda: gone not in here.host.inspect.view.brokers)
+    await bed.until(lambda: all(len(p.isr) == 2 for p in here.directory.find("orders").partitions()))
+    for partition in here.directory.find("orders").partitions():
+        assert (sorted(partition.replicas), partition.offline) == ([1, 2, 3], (numbers[victim],))
+        assert partition.replicas[0] == partition.leader
+        assert set(partition.isr) == {numbers[here], numbers[other]}
+    await office(await bed.start(address=victim.host.address))
+    await bed.until(lambda: all(len(p.isr) == 3 for p in here.directory.find("orders").partitions()))
+    assert all(partition.offline == () for partition in here.directory.find("orders").partitions())
+
+
+@story
+async def test_the_broker_that_left_last_stands_for_a_missing_replica(bed: Bed) -> None:
+    """Else any that is known; one that lives, if all do; and a number that no broker has, if none is known."""
+    opened = await offices(bed, 4)
+    here = next(each for each in opened if each.host is bed.leader())
+    nodes = here.nodes
+    await nodes.ready()
+    first, second, left = (each for each in opened if each is not here)
+    numbers = {each: nodes.number_of(each.host.broker.id) or 0 for each in opened}
+    for each in (second, first):
+        await each.host.stop()
+        await bed.until(lambda each=each: each.host.broker.id not in here.host.inspect.view.brokers)  # type: ignore[misc]
+        await nodes.ready()
+    assert nodes.absent_replicas(1, [numbers[here]]) == [numbers[first]]
+    assert nodes.absent_replicas(2, [numbers[here]]) == [numbers[first], numbers[second]]
+    assert nodes.absent_replicas(1, [numbers[here], numbers[first], numbers[second]]) == [numbers[left]]
+    assert nodes.absent_replicas(2, sorted(numbers.values())) == [5, 6]
+    assert nodes.absent_replicas(0, []) == nodes.absent_replicas(-1, []) == []
+
+
+@story
+async def test_a_replica_on_a_broker_that_does_not_serve_kafka_is_not_missing(bed: Bed) -> None:
+    (office,) = await offices(bed, 1)
+    silent = await bed.start()
+    await bed.until(lambda: len(office.host.inspect.view.brokers) == 2)
+    await office.nodes.ready()
+    await bed.topic(office.host, ORDERS, partitions=1, replicas=2)
+    await bed.until(lambda: office.directory.find("orders").segment(0) is not None)
+    partition = office.directory.find("orders").partition(0)
+    assert (partition.replicas, partition.isr, partition.offline) == ((1,), (1,), ())
+    gone = silent.broker.id
+    silent.kill()
+    await bed.until(lambda: gone not in office.host.inspect.view.brokers)
+    await bed.until(lambda: office.directory.find("orders").partition(0).leader == 1)
+    partition = office.directory.find("orders").partition(0)
+    assert (partition.replicas, partition.isr, partition.offline) == ((1, 2), (1,), (2,))
 
 
 @story

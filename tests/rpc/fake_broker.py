@@ -125,7 +125,8 @@ STATUS = ClusterStatus(
         ),
     ),
     topics=1,
-    open_segments=1,
+    open_segments=4,
+    under_replicated_segments=3,
 )
 DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a single hot key"),)
 SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)

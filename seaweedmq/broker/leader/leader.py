@@ -20,6 +20,7 @@ from seaweedmq.broker.leader.reshaping import Reshaping
 from seaweedmq.broker.leader.sealer import Sealer
 from seaweedmq.broker.leader.succession import Succession
 from seaweedmq.broker.leader.topics import Topics
+from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
 from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
 from seaweedmq.model.calls import ReportSuspicions
@@ -213,9 +214,18 @@ class Leader:
             ),
             topics=len(self._view.topics),
             open_segments=sum(map(len, self._view.open_segments.values())),
+            under_replicated_segments=self._under_replicated(),
             decisions=tuple(
                 sorted(
                     [*self.succession.decisions, *self.balancing.holds.values()], key=lambda decision: decision.at_us
                 )
             ),
+        )
+
+    def _under_replicated(self) -> int:
+        view = self._view
+        return sum(
+            under_replicated(segments.values(), topic.replicas, view.brokers).total()
+            for name, segments in view.open_segments.items()
+            if (topic := view.topics.get(name)) is not None
         )

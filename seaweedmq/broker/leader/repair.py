@@ -43,7 +43,11 @@ class Repairs:
         """Open segments whose replicas lost each other: nothing is committed there until they are replaced."""
         self._not_before: dict[SegmentId, float] = {}
         """Segments whose replacement failed -> loop time of the next attempt."""
+        self._failed: set[SegmentId] = set()
+        """Open segments whose replacement failed: nothing else waits for the next attempt."""
         self._replacing: set[SegmentId] = set()
+        self._reinforced: SegmentId | None = None
+        """The last segment that was replaced for want of replicas."""
         self._unseen: dict[SegmentId, None] = {}
         """What is to be looked at. Open segments that are neither in it nor being replaced are well."""
         self._short: dict[SegmentId, None] = {}
@@ -92,10 +96,11 @@ class Repairs:
         seeing = self._open(key for key in self._unseen if key not in self._not_before and key not in self._replacing)
         self._unseen = {key: None for key in self._unseen if key in self._not_before}
         found = repairs(seeing, live, draining=brokers[1], suspected=placement.suspects, broken=self._broken)
-        if not found and not self._replacing and not self._unseen:
+        if not found and not self._replacing - self._failed and self._reinforced not in self._replacing:
             # One at a time: the others stay readable and writable meanwhile.
-            short = self._open(key for key in self._short if key not in self._not_before)
+            short = self._open(k for k in self._short if k not in self._not_before and k not in self._replacing)
             found = reinforcements(short, self._metadata.view.topics, len(live.keys() - placement.shunned))[:1]
+            self._reinforced = found[0].segment.key if found else None
         return found
 
     def _learn(self, names: Iterable[TopicName]) -> None:
@@ -120,6 +125,7 @@ class Repairs:
         """What was noted of segments that are not open any more, and pauses that are over."""
         now = asyncio.get_running_loop().time()
         self._broken = {segment.key for segment in self._open(self._broken)}
+        self._failed = {segment.key for segment in self._open(self._failed)}
         self._short = {segment.key: None for segment in self._open(self._short)}
         waiting = {segment.key for segment in self._open(self._not_before)}
         self._not_before = {key: at for key, at in self._not_before.items() if key in waiting and at > now}
@@ -149,6 +155,7 @@ class Repairs:
                 else:  # the last brokers leave, which is no failure
                     log.info("%s stays what it is until there is a broker to take it: %s", segment, error)
                 wait_s = RETRY_DAMAGED_S if isinstance(error, Corrupt) else RETRY_S
+                self._failed.add(segment.key)
                 self._not_before[segment.key] = asyncio.get_running_loop().time() + wait_s
 
     def _ended(self, key: SegmentId, _: "asyncio.Task[None]") -> None:

@@ -653,10 +653,13 @@ class ClusterStatusReply(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     OPEN_SEGMENTS_FIELD_NUMBER: _builtins.int
     DECISIONS_FIELD_NUMBER: _builtins.int
+    UNDER_REPLICATED_SEGMENTS_FIELD_NUMBER: _builtins.int
     leader: _builtins.str
     """Broker id."""
     topics: _builtins.int
     open_segments: _builtins.int
+    under_replicated_segments: _builtins.int
+    """Open segments with fewer live replicas than their topic wants."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerStatus]: ...
     @_builtins.property
@@ -671,10 +674,11 @@ class ClusterStatusReply(_message.Message):
         topics: _builtins.int = ...,
         open_segments: _builtins.int = ...,
         decisions: _abc.Iterable[Global___Decision] | None = ...,
+        under_replicated_segments: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics", "under_replicated_segments", b"under_replicated_segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

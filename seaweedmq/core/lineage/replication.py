@@ -1,0 +1,41 @@
+"""Under-replicated segments: open ones with fewer live replicas than their topic wants.
+
+A segment is under-replicated from the loss of a replica until repair has opened a successor on another broker, or, when
+brokers are missing, until one comes back.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from seaweedmq.model.segment import Segment
+
+
+def live_replicas(segment: Segment, live: Collection[str]) -> int:
+    """Count the replicas of a segment that live.
+
+    Args:
+        live: ids of the registered brokers.
+    """
+    return sum(replica in live for replica in segment.replicas)
+
+
+def under_replicated(segments: Iterable[Segment], wanted: int, live: Collection[str]) -> Counter[int]:
+    """Count the under-replicated segments of one topic by their number of live replicas.
+
+    Args:
+        segments: of the topic; sealed ones do not count, since files hold their records.
+        wanted: replicas that the topic asks for.
+        live: ids of the registered brokers.
+    """
+    counts = Counter(live_replicas(segment, live) for segment in segments if segment.is_open)
+    return Counter({there: count for there, count in counts.items() if there < wanted})
+
+
+def describe_under_replicated(segments: Collection[Segment], wanted: int, live: Collection[str]) -> str:
+    """Return one sentence for people; "" if no segment is under-replicated. Arguments: see :func:`under_replicated`."""
+    counts = under_replicated(segments, wanted, live)
+    if not counts:
+        return ""
+    opened = sum(segment.is_open for segment in segments)
+    parts = [f"{count} of {opened} segments with {there} of {wanted}" for there, count in sorted(counts.items())]
+    return f"under-replicated: {', '.join(parts)} replicas"

@@ -1,0 +1,72 @@
+"""Under-replicated segments: the leader counts them, and repairs them as soon as a broker is there for it."""
+
+import asyncio
+
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.calls import GetClusterStatus, MoveSegment
+from seaweedmq.model.segment import Segment
+from seaweedmq.model.topic import TopicName
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import NAME, Bed, Host, story
+
+OTHER = TopicName("test", "unreadable")
+
+
+def opened(host: Host, name: TopicName = NAME) -> list[Segment]:
+    return sorted(host.inspect.view.open_of(name).values(), key=lambda segment: segment.id)
+
+
+def is_whole(host: Host, replicas: int, name: TopicName = NAME) -> bool:
+    live = host.inspect.view.brokers
+    return all(len(s.replicas) == replicas and live.keys() >= set(s.replicas) for s in opened(host, name))
+
+
+async def lacking(host: Host) -> int:
+    status: ClusterStatus = await host.api.call(GetClusterStatus())
+    return status.under_replicated_segments
+
+
+@story
+async def test_segments_are_under_replicated_until_a_broker_comes_and_are_repaired_once(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], segments=12, replicas=3)
+    assert await lacking(hosts[0]) == 0
+    victim = next(host for host in hosts if host is not bed.leader())
+    leader, gone = bed.leader(), victim.broker.id
+    victim.kill()
+    await bed.until(lambda: gone not in leader.inspect.view.brokers)
+    await bed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
+    assert await lacking(leader) == 12
+    began = bed.loop.time()
+    await bed.start(address=victim.address)
+    await bed.until(lambda: is_whole(leader, 3))
+    assert bed.loop.time() - began < 10
+    assert await lacking(leader) == 0
+    repaired = opened(leader)
+    await asyncio.sleep(30)
+    assert opened(leader) == repaired, "what is whole is left alone"
+
+
+@story
+async def test_a_segment_that_cannot_be_recovered_keeps_no_other_from_its_replicas(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    victim = next(host for host in hosts if host is not bed.leader())
+    leader, gone = bed.leader(), victim.broker.id
+    await bed.topic(leader, replicas=3)
+    await bed.topic(leader, OTHER)
+    (segment,) = opened(leader, OTHER)
+    if segment.primary != gone:
+        await leader.api.call(MoveSegment(OTHER, segment.id, (gone,)))
+    bed.faults.paths = "unreadable"
+    bed.faults.failing = dict.fromkeys((StorageOp.LIST, StorageOp.OPEN, StorageOp.READ), "input/output error")
+    victim.kill()
+    await bed.until(lambda: gone not in leader.inspect.view.brokers)
+    await bed.until(lambda: all(gone not in segment.replicas for segment in opened(leader)))
+    await asyncio.sleep(5)
+    await bed.start(address=victim.address)
+    await bed.until(lambda: is_whole(leader, 3))
+    assert [s.primary for s in opened(leader, OTHER)] == [gone], "its files are still unreadable"
+    assert await lacking(leader) == 1
+    bed.faults.failing.clear()
+    await bed.until(lambda: is_whole(leader, 1, OTHER))
+    assert await lacking(leader) == 0
