@@ -128,6 +128,10 @@ class StorageFailed(SeaweedMQError):
     retryable = True
 
 
+class StorageFull(StorageFailed):
+    """The shared storage has no room. Reads and deletions go through; free space, or wait for retention, and retry."""
+
+
 class Corrupt(SeaweedMQError):
     """Bytes fail their checksum or structure. The message names the file and position. Never served."""
 

@@ -145,7 +145,8 @@ class SegmentStore(Protocol):
         """Raise StorageFailed unless the root exists and can be written."""
 
     async def now_us(self) -> int:
-        """The clock that dates files, microseconds since 1970 UTC: it may be another machine's. StorageFailed."""
+        """The clock that dates files, microseconds since 1970 UTC: it may be another machine's. Takes no space.
+        StorageFailed."""
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes

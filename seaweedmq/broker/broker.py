@@ -23,6 +23,7 @@ from seaweedmq.broker.serve.sealed_producers import SealedProducers
 from seaweedmq.broker.serve.start_offsets import StartOffsets
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
+from seaweedmq.broker.storage_check import check_storage
 from seaweedmq.broker.term import Term, TermParts, make_term
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
@@ -173,11 +174,11 @@ class Broker:
         """Check the storage, register, and serve what is assigned.
 
         Raises:
-            StorageFailed: the storage can not be written.
+            StorageFailed: the storage cannot be written, for another reason than lack of space.
             AlreadyExists: another broker holds the address.
             Unavailable: etcd can not be reached.
         """
-        await self._store.check()
+        await check_storage(self._store)
         self._supervisor.spawn(self._view.run(), "view")
         self._supervisor.spawn(self._sync_rounds.run(), "fsync")
         first = await self._membership.join()

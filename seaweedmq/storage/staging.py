@@ -47,6 +47,7 @@ from seaweedmq.storage.store.faults import storage_failed
 from seaweedmq.storage.store.file_io import (
     NO_LINKS,
     TEMPORARY_PREFIX,
+    clock_s,
     publish,
     read_at,
     remove_stale_temporaries,
@@ -199,9 +200,8 @@ class StagedBatch:
 
     def begun_ago_s(self) -> float:
         """How long ago the manifest was put down, by the clock of the storage."""
-        with self._failing("look at"), written_aside(self.folder) as aside:
-            aside.touch()
-            return aside.stat().st_mtime - (self.folder / MANIFEST).stat().st_mtime
+        with self._failing("look at"):
+            return clock_s(self.folder) - (self.folder / MANIFEST).stat().st_mtime
 
     def begun_us(self) -> int:
         """When the manifest was put down, by the clock of the storage; microseconds."""
@@ -397,9 +397,8 @@ def sweep(root: Path, topic: TopicName) -> int:
     ago, up to ``SWEPT_MAX``; and what was written aside when somebody was killed. Return how many folders went."""
     swept = 0
     top = root / staged_dir(topic)
-    with failing("sweep", top), contextlib.suppress(FileNotFoundError), written_aside(root / topic_dir(topic)) as aside:
-        aside.touch()
-        now_s = aside.stat().st_mtime
+    with failing("sweep", top), contextlib.suppress(FileNotFoundError):
+        now_s = clock_s(root / topic_dir(topic))
         remove_stale_temporaries(root / topic_dir(topic), now_s)
         for sink in sorted(p for p in top.iterdir() if p.is_dir()):
             for folder in sorted(p for p in sink.iterdir() if p.is_dir()):

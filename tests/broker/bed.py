@@ -5,8 +5,10 @@ for a lease costs nothing.
 """
 
 import asyncio
+import errno
 import functools
 import inspect
+import os
 import random
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +20,7 @@ from seaweedmq.broker.broker import Broker
 from seaweedmq.broker.inspect import Inspection
 from seaweedmq.codec.frame import split_frames
 from seaweedmq.codec.payload.batch import decode_frame, encode_frame, payload_schema
-from seaweedmq.errors import SeaweedMQError, StorageFailed
+from seaweedmq.errors import SeaweedMQError, StorageFailed, StorageFull
 from seaweedmq.model.calls import CreateTopic, DescribeTopic
 from seaweedmq.model.config import KIB, BrokerConfig
 from seaweedmq.model.description import TopicDescription
@@ -109,7 +111,8 @@ class Faults:
             await self.held[op].wait()
         await asyncio.sleep(0.0005)
         if op in self.failing and self.paths in path:
-            raise StorageFailed(f"can not {op} {path}: {self.failing[op]}")
+            kind = StorageFull if self.failing[op].lower() == os.strerror(errno.ENOSPC).lower() else StorageFailed
+            raise kind(f"can not {op} {path}: {self.failing[op]}")
 
     def hold(self, op: StorageOp) -> asyncio.Event:
         """Let nothing of the kind happen until the returned event is set."""

@@ -2,17 +2,19 @@
 
 import errno
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from seaweedmq.codec.paths import table_dir
+from seaweedmq.codec.documents import topic_document
+from seaweedmq.codec.paths import TOPIC_DOCUMENT, table_dir
 from seaweedmq.errors import StorageFailed
 from seaweedmq.model.ring import WHOLE_RING
 from seaweedmq.model.staged import Done, Manifest, Progress
 from seaweedmq.storage.jobs.compacting import compact_topic
-from seaweedmq.storage.staging import StagedSink
+from seaweedmq.storage.staging import StagedSink, sweep
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store.files import FileSegmentStore
 from seaweedmq.storage.tables.delta_log import LogFolder
@@ -30,10 +32,6 @@ async def a_log(store: FileSegmentStore) -> None:
 
 async def documents(store: FileSegmentStore) -> None:
     await store.put_documents(NAME, {"topic.json": b"{}" * 1_000, "lineage.json": b"{}"})
-
-
-async def a_fence(store: FileSegmentStore) -> None:
-    await store.fence(NAME, 7, 0)
 
 
 async def tables(store: FileSegmentStore) -> None:
@@ -60,9 +58,7 @@ async def a_batch_that_is_done(store: FileSegmentStore) -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [0, 10])
-@pytest.mark.parametrize(
-    "write", [a_log, documents, a_fence, tables, a_manifest, progress, frames, a_batch_that_is_done]
-)
+@pytest.mark.parametrize("write", [a_log, documents, tables, a_manifest, progress, frames, a_batch_that_is_done])
 async def test_a_write_that_fails_leaves_nothing_and_is_repeated(
     tmp_path: Path, write: Callable[[FileSegmentStore], Awaitable[None]], room_bytes: int
 ) -> None:
@@ -133,6 +129,36 @@ def test_what_could_not_be_flushed_is_discarded(tmp_path: Path) -> None:
         sink.write(b"waits in a buffer")
         target.discard(sink)
     assert tree(tmp_path) == {}
+
+
+async def test_a_fence_takes_no_more_than_its_name_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileSegmentStore(tmp_path)
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    monkeypatch.setattr(Path, "write_bytes", lambda path, _: (path.touch(), _full()))
+    assert not await store.is_fenced(NAME, 7, 0)
+    await store.fence(NAME, 7, 0)
+    assert await store.is_fenced(NAME, 7, 0)
+    assert [size for path, size in tree(tmp_path).items() if "fence" in path] == [0]
+    await store.close()
+
+
+async def test_clocks_are_read_and_old_names_swept_where_not_even_a_name_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileSegmentStore(tmp_path)
+    await store.put_documents(NAME, {TOPIC_DOCUMENT: topic_document(make_topic())})
+    await write_log(store, 0, [make_frame(0, 10)])
+    convert_files(tmp_path, make_topic(), await logs_of(store), None, 5_000)
+    monkeypatch.setattr(Path, "touch", _full)
+    before_us = time.time_ns() // 1_000
+    assert before_us - 1_000_000 < await store.now_us() < before_us + 60_000_000
+    await store.delete(await tables_of(store))
+    await store.sweep(NAME, 7, kept_s=0)
+    assert not [path for path in tree(tmp_path) if path.endswith(".parquet")]
+    sweep(tmp_path, NAME)
+    await store.close()
 
 
 def _full(*args: object, **options: object) -> None:

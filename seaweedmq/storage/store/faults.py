@@ -3,8 +3,10 @@
 import errno
 import os
 
-from seaweedmq.errors import StorageFailed
+from seaweedmq.errors import StorageFailed, StorageFull
 
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a full file system."""
 GONE = frozenset({errno.ENOENT, errno.ESTALE})
 """What reading a file that was deleted fails with: on a network file system it may do so while it is open."""
 _REMEDIES = {
@@ -23,6 +25,8 @@ _REMEDIES = {
 
 
 def storage_failed(action: str, path: str, error: OSError) -> StorageFailed:
-    """A StorageFailed that says what could not be done, to which path, why, and how to mend it."""
+    """A StorageFailed with the action that failed, the path, the reason and the remedy; StorageFull for lack of
+    space."""
     remedy = _REMEDIES.get(error.errno or 0, "mend the storage, then retry")
-    return StorageFailed(f"can not {action} {path}: {error.strerror or error}; {remedy}")
+    kind = StorageFull if error.errno in NO_SPACE else StorageFailed
+    return kind(f"can not {action} {path}: {error.strerror or error}; {remedy}")

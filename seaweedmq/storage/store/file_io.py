@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from seaweedmq.model.frames import Frames
+from seaweedmq.storage.store.faults import NO_SPACE
 
 IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if "SC_IOV_MAX" in os.sysconf_names else 16
 """Buffers one writev takes. POSIX promises 16."""
@@ -23,9 +24,6 @@ _NO_FLAGS = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV})
 """What a file system says that has no hard links, or not here, or not for this file. EACCES is none of them: who may
 not write in a folder is to be told so."""
-
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a full file system."""
 
 TEMPORARY_PREFIX = ".tmp-"
 """Spark, Hadoop and Arrow ignore names that begin with a dot, so nobody who reads a folder sees half a file."""
@@ -176,8 +174,24 @@ def written_aside(directory: Path) -> Iterator[Path]:
 def look_anew(directory: Path) -> None:
     """Make a client of a network file system forget what it knew of a folder, by a change of its own: what others put
     there may be missing in its cache of names for half a minute."""
-    with written_aside(directory) as temporary:
-        temporary.touch()
+    clock_s(directory)
+
+
+def clock_s(directory: Path) -> float:
+    """Read the clock that dates files, in seconds since 1970 UTC, by a change of a folder.
+
+    A new file is dated by the file server. A full disk may take none; there the folder's own date is set, which takes
+    no space.
+    """
+    try:
+        with written_aside(directory) as temporary:
+            temporary.touch()
+            return temporary.stat().st_mtime
+    except OSError as e:
+        if e.errno not in NO_SPACE:
+            raise
+    os.utime(directory)
+    return directory.stat().st_mtime
 
 
 def publish(root: Path, *renames: tuple[Path, Path]) -> None:

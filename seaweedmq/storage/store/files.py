@@ -23,13 +23,14 @@ from seaweedmq.codec.paths import (
 )
 from seaweedmq.errors import AlreadyExists, InvalidArgument, NotFound, SeaweedMQError, StorageFailed
 from seaweedmq.model.cluster import StorageMarker
+from seaweedmq.model.config import US_PER_S
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BlockingInput
 from seaweedmq.storage.store import file_io
 from seaweedmq.storage.store import marker as markers
 from seaweedmq.storage.store.directory import has_topics, remove_log_folder, scan_segment, scan_topic, sweep_pruned
-from seaweedmq.storage.store.faults import storage_failed
+from seaweedmq.storage.store.faults import NO_SPACE, storage_failed
 from seaweedmq.storage.store.file_handles import FileLogReader, FileLogWriter, open_input
 from seaweedmq.storage.store.kept import sweep_kept
 from seaweedmq.storage.store.marker import RootGuard
@@ -87,7 +88,9 @@ class FileSegmentStore:
         await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
 
     async def now_us(self) -> int:
-        return await self._run(self._syncs, "write to the storage directory", self.root, self._probe)
+        return await self._run(
+            self._syncs, "read the clock of", self.root, lambda: int(file_io.clock_s(self.root) * US_PER_S)
+        )
 
     async def create_log(
         self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes
@@ -179,7 +182,12 @@ class FileSegmentStore:
             # Renamed even over one that is there: a change of its own makes a client of a network file system forget
             # what it knew of the folder, and the listing that follows has to show what others wrote.
             with file_io.written_aside(directory) as temporary:
-                temporary.write_bytes(FENCE_TEXT)
+                try:
+                    temporary.write_bytes(FENCE_TEXT)
+                except OSError as e:
+                    if e.errno not in NO_SPACE:
+                        raise
+                    os.truncate(temporary, 0)  # the name alone is the fence, and a full disk may have room for a name
                 file_io.publish(self.root, (temporary, marker))
 
         try:
@@ -283,13 +291,11 @@ class FileSegmentStore:
 
         return await asyncio.get_running_loop().run_in_executor(self._documents, converted)
 
-    def _probe(self) -> int:
-        """When a file was written just now."""
+    def _probe(self) -> None:
         if not self.root.is_dir():
             raise NotADirectoryError(20, "there is no such directory; create it or mount it", str(self.root))
         with file_io.written_aside(self.root) as probe:
             probe.write_bytes(b"\0")
-            return probe.stat().st_mtime_ns // 1_000
 
     def _create_exclusively(self, relative: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -313,7 +319,7 @@ def _move_aside(folder: Path, aside: Path) -> None:
     try:
         folder.rename(aside)
     except OSError as e:
-        if e.errno not in file_io.NO_SPACE:
+        if e.errno not in NO_SPACE:
             raise
         for path in folder.rglob("*"):
             if path.name != TOPIC_DOCUMENT and not path.is_dir():

@@ -76,9 +76,7 @@ def sweep_kept(root: Path, topic: TopicName, kept_s: float) -> None:
     alone = [name for name in names if name not in first and _is_ours(topic, name)]
     if not alone:
         return
-    with file_io.written_aside(folder) as probe:
-        probe.touch()
-        now_s = probe.stat().st_mtime
+    now_s = file_io.clock_s(folder)
     for name in alone:
         with contextlib.suppress(FileNotFoundError):
             if now_s - (folder / name).lstat().st_ctime >= kept_s:

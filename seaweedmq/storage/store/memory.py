@@ -41,6 +41,7 @@ class StorageOp(StrEnum):
     """What a fault hook is asked about."""
 
     CHECK = "check"
+    CLOCK = "clock"
     CREATE = "create"
     APPEND = "append"
     SYNC = "sync"
@@ -178,7 +179,7 @@ class MemorySegmentStore:
         await self._turn(StorageOp.CHECK, "")
 
     async def now_us(self) -> int:
-        await self.check()
+        await self._turn(StorageOp.CLOCK, "")
         return self.wall_us()
 
     async def create_log(

@@ -1,0 +1,79 @@
+"""A full storage: what is due goes without a byte written first, and brokers start and serve what is there."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.errors import StorageFailed
+from seaweedmq.model.calls import DeleteTopic, RaiseLowWatermark
+from seaweedmq.model.files import FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import NAME, Bed, Host, story, values
+from tests.broker.upkeep.test_maintenance import HOUR_S, QUICK, YEAR_S, two_tables
+
+FULL = "No space left on device"
+TAKES_SPACE = (StorageOp.CHECK, StorageOp.CREATE, StorageOp.APPEND, StorageOp.PUT)
+
+
+def fill(bed: Bed) -> None:
+    bed.faults.failing = dict.fromkeys(TAKES_SPACE, FULL)
+
+
+async def topic_of_two_tables(bed: Bed, **settings: Any) -> Host:
+    (host,) = await bed.cluster(1, replace(QUICK, partition_roll_age_s=2.0))
+    await bed.topic(host, **settings)
+    await two_tables(bed, host)
+    return host
+
+
+@story
+async def test_retention_makes_room(bed: Bed) -> None:
+    await topic_of_two_tables(bed, retention_s=HOUR_S / 6)
+    fill(bed)
+    await asyncio.sleep(HOUR_S / 3)
+    assert 0 not in [table.base_offset for table in bed.files(FileKind.TABLE)]
+
+
+@story
+async def test_a_clock_that_is_ahead_deletes_nothing(bed: Bed) -> None:
+    host = await topic_of_two_tables(bed, retention_s=HOUR_S / 6)
+    fill(bed)
+    host.ahead_s = YEAR_S
+    await asyncio.sleep(60)
+    assert len(bed.files(FileKind.TABLE)) == 2
+
+
+@story
+async def test_deleted_records_and_topics_make_room(bed: Bed) -> None:
+    host = await topic_of_two_tables(bed, partitions=1)
+    fill(bed)
+    await host.api.call(RaiseLowWatermark(NAME, {0: 1}))
+    await asyncio.sleep(60)
+    assert 0 not in [table.base_offset for table in bed.files(FileKind.TABLE)]
+    await host.api.call(DeleteTopic(NAME))
+    assert not bed.files(FileKind.LOG) + bed.files(FileKind.TABLE)
+
+
+@story
+async def test_brokers_start_and_serve_what_is_there_and_publishers_continue_once_there_is_room(bed: Bed) -> None:
+    hosts = await bed.cluster(2, replace(QUICK, lease_ttl_s=2.0))
+    await bed.topic(hosts[0])
+    primary = await bed.primary(hosts[0])
+    await (await primary.publisher()).store(frames=3)
+    fill(bed)
+    primary.kill()
+    third = await bed.start(QUICK)
+    assert not third.has_failed
+    await bed.until(lambda: len(third.inspect.view.segments[NAME]) == 2)
+    assert await (await third.subscriber()).until(3) == values(1, 3)
+    successor = next(segment for segment in third.inspect.view.segments[NAME].values() if segment.is_open)
+    host = next(host for host in bed.hosts if host.broker.id == successor.primary)
+    publisher = await host.publisher(producer=2, segment=successor.id, segment_epoch=successor.epoch)
+    await publisher.send()
+    with pytest.raises(StorageFailed, match=FULL):
+        await publisher.acks()
+    bed.faults.failing.clear()
+    await bed.until(lambda: not host.inspect.segments[NAME, successor.id].failure)
+    await (await host.publisher(producer=2, segment=successor.id, segment_epoch=successor.epoch)).store()
