@@ -290,8 +290,9 @@ class Changes:
 class MetaStore(Protocol):
     """A strongly consistent key-value store with leases and watches: etcd.
 
-    Every method raises Unavailable when the store can not be reached within its deadline; a transaction that raised
-    may or may not have happened.
+    Every method raises Unavailable when the store cannot be reached within its deadline, or does not answer as it
+    should; a transaction that raised it may or may not have happened. Every method raises ResourceExhausted when the
+    store is at a limit, its quota of space for one: nothing happened then. No refusal may end a broker.
     """
 
     async def get(self, key: str) -> Entry | None: ...
@@ -302,7 +303,12 @@ class MetaStore(Protocol):
         """Do all of ``then`` if all compares hold; return the new revision, or None if one does not hold."""
 
     def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
-        """Changes at and after ``from_revision``, without end. OutOfRange: compacted, list again. Unavailable: lost."""
+        """Changes at and after ``from_revision``, without end.
+
+        Raises:
+            OutOfRange: compacted, or above the next revision, as after the store was restored: list again.
+            Unavailable: lost.
+        """
 
     async def grant_lease(self, ttl_s: float) -> int: ...
 

@@ -11,6 +11,7 @@ from seaweedmq.broker.inspect import Inspection
 from seaweedmq.broker.local import LocalBroker
 from seaweedmq.broker.membership import Membership
 from seaweedmq.broker.memory.shares import COPIES, BrokerMemory, StreamMemory
+from seaweedmq.broker.readiness import START, STOP, Readiness, follow_lease
 from seaweedmq.broker.segment.context import SegmentContext
 from seaweedmq.broker.segment.fsync import SyncRounds
 from seaweedmq.broker.segment.owned import OwnedSegments, OwningTerm
@@ -25,6 +26,8 @@ from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.broker.serve.tail import Tails
 from seaweedmq.broker.storage_check import check_storage
 from seaweedmq.broker.term import Term, TermParts, make_term
+from seaweedmq.coordination.observed import ObservedMetaStore
+from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
 from seaweedmq.errors import SeaweedMQError, Unavailable
@@ -32,6 +35,7 @@ from seaweedmq.model.calls import ReportEmptied, ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Dialer, Environment, MetaStore, SegmentStore, TableConverter
 from seaweedmq.runtime.retrying import after_s, backoff, retrying
+from seaweedmq.runtime.signal import Signal
 from seaweedmq.runtime.supervision import Supervisor
 
 log = logging.getLogger(__name__)
@@ -70,6 +74,10 @@ class Broker:
         self._store = store
         self._converter = converter
         self._supervisor = Supervisor(address)
+        self._etcd = meta = ObservedMetaStore(meta, env.rng)
+        self.readiness = Readiness()
+        """Reasons not to serve at present: parts of the broker set and withdraw them."""
+        self.readiness.refuse(START, f"broker {address} is starting; retry")
         self._view = ClusterView(meta, env.rng)
         self._contacts = Contacts(self._view, dialer)
         self._memory = BrokerMemory.of(config, env.resident_bytes())
@@ -104,6 +112,8 @@ class Broker:
             report_emptied=self._report_emptied,
             is_leaving=lambda: self._membership.draining,
         )
+        self._moved = Signal()
+        """Fires when a term begins or is over."""
         self._membership = Membership(
             meta=meta,
             env=env,
@@ -111,8 +121,7 @@ class Broker:
             address=address,
             kafka_address=kafka_address,
             make_term=lambda info, session: make_term(self._term_parts, self._supervisor.child(info.id), info, session),
-            # Segments may have been assigned to a new id before etcd's answer was here.
-            changed=self._view.look_again,
+            changed=self._membership_changed,
             drop=self._drop,
         )
         self._draining = Draining(
@@ -171,23 +180,28 @@ class Broker:
         return self._supervisor.failed
 
     async def start(self) -> None:
-        """Check the storage, register, and serve what is assigned.
+        """Check the storage, register as soon as etcd takes it, and serve what is assigned.
 
         Raises:
             StorageFailed: the storage cannot be written, for another reason than lack of space.
             AlreadyExists: another broker holds the address.
-            Unavailable: etcd can not be reached.
         """
         await check_storage(self._store)
+        self._supervisor.spawn(self._etcd.run(), "etcd probes")
+        self._supervisor.spawn(
+            follow_lease(self.readiness, self._session, self._moved, lambda: self._etcd.trouble), "readiness"
+        )
         self._supervisor.spawn(self._view.run(), "view")
         self._supervisor.spawn(self._sync_rounds.run(), "fsync")
-        first = await self._membership.join()
+        first = await self._membership.join_when_possible()
         self._membership.stay(self._supervisor.spawn, first, self._view.ready())
         await self._view.ready()
         self._supervisor.spawn(self._owned.run(), "segments")
+        self.readiness.allow(START)
 
     async def stop(self) -> None:
         """Take nothing more, store and commit what is there, leave the cluster. Others take the segments over."""
+        self.readiness.refuse(STOP, f"broker {self.address} is stopping: use another one")
         self._membership.retire()
         term = self._membership.term
         if term:
@@ -205,6 +219,14 @@ class Broker:
         await self._supervisor.stop()
         self.failed.cancel()
         await self._converter.close()
+
+    def _membership_changed(self) -> None:
+        self._view.look_again()  # segments may have been assigned to a new id before etcd's answer was here
+        self._moved.fire()
+
+    def _session(self) -> Session | None:
+        term = self._membership.term
+        return None if term is None or term.is_over else term.session
 
     def _member(self) -> Term:
         if self._membership.term is None:

@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 
 from seaweedmq.broker.term import Term
 from seaweedmq.coordination.session import Session
-from seaweedmq.errors import Deposed
+from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Environment, MetaStore
+from seaweedmq.runtime.log_once import Complaints
 from seaweedmq.runtime.retrying import backoff, retrying
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 VERSION = version("seaweedmq")
+REGISTRATION = "registration"
 
 
 class Membership:
@@ -50,17 +52,29 @@ class Membership:
         self._make_term = make_term
         self._changed = changed
         self._drop = drop
+        self._complaints = Complaints(log)
         self._joining = asyncio.Lock()
         self._retire = asyncio.Event()
         self._leave = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+
+    async def join_when_possible(self) -> Term:
+        """Register as soon as etcd lets it, however long that takes. AlreadyExists: another broker has the address."""
+        joining = retrying(
+            backoff(self._env.rng, 0.1, self._ttl_s),
+            on=lambda error: isinstance(error, SeaweedMQError) and not isinstance(error, AlreadyExists),
+            told=self._complaints.told(REGISTRATION),
+        )
+        term: Term = await joining(self.join)
+        self._complaints.over(REGISTRATION)
+        return term
 
     async def join(self) -> Term:
         """Register under a new lease and a new id: whatever an earlier id owned is somebody else's business now.
 
         Raises:
             AlreadyExists: another broker holds the address.
-            Unavailable: etcd can not be reached.
+            SeaweedMQError: etcd cannot be reached, or refuses.
         """
         async with self._joining:
             broker_id = f"b-{self._env.rng.getrandbits(32):08x}"
@@ -126,9 +140,9 @@ class Membership:
         await self._leave.wait()
 
     async def _come_back(self) -> Term | None:
-        """A new term; None: the broker retires."""
-        rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s))
-        return await self._unless(self._retire, rejoining(self.join))
+        """A new term; None: the broker retires. The address was its own, so another holder is waited for."""
+        rejoining = retrying(backoff(self._env.rng, 0.1, self._ttl_s), on=AlreadyExists)
+        return await self._unless(self._retire, rejoining(self.join_when_possible))
 
     async def _unless(self, event: asyncio.Event, work: Awaitable[T]) -> T | None:
         """What ``work`` returns; None, and it is cancelled, if the event comes first."""

@@ -23,7 +23,7 @@ from seaweedmq.core.leadership import (
     Unanswered,
     Watch,
 )
-from seaweedmq.errors import Deposed, OutOfRange, Unavailable
+from seaweedmq.errors import Deposed, SeaweedMQError
 from seaweedmq.ports import Compare, Delete, MetaStore, Put
 
 _log = logging.getLogger(__name__)
@@ -144,10 +144,8 @@ class Election:
                     raise AssertionError("the campaign is over")
         except TimeoutError:
             return TimePassed()
-        except Deposed:
-            return Ended()  # our lease is gone; the session will find out too
-        except (Unavailable, OutOfRange) as error:
-            _log.debug("the leader lock is out of sight, looking again: %s", error)
+        except SeaweedMQError as error:  # with Deposed the lease is gone, and the session ends this
+            _log.debug("leader lock: %s; retrying", error)
             low, high = PAUSE_TTLS
             return Unanswered(self._session.ttl_s * self._rng.uniform(low, high))
 

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from aetcd import rpc
 
-from seaweedmq.coordination.etcd_watch import changes_of, open_watch, prefix_range
+from seaweedmq.coordination.etcd_answers import meaning_of
+from seaweedmq.coordination.etcd_watch import changes_of, key_text, open_watch, prefix_range
 from seaweedmq.coordination.limits import check_transaction
-from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
+from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError, Unavailable
 from seaweedmq.ports import Changes, Compare, Delete, Entry, Put, Snapshot
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
 
@@ -74,7 +75,7 @@ class EtcdMetaStore:
 
     async def get(self, key: str) -> Entry | None:
         request = rpc.RangeRequest(key=key.encode())
-        response = await self._repeatable(lambda c: c.kv.Range(request, timeout=self._timeout_s))
+        response = await self._repeatable(lambda c: _whole(c.kv.Range(request, timeout=self._timeout_s)))
         return _entry(response.kvs[0]) if response.kvs else None
 
     async def list(self, prefix: str) -> Snapshot:
@@ -91,7 +92,7 @@ class EtcdMetaStore:
             compare=[part for compare in compares for part in _compares(compare)],
             success=[_change(change) for change in then],
         )
-        response = await self._once(lambda c: c.kv.Txn(request, timeout=self._timeout_s))
+        response = await self._once(lambda c: _whole(c.kv.Txn(request, timeout=self._timeout_s)))
         return int(response.header.revision) if response.succeeded else None
 
     async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
@@ -108,6 +109,10 @@ class EtcdMetaStore:
         except Unavailable:
             self._move_on(connection)
             raise
+        except SeaweedMQError:
+            raise
+        except Exception as error:
+            raise self._unreadable(connection, error) from error
         finally:
             self._watches.discard(closed)
 
@@ -116,8 +121,14 @@ class EtcdMetaStore:
             raise InvalidArgument(f"a lease of {ttl_s} s was asked for: use a positive time")
         # Sent again it leaves a lease that nobody uses and that ends by itself.
         request = rpc.LeaseGrantRequest(TTL=max(LEASE_TTL_MIN_S, math.ceil(ttl_s)))
-        response = await self._repeatable(lambda c: c.lease.LeaseGrant(request, timeout=self._timeout_s))
-        return int(response.ID)
+
+        async def grant(connection: _Connection) -> int:
+            response = await connection.lease.LeaseGrant(request, timeout=self._timeout_s)
+            if not response.ID:
+                raise ValueError(f"a lease without an id: {response.error or 'no reason given'}")
+            return int(response.ID)
+
+        return await self._repeatable(grant)
 
     async def renew_lease(self, lease: int) -> float:
         request = rpc.LeaseKeepAliveRequest(ID=lease)
@@ -130,7 +141,10 @@ class EtcdMetaStore:
             call.cancel()
             return float(response.TTL)
 
-        return await self._repeatable(renew)
+        try:
+            return await self._repeatable(renew)
+        except Deposed:
+            return 0.0
 
     async def revoke_lease(self, lease: int) -> None:
         request = rpc.LeaseRevokeRequest(ID=lease)
@@ -209,29 +223,31 @@ class EtcdMetaStore:
             raise Unavailable(
                 f"the connection to etcd at {connection.endpoint} was closed under a call: retry"
             ) from error
+        except SeaweedMQError:
+            raise
+        except Exception as error:
+            raise self._unreadable(connection, error) from error
 
     def _failed(self, connection: _Connection, error: Any) -> SeaweedMQError:
         """What an RPC error means to our callers; leaves the connection if it is at fault."""
         code, details = error.code(), error.details() or ""
         where = f"etcd at {connection.endpoint}"
-        if code is rpc.StatusCode.NOT_FOUND and "lease" in details:
-            return Deposed(f"{where}: the lease is gone: register again under a new lease")
-        if code is rpc.StatusCode.OUT_OF_RANGE:
-            return OutOfRange(f"{where}: {details}: list again")
-        if code is rpc.StatusCode.INVALID_ARGUMENT:
-            return InvalidArgument(f"{where} refused the request: {details}")
-        if code is rpc.StatusCode.RESOURCE_EXHAUSTED:
-            return ResourceExhausted(
-                f"{where} is at a limit ({details}): compact and defragment it, or raise its quota"
-            )
-        if code in (rpc.StatusCode.UNAUTHENTICATED, rpc.StatusCode.PERMISSION_DENIED):
-            return InvalidArgument(f"{where} refused this client ({details}): allow it access without a login")
-        self._move_on(connection)
+        meaning = meaning_of(code.name, details)
+        if meaning.leaves_endpoint:
+            self._move_on(connection)
         if "failed to connect" in details.lower():
             return _NeverSent(f"{where} can not be reached: check that it runs and the address is right")
         if code is rpc.StatusCode.DEADLINE_EXCEEDED:
             return Unavailable(f"{where} did not answer within {self._timeout_s} s: retry")
-        return Unavailable(f"{where} failed ({code.name.lower()}: {details}): retry")
+        return meaning.kind(f"{where} refused ({code.name.lower()}: {details}): {meaning.remedy}")
+
+    def _unreadable(self, connection: _Connection, error: Exception) -> SeaweedMQError:
+        """An answer that no etcd gives, or a failure inside of the client's library; leaves the connection."""
+        self._move_on(connection)
+        return Unavailable(
+            f"etcd at {connection.endpoint} gave an unreadable answer ({type(error).__name__}: {error}): "
+            "check what listens there; retry"
+        )
 
     async def _list_pages(self, prefix: str) -> Snapshot:
         start, end = prefix_range(prefix)
@@ -247,7 +263,13 @@ class EtcdMetaStore:
             start = page.kvs[-1].key + b"\0"
 
     async def _read_page(self, request: Any) -> Any:
-        return await self._repeatable(lambda c: c.kv.Range(request, timeout=self._timeout_s))
+        async def read(connection: _Connection) -> Any:
+            page = await _whole(connection.kv.Range(request, timeout=self._timeout_s))
+            if page.more and not page.kvs:
+                raise ValueError("a page without keys, and more to come")
+            return page
+
+        return await self._repeatable(read)
 
 
 class _NeverSent(Unavailable):
@@ -264,8 +286,17 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
     return endpoints
 
 
+async def _whole(answering: Awaitable[Any]) -> Any:
+    """A response of the key-value service. Without a revision it is not etcd's: an empty one would mean that the
+    cluster has no topics. ValueError."""
+    response = await answering
+    if response.header.revision < 1:
+        raise ValueError("a response without a revision")
+    return response
+
+
 def _entry(kv: Any) -> Entry:
-    return Entry(kv.key.decode(), kv.value, int(kv.create_revision), int(kv.mod_revision), int(kv.lease))
+    return Entry(key_text(kv.key), kv.value, int(kv.create_revision), int(kv.mod_revision), int(kv.lease))
 
 
 def _compares(compare: Compare) -> Sequence[Any]:

@@ -21,6 +21,11 @@ def prefix_range(prefix: str) -> tuple[bytes, bytes]:
     return start, start[:-1] + bytes([start[-1] + 1])
 
 
+def key_text(key: bytes) -> str:
+    """A key as text. A foreign one below the prefix may not be UTF-8: it is reported as unreadable, not fatal."""
+    return key.decode(errors="backslashreplace")
+
+
 def changes_of(response: Any) -> Iterator[Changes]:
     """One Changes for each revision. etcd never parts the events of one revision, and a key changes once in it."""
     for revision, events in groupby(response.events, key=lambda event: int(event.kv.mod_revision)):
@@ -28,10 +33,10 @@ def changes_of(response: Any) -> Iterator[Changes]:
         deletes: list[str] = []
         for event in events:
             if event.type == rpc.Event.DELETE:
-                deletes.append(event.kv.key.decode())
+                deletes.append(key_text(event.kv.key))
             else:
                 kv = event.kv
-                puts.append(Entry(kv.key.decode(), kv.value, int(kv.create_revision), revision, int(kv.lease)))
+                puts.append(Entry(key_text(kv.key), kv.value, int(kv.create_revision), revision, int(kv.lease)))
         yield Changes(revision, tuple(puts), tuple(deletes))
 
 
@@ -42,14 +47,15 @@ async def open_watch(
     """A stream of watch responses, until ``closed`` is set.
 
     The iterator raises Unavailable when the server ends it or is silent for ``PROBE_AFTER_S`` and then does not answer
-    a probe within ``timeout_s``; OutOfRange when ``from_revision`` is compacted; and AioRpcError as it comes.
+    a probe within ``timeout_s``; OutOfRange when ``from_revision`` is compacted, or above etcd's next one: its data was
+    restored then, and the watch would be silent until etcd comes that far; and AioRpcError as it comes.
     """
     start, end = prefix_range(prefix)
     create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=from_revision)
     requests: asyncio.Queue[Any] = asyncio.Queue(maxsize=2)
     requests.put_nowait(rpc.WatchRequest(create_request=create))
     call = stub.Watch(_each(requests))
-    stream = _Stream(call, requests, timeout_s, closed)
+    stream = _Stream(call, requests, timeout_s, from_revision, closed)
     try:
         async with contextlib.aclosing(stream.responses()) as responses:
             yield responses
@@ -59,8 +65,11 @@ async def open_watch(
 
 
 class _Stream:
-    def __init__(self, call: Any, requests: "asyncio.Queue[Any]", timeout_s: float, closed: asyncio.Event) -> None:
+    def __init__(
+        self, call: Any, requests: "asyncio.Queue[Any]", timeout_s: float, from_revision: int, closed: asyncio.Event
+    ) -> None:
         self._call = call
+        self._from_revision = from_revision
         self._requests = requests
         self._timeout_s = timeout_s
         self._reading: asyncio.Task[Any] | None = None
@@ -68,6 +77,8 @@ class _Stream:
 
     async def responses(self) -> AsyncGenerator[Any, None]:
         response = await self._next(self._timeout_s)  # "created"
+        if response is not None and not response.compact_revision and not response.canceled:
+            self._check_reached(int(response.header.revision))
         while True:
             if response is None:
                 self._requests.put_nowait(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
@@ -81,6 +92,12 @@ class _Stream:
                 raise Unavailable(f"etcd ended a watch ({response.cancel_reason or 'no reason given'}): watch again")
             yield response
             response = await self._next(PROBE_AFTER_S)
+
+    def _check_reached(self, revision: int) -> None:
+        if revision + 1 < self._from_revision:
+            raise OutOfRange(
+                f"etcd is at revision {revision}, before {self._from_revision}: its data was restored; list again"
+            )
 
     async def close(self) -> None:
         """Requires that the call is cancelled."""

@@ -132,13 +132,16 @@ class MemoryMetaServer:
         return self._apply(puts, deletes)
 
     def changes_since(self, revision: int) -> Sequence[Changes]:
-        """All changes at and after ``revision``, oldest first. OutOfRange: some of them are compacted."""
+        """All changes at and after ``revision``, oldest first. OutOfRange: some of them are compacted, or ``revision``
+        is above the next one."""
         if revision < self.compacted_revision:
             raise OutOfRange(
                 f"revision {revision} is compacted, the oldest kept is {self.compacted_revision}: list again"
             )
-        if revision > self.revision:
-            return ()
+        if revision > self.revision + 1:
+            raise OutOfRange(
+                f"etcd is at revision {self.revision}, before {revision}: its data was restored; list again"
+            )
         at = bisect.bisect_left(self._history, revision, key=lambda changes: changes.revision)
         return self._history[at:]
 

@@ -10,10 +10,11 @@ from tenacity import AsyncRetrying
 from seaweedmq.codec.keys import address_key, broker_key, left_key
 from seaweedmq.codec.metadata import broker_to_json
 from seaweedmq.coordination.waiting import until_deleted
-from seaweedmq.errors import AlreadyExists, Deposed, OutOfRange, SeaweedMQError, Unavailable
+from seaweedmq.errors import AlreadyExists, Deposed, SeaweedMQError, Unavailable
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.ports import Compare, Entry, MetaStore, Put, loop_s
 from seaweedmq.runtime.retrying import after_attempts, backoff, retrying
+from seaweedmq.runtime.signal import Signal
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Session:
         self.ttl_s = ttl_s
         self.lost = asyncio.Event()
         """Set when etcd says that the lease is gone. Never set just because etcd can not be reached."""
+        self.changed = Signal()
+        """Fires at each renewal, and when the lease is lost."""
         self._store = store
         self._rng = rng
         self._clock_s = clock_s
@@ -72,6 +75,7 @@ class Session:
         Raises:
             AlreadyExists: a living broker holds the address.
             Unavailable: the store can not be reached, or is so slow that the lease ended meanwhile.
+            SeaweedMQError: the store refuses, a ResourceExhausted for want of space.
         """
         if self.lease:
             raise AssertionError("a session is opened once: make a new one")
@@ -154,7 +158,7 @@ class Session:
                     f"address {info.address} is held by the running broker {holder.value.decode(errors='replace')}: "
                     "stop it, or listen on another port"
                 ) from error
-            except (OutOfRange, Unavailable) as error:
+            except SeaweedMQError as error:
                 _log.info("the watch on %s broke, looking again: %s", holder.key, error)
                 await asyncio.sleep(self._rng.uniform(0.05, 0.2))
                 # An etcd that begins anew has leases begin anew; one that never stays is no reason to wait for ever.
@@ -197,12 +201,10 @@ class Session:
         while True:
             await asyncio.sleep(next_renewal - loop.time())
             # no stop: while the broker lives it must find out whether the lease does
-            renewal = retrying(pause_s, told=self._report_failure)
+            renewal = retrying(pause_s, on=SeaweedMQError)
             next_renewal = await renewal(self._renew) + self.ttl_s / 2
             if self.lost.is_set():
                 return
-            if int(renewal.statistics.get("attempt_number", 1)) > 1:
-                _log.info("etcd answers again, the lease %x lives", self.lease)
 
     async def _renew(self) -> float:
         """Renew once; return when that was sent, by the loop's clock."""
@@ -213,15 +215,13 @@ class Session:
         else:
             _log.error("etcd ended the lease %x: it was not renewed in time, or revoked", self.lease)
             self.lost.set()
+        self.changed.fire()
         return sent
 
     def _on_keeping_ended(self, task: "asyncio.Task[None]") -> None:
         """A lease that nobody renews any more is as good as lost: better to come back than to wait for ever."""
         if task is self._keeping and not self.lost.is_set():
             error = None if task.cancelled() else task.exception()
-            _log.critical("the lease %x is renewed no more: %s", self.lease, error or "cancelled")
+            _log.critical("lease renewal stopped: %x: %s", self.lease, error or "cancelled")
             self.lost.set()
-
-    def _report_failure(self, attempt: int, error: BaseException) -> None:
-        if attempt == 1:
-            _log.warning("can not renew the lease %x, trying on: %s", self.lease, error)
+            self.changed.fire()

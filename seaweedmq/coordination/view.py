@@ -17,7 +17,7 @@ from seaweedmq.codec.metadata import (
     topic_from_json,
 )
 from seaweedmq.coordination.waiting import end_watch
-from seaweedmq.errors import Corrupt, NotFound, OutOfRange, Unavailable, Unsupported
+from seaweedmq.errors import Corrupt, NotFound, SeaweedMQError, Unavailable, Unsupported
 from seaweedmq.model.broker import BrokerInfo
 from seaweedmq.model.segment import Segment, SegmentId
 from seaweedmq.model.topic import Deletion, LowWatermarks, Topic, TopicName
@@ -126,16 +126,22 @@ class ClusterView:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Mirror until cancelled. Lists anew after a compaction or a lost connection; raises if refused for good."""
+        """Mirror until cancelled. Each refusal is followed by another listing, after longer pauses while watches break
+        at once."""
+        loop = asyncio.get_running_loop()
+        pause_s = backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S)
+        broken = 0
         while True:
-            listing = retrying(backoff(self._rng, RETRY_FIRST_S, RETRY_MOST_S), told=_report_failure)
+            listing = retrying(pause_s, on=SeaweedMQError)
             snapshot: Snapshot = await listing(self._store.list, keys.ROOT)
             await self._replace(snapshot)
+            began = loop.time()
             try:
                 await self._follow()
-            except (OutOfRange, Unavailable) as error:
-                _log.info("the metadata watch broke, listing again: %s", error)
-                await asyncio.sleep(self._rng.uniform(0, RETRY_FIRST_S))
+            except SeaweedMQError as error:
+                broken = broken + 1 if loop.time() - began < RETRY_MOST_S else 1
+                _log.log(logging.INFO if broken == 1 else logging.DEBUG, "metadata watch ended: %s; retrying", error)
+                await asyncio.sleep(pause_s(broken))
 
     async def ready(self) -> None:
         """Return once the first listing is in. No deadline."""
@@ -225,18 +231,22 @@ class ClusterView:
     async def _replace(self, snapshot: Snapshot) -> None:
         """Become the snapshot. Only what changed is read, with turns for others; then all is applied in one."""
         news: list[tuple[Entry, _Value]] = []
+        known: Mapping[str, int] = self._mod_revisions
+        if snapshot.revision < self.revision:
+            _log.error(
+                "etcd went back: from revision %d to %d, its data was restored; reading all of it",
+                *(self.revision, snapshot.revision),
+            )
+            known = {}  # the same revision may be that of another value by now
         for at in range(0, len(snapshot.entries), READ_AT_ONCE):
-            news += self._news(snapshot.entries[at : at + READ_AT_ONCE])
+            some = snapshot.entries[at : at + READ_AT_ONCE]
+            news += [(entry, _read(entry)) for entry in some if known.get(entry.key) != entry.mod_revision]
             await asyncio.sleep(0)
         for key in self._mod_revisions.keys() - {entry.key for entry in snapshot.entries}:
             self._forget(key)
         for entry, value in news:
             self._learn(entry, value)
         self._announce(snapshot.revision)
-
-    def _news(self, entries: Sequence[Entry]) -> list[tuple[Entry, _Value]]:
-        known = self._mod_revisions
-        return [(entry, _read(entry)) for entry in entries if known.get(entry.key) != entry.mod_revision]
 
     def _announce(self, revision: int) -> None:
         self.revision = revision
@@ -376,8 +386,3 @@ def _read(entry: Entry) -> _Value:
 def _check(key: str, expected: str) -> None:
     if key != expected:
         raise Corrupt(f"its value belongs to {expected!r}")
-
-
-def _report_failure(attempt: int, error: BaseException) -> None:
-    if attempt == 1:
-        _log.warning("can not list the metadata, trying on: %s", error)

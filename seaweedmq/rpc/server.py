@@ -37,6 +37,7 @@ from seaweedmq.rpc.transport import (
 from seaweedmq.rpc.unary import Unary
 from seaweedmq.rpc.v1 import cluster_pb2
 from seaweedmq.runtime.closing import closing
+from seaweedmq.runtime.signal import Signal
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -58,15 +59,24 @@ class StreamMemory(Protocol):
         """Around the life of one stream. May wait for some time; raises ResourceExhausted."""
 
 
+class Readiness(Protocol):
+    """Whether the broker serves at present."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def changed(self) -> Signal:
+        """Fires when ``is_ready`` may have changed."""
+
+
 class RpcServer:
     """A running server. ``serve`` makes it."""
 
-    def __init__(
-        self, server: grpc.aio.Server, handlers: "_Handlers", probe: health.aio.HealthServicer, address: Address
-    ) -> None:
+    def __init__(self, server: grpc.aio.Server, handlers: "_Handlers", probe: "_Probe", address: Address) -> None:
         self._server = server
         self._handlers = handlers
-        self._health = probe
+        self._probe = probe
         self._address = address
 
     @property
@@ -81,7 +91,7 @@ class RpcServer:
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, give open ones this long to end, cancel the rest and free the port. May be called again."""
-        await self._health.enter_graceful_shutdown()
+        await self._probe.stop()
         self._handlers.wind_down()
         await self._server.stop(grace_s)
 
@@ -92,12 +102,14 @@ async def serve(
     config: BrokerConfig,
     *,
     memory: StreamMemory | None = None,
+    readiness: Readiness | None = None,
     protocol_version: int = PROTOCOL_VERSION,
 ) -> RpcServer:
     """Serve ``api`` at ``listen`` (``host:port``; without a host 127.0.0.1, with port 0 any free one).
 
     Args:
         memory: where the memory of every stream comes from.
+        readiness: of the broker, which the health service reports; without it the broker is always ready.
 
     Raises:
         InvalidArgument: ``listen`` is no address of this machine, or may not be used.
@@ -111,10 +123,9 @@ async def serve(
     )
     handlers = _Handlers(api, config.streams_max, memory, protocol_version)
     handlers.add_to(server)
-    probe = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(probe, server)
-    for service in ("", *SERVICES):
-        await probe.set(service, health_pb2.HealthCheckResponse.SERVING)
+    probe = _Probe(readiness)
+    health_pb2_grpc.add_HealthServicer_to_server(probe.servicer, server)
+    await probe.start()
     reflection.enable_server_reflection((*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     try:
         port = server.add_insecure_port(str(address))
@@ -122,6 +133,44 @@ async def serve(
         raise _taken(address) from error
     await server.start()
     return RpcServer(server, handlers, probe, Address(address.host, port))
+
+
+class _Probe:
+    """The health service: all services are ready while the broker is."""
+
+    def __init__(self, readiness: Readiness | None) -> None:
+        self.servicer = health.aio.HealthServicer()
+        self._readiness = readiness
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Report the present state, and every later one until :meth:`stop`."""
+        if self._readiness is None:
+            await self._report(is_ready=True)
+            return
+        await self._report(is_ready=self._readiness.is_ready)
+        self._following = asyncio.create_task(self._follow(self._readiness), name="health")
+
+    async def stop(self) -> None:
+        """Report that nothing is served, from now on; a second call has no effect."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+        await self.servicer.enter_graceful_shutdown()
+
+    async def _follow(self, readiness: Readiness) -> None:
+        reported: bool | None = None
+        while True:
+            if reported == readiness.is_ready:
+                await readiness.changed.wait()
+            else:
+                reported = readiness.is_ready
+                await self._report(is_ready=reported)
+
+    async def _report(self, *, is_ready: bool) -> None:
+        serving = health_pb2.HealthCheckResponse.ServingStatus
+        for service in ("", *SERVICES):
+            await self.servicer.set(service, serving.SERVING if is_ready else serving.NOT_SERVING)
 
 
 class _Handlers:

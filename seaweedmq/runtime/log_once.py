@@ -1,23 +1,66 @@
-"""Failures of something that is tried again and again, logged once each."""
+"""Repeated failures in the log: said once, then counted, and their end reported."""
 
+import asyncio
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 REMEMBERED_MAX = 1_000
+REASONS_MAX = 3
+"""Different reasons that are logged of one trouble: some name another address, or time, at each attempt."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Failures of one thing since it last succeeded."""
+
+    since_s: float
+    failures: int = 0
+    latest: str = ""
+    reasons: set[str] = field(default_factory=set)
 
 
 class Complaints:
-    """Remembers what was logged, so that a retry does not log it again."""
+    """The failures of things that are retried. Belongs to the event loop."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
         self._log = log
-        self._known: set[str] = set()
+        self._level = level
+        self._troubles: dict[str, _Trouble] = {}
 
-    def add(self, what: str, error: Exception) -> None:
-        """Log that ``what`` failed and goes on being tried."""
-        complaint = f"{what}: {error}"
-        if complaint in self._known:
-            return
-        if len(self._known) >= REMEMBERED_MAX:
-            self._known.clear()
-        self._known.add(complaint)
-        self._log.error("%s (trying on)", complaint)
+    def add(self, what: str, error: BaseException, level: int | None = None) -> None:
+        """Log that ``what`` failed and is retried, unless that was logged for this reason already."""
+        now = asyncio.get_running_loop().time()
+        if what not in self._troubles and len(self._troubles) >= REMEMBERED_MAX:
+            self._troubles.clear()
+        trouble = self._troubles.setdefault(what, _Trouble(now))
+        trouble.failures += 1
+        trouble.latest = reason = str(error) or type(error).__name__
+        if reason not in trouble.reasons and len(trouble.reasons) < REASONS_MAX:
+            trouble.reasons.add(reason)
+            self._log.log(
+                level or self._level, "%s: %s%s", what, reason, "" if reason.endswith("retry") else "; retrying"
+            )
+
+    def over(self, what: str) -> None:
+        """Log that ``what`` succeeded after it had failed; nothing if it had not."""
+        trouble = self._troubles.pop(what, None)
+        if trouble is not None:
+            lasted_s = asyncio.get_running_loop().time() - trouble.since_s
+            self._log.info("%s: succeeds again after %d failures in %.1f s", what, trouble.failures, lasted_s)
+
+    def lasting(self) -> Mapping[str, str]:
+        """Return the latest reason of everything that fails at present, with the number of failures."""
+        now = asyncio.get_running_loop().time()
+        return {
+            what: f"{trouble.latest} ({trouble.failures} failures in {now - trouble.since_s:.0f} s)"
+            for what, trouble in self._troubles.items()
+        }
+
+    def forget(self, what: str) -> None:
+        """Drop what is known of something that is retried no longer."""
+        self._troubles.pop(what, None)
+
+    def told(self, what: str) -> Callable[[int, BaseException], None]:
+        """Return what ``runtime.retrying`` is to call with each failure of ``what``."""
+        return lambda _, error: self.add(what, error)

@@ -250,18 +250,27 @@ async def test_a_watch_shows_each_transaction_whole_and_only_its_prefix(backend:
     assert [(e.value, e.create_revision, e.mod_revision) for e in changed.puts] == [(b"4", 2, last)]
 
 
-async def test_a_watch_can_wait_for_a_revision_to_come(backend: Backend) -> None:
+async def test_a_watch_can_wait_for_the_next_revision(backend: Backend) -> None:
     store = backend.client()
     now = await put(store, "/k")
-    watch = store.watch("/k", now + 3)
+    watch = store.watch("/k", now + 1)
     waiting = asyncio.create_task(take(watch, 1))
     await asyncio.sleep(0.1)
-    for _ in range(3):
-        last = await put(store, "/k")
+    last = await put(store, "/k")
 
     [changes] = await waiting
     await end_watch(watch)
-    assert changes.revision == last == now + 3
+    assert changes.revision == last == now + 1
+
+
+async def test_a_watch_from_a_revision_after_the_next_is_refused(backend: Backend) -> None:
+    """The store was restored from a backup: the watch would be silent until it comes that far."""
+    store = backend.client()
+    now = await put(store, "/k")
+    watch = store.watch("/k", now + 2)
+    with pytest.raises(OutOfRange, match="was restored; list again"):
+        await take(watch, 1)
+    await end_watch(watch)
 
 
 async def test_a_watch_of_compacted_history_is_refused(backend: Backend) -> None:

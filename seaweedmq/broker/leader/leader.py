@@ -31,8 +31,11 @@ from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import TopicName
 from seaweedmq.ports import BrokerApi, Environment, SegmentStore
 from seaweedmq.runtime.log_together import named
+from seaweedmq.runtime.retrying import backoff
 
 log = logging.getLogger(__name__)
+
+DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S = 0.2, 5.0
 
 
 class NoLeader(Unavailable):
@@ -55,6 +58,7 @@ class Leader:
         is_leaving: Callable[[], bool],
     ) -> None:
         """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
+        self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
         self._is_leaving = is_leaving
@@ -127,7 +131,9 @@ class Leader:
         return self.metadata.leading
 
     async def run(self) -> None:
-        """Lead whenever elected, until cancelled."""
+        """Lead whenever elected, until cancelled. Duties that fail begin again: another leader would fail likewise."""
+        pause_s = backoff(self._rng, DUTIES_RETRY_FIRST_S, DUTIES_RETRY_MOST_S)
+        failed = 0
         while True:
             await self.election.wait_leading()
             log.info("leading")
@@ -144,9 +150,13 @@ class Leader:
                 finally:  # also when the term ends in the meantime, which cancels this once more
                     self.placement.forget()
                     await self.succession.stop()
-            if not duties.cancelled():
-                duties.result()
             log.info("no longer leading")
+            error = None if duties.cancelled() else duties.exception()
+            failed = 0 if error is None else failed + 1
+            if error is not None:
+                handling = {"message": "leader: its duties failed and begin again", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(handling)
+                await asyncio.sleep(pause_s(failed))
 
     async def _lead(self) -> None:
         self._documents.expect(self._view.topics)

@@ -36,7 +36,7 @@ async def run_broker(
 
     Raises:
         StorageFailed: the storage can not be written.
-        Unavailable: etcd did not answer in time.
+        Unavailable: etcd did not answer a read in time; out of space it answers, and the broker waits to register.
         AlreadyExists: the port or the address is taken.
     """
     async with contextlib.AsyncExitStack() as stack:
@@ -75,7 +75,7 @@ async def run_broker(
             address=address,
             kafka_address="" if gateway is None else gateway.address,
         )
-        server = await serve(one.api, str(listen), config, memory=one.stream_memory)
+        server = await serve(one.api, str(listen), config, memory=one.stream_memory, readiness=one.readiness)
         stack.push_async_callback(server.stop, STOP_GRACE_S)
         stack.push_async_callback(one.stop)
         await one.start()

@@ -1,0 +1,93 @@
+"""Readiness of a broker: the reasons for which it does not serve at present, each with its cause."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from seaweedmq.coordination.session import Session
+from seaweedmq.errors import Unavailable
+from seaweedmq.runtime.signal import Signal
+
+log = logging.getLogger(__name__)
+
+START = "start"
+"""Cause: the broker has not come to serve yet."""
+STOP = "stop"
+"""Cause: the broker is leaving the cluster."""
+EXPECTED = (START, STOP)
+LEASE = "lease"
+"""Cause: its lease is over, or it is not registered."""
+LOOKS_PER_TTL = 4
+"""A suspended machine wakes up with a lease that is over: no timer of the event loop notices."""
+
+
+class Readiness:
+    """Reasons not to serve, set and withdrawn by cause. The broker is ready while there are none.
+
+    The health service reports the sum. What a cause forbids, the parts of the broker decide: a segment with followers
+    goes on without a lease.
+    """
+
+    def __init__(self) -> None:
+        self.changed = Signal()
+        """Fires when a reason comes, changes or goes."""
+        self._reasons: dict[str, str] = {}
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Cause -> reason, with its remedy."""
+        return self._reasons
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing keeps the broker from serving."""
+        return not self._reasons
+
+    def refuse(self, cause: str, reason: str) -> None:
+        """Have a reason not to serve, in place of an earlier one of the same cause."""
+        if self._reasons.get(cause) != reason:
+            if cause not in self._reasons:
+                is_news = self.is_ready and cause not in EXPECTED
+                log.log(logging.WARNING if is_news else logging.INFO, "not serving: %s", reason)
+            self._reasons[cause] = reason
+            self.changed.fire()
+
+    def allow(self, cause: str) -> None:
+        """Withdraw the reason of a cause, if there is one."""
+        if self._reasons.pop(cause, None) is not None:
+            if self.is_ready:
+                log.info("serving")
+            self.changed.fire()
+
+    def check(self, cause: str) -> None:
+        """Raise Unavailable with the reason of a cause, if there is one."""
+        if cause in self._reasons:
+            raise Unavailable(self._reasons[cause])
+
+
+async def follow_lease(
+    readiness: Readiness, session: Callable[[], Session | None], changed: Signal, why: Callable[[], str]
+) -> None:
+    """Keep the cause ``lease`` of a broker: it is ready while its lease surely lives by its own clock.
+
+    Args:
+        readiness: of the broker.
+        session: returns that of the present registration; None without one.
+        changed: fires when that is another one.
+        why: returns the reason why etcd refuses calls at present; "" if it answers.
+    """
+    while True:
+        now = session()
+        if now is not None and now.alive():
+            readiness.allow(LEASE)
+            pause_s = min(now.remaining_s, now.ttl_s / LOOKS_PER_TTL)
+        else:
+            state = "the broker is not registered" if now is None else "the lease of the broker is over"
+            readiness.refuse(LEASE, f"{state}: {why() or 'it registers again'}; retry")
+            pause_s = None
+        others = (changed,) if now is None else (changed, now.changed)
+        try:
+            async with asyncio.timeout(pause_s):
+                await others[0].wait(*others[1:])
+        except TimeoutError:
+            continue

@@ -1,0 +1,119 @@
+"""A metadata store as one broker experiences it: its refusals are logged once, counted, and known until they end.
+
+etcd may refuse one kind of call and answer another: out of space it reads and renews leases, and takes no puts.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from seaweedmq.codec import keys
+from seaweedmq.coordination.waiting import end_watch
+from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, SeaweedMQError
+from seaweedmq.ports import Changes, Compare, Delete, Entry, MetaStore, Put, Snapshot
+from seaweedmq.runtime.log_once import Complaints
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+READS, WRITES, RENEWALS = "etcd reads", "etcd writes", "etcd lease renewals"
+PROBE_S = 3.0
+"""Longest pause between two probes while a kind of call is refused."""
+NO_REVISION = 2**62
+"""Modification revision of no key: a transaction that compares it changes nothing."""
+NO_LEASE = 2**63 - 1
+
+
+class ObservedMetaStore:
+    """Passes every call on to another store. Implements ``ports.MetaStore``."""
+
+    def __init__(self, store: MetaStore, rng: random.Random) -> None:
+        self._store = store
+        self._rng = rng
+        self._complaints = Complaints(_log)
+        self._refused = asyncio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Reason why etcd refuses calls at present; "" if it answers all."""
+        return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._complaints.lasting().items()))
+
+    async def run(self) -> None:
+        """Probe whatever is refused until it is not, so that the end is noticed without traffic. Until cancelled."""
+        probes: Mapping[str, Callable[[], Awaitable[object]]] = {
+            READS: lambda: self.get(keys.LEADER),
+            WRITES: self._put_nothing,
+            RENEWALS: lambda: self.renew_lease(NO_LEASE),
+        }
+        while True:
+            await self._refused.wait()
+            await asyncio.sleep(self._rng.uniform(PROBE_S / 2, PROBE_S))
+            for what in self._complaints.lasting():
+                try:
+                    await probes[what]()
+                except SeaweedMQError as error:
+                    _log.debug("%s: probe: %s", what, error)
+            if not self._complaints.lasting():
+                self._refused.clear()
+
+    async def get(self, key: str) -> Entry | None:
+        """See ``ports.MetaStore``."""
+        return await self._noted(READS, self._store.get(key))
+
+    async def list(self, prefix: str) -> Snapshot:
+        """See ``ports.MetaStore``."""
+        return await self._noted(READS, self._store.list(prefix))
+
+    async def transact(self, compares: Sequence[Compare], then: Sequence[Put | Delete]) -> int | None:
+        """See ``ports.MetaStore``."""
+        puts = any(isinstance(op, Put) for op in then)
+        return await self._noted(WRITES, self._store.transact(compares, then), shows_all_is_well=puts)
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Changes]:
+        """See ``ports.MetaStore``."""
+        watch = self._store.watch(prefix, from_revision)
+        try:
+            async for changes in watch:
+                yield changes
+        except SeaweedMQError as error:
+            self._note(READS, error)
+            raise
+        finally:
+            await end_watch(watch)
+
+    async def grant_lease(self, ttl_s: float) -> int:
+        """See ``ports.MetaStore``."""
+        return await self._noted(WRITES, self._store.grant_lease(ttl_s))
+
+    async def renew_lease(self, lease: int) -> float:
+        """See ``ports.MetaStore``."""
+        return await self._noted(RENEWALS, self._store.renew_lease(lease))
+
+    async def revoke_lease(self, lease: int) -> None:
+        """See ``ports.MetaStore``."""
+        await self._noted(RENEWALS, self._store.revoke_lease(lease))
+
+    async def close(self) -> None:
+        """See ``ports.MetaStore``."""
+        await self._store.close()
+
+    async def _put_nothing(self) -> None:
+        """A put that etcd checks against its quota, and that changes nothing."""
+        await self.transact([Compare(keys.PROBE, mod_revision=NO_REVISION)], [Put(keys.PROBE, b"")])
+
+    async def _noted(self, what: str, answering: Awaitable[_T], *, shows_all_is_well: bool = True) -> _T:
+        try:
+            answer = await answering
+        except SeaweedMQError as error:
+            self._note(what, error)
+            raise
+        if shows_all_is_well:  # out of space, etcd still deletes
+            self._complaints.over(what)
+        return answer
+
+    def _note(self, what: str, error: SeaweedMQError) -> None:
+        if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # answers to what was asked
+            self._complaints.add(what, error)
+            self._refused.set()

@@ -1,0 +1,172 @@
+"""Whatever etcd answers, no broker ends: a refusal is retried, or ends what was asked for."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from seaweedmq.broker.readiness import LEASE, START
+from seaweedmq.errors import (
+    Corrupt,
+    Deposed,
+    InvalidArgument,
+    OutOfRange,
+    ResourceExhausted,
+    SeaweedMQError,
+    Unavailable,
+    Unsupported,
+)
+from seaweedmq.model.topic import Durability, TopicName
+from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, story
+
+LATER = TopicName("test", "later")
+NO_SPACE = "database space exceeded"
+LIMITS = {
+    NO_SPACE: ("transact", "grant_lease"),  # etcd with the alarm NOSPACE reads, renews and deletes
+    "too many requests": ("get", "list", "transact", "grant_lease", "renew_lease"),
+}
+UNARY = ("get", "list", "transact", "grant_lease", "renew_lease", "revoke_lease")
+CALLS = (*UNARY, "watch")
+KINDS: tuple[type[SeaweedMQError], ...] = (
+    *(Unavailable, ResourceExhausted, InvalidArgument, OutOfRange, Deposed, Corrupt, Unsupported),
+    SeaweedMQError,
+)
+
+
+def refuse(host: Host, error: SeaweedMQError, calls: tuple[str, ...]) -> Callable[[], None]:
+    """Let etcd refuse these calls of one broker; return what ends it."""
+
+    async def call(*_: Any) -> Any:
+        await asyncio.sleep(0.001)
+        raise type(error)(str(error))
+
+    async def watch(*_: Any) -> AsyncIterator[Any]:
+        await call()
+        yield
+
+    for name in calls:
+        setattr(host.meta, name, watch if name == "watch" else call)
+
+    def end() -> None:
+        for name in calls:
+            delattr(host.meta, name)
+
+    return end
+
+
+def limit(why: str) -> ResourceExhausted:
+    return ResourceExhausted(f"etcd is at a limit ({why}): raise its quota")
+
+
+async def recovered(bed: Bed, brokers: int, name: TopicName) -> None:
+    """The cluster is whole again, and takes topics and records."""
+    await bed.until(
+        lambda: (
+            all(len(h.inspect.view.brokers) == brokers and h.broker.readiness.is_ready for h in bed.hosts if h.lives)
+            and any(h.inspect.leads for h in bed.hosts if h.lives)
+        )
+    )
+    await bed.topic(bed.leader(), name=name)
+    publisher = await (await bed.primary(bed.leader(), name=name)).publisher(name=name)
+    await publisher.store()
+    assert not any(host.has_failed for host in bed.hosts)
+
+
+@pytest.mark.parametrize("what", ["nothing else", "the leader is killed", "a lease ends"])
+@pytest.mark.parametrize("why", LIMITS)
+@story
+async def test_an_etcd_at_a_limit_ends_no_broker_and_all_resumes_afterwards(bed: Bed, why: str, what: str) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0], replicas=2, durability=Durability.REPLICATED)
+    leader = bed.leader()
+    ends = [refuse(host, limit(why), LIMITS[why]) for host in hosts]
+    if what == "the leader is killed":
+        leader.kill()
+    if what == "a lease ends":
+        victim = next(h for h in hosts if h is not leader)
+        assert victim.inspect.term is not None
+        bed.etcd.server.expire_lease(victim.inspect.term.session.lease)
+    await asyncio.sleep(10 * TTL_S)
+    living = [host for host in hosts if host.lives]
+    assert not any(host.has_failed for host in living)
+    for end in ends:
+        end()
+    await recovered(bed, len(living), LATER)
+
+
+@story
+async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_remedy(bed: Bed) -> None:
+    hosts = await bed.cluster(3)
+    await bed.topic(hosts[0])
+    publisher = await (await bed.primary(hosts[0])).publisher()
+    ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
+    for _ in range(10):
+        await publisher.store()
+        await asyncio.sleep(TTL_S / 2)
+    with pytest.raises(ResourceExhausted, match="raise its quota"):
+        await bed.topic(hosts[0], name=LATER)
+    assert all(host.broker.readiness.is_ready for host in hosts), "their leases live"
+    for end in ends:
+        end()
+    await recovered(bed, 3, LATER)
+
+
+@story
+async def test_a_broker_that_starts_while_etcd_is_out_of_space_waits_and_says_why(
+    bed: Bed, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await bed.cluster(1)
+    host = Host(bed, CONFIG, "broker-1:7777", 1)
+    bed.hosts.append(host)
+    end = refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE])
+    starting = bed.network.spawn(host.owner, host.broker.start())
+    await asyncio.sleep(20 * TTL_S)
+    assert not starting.done()
+    assert {START, LEASE} <= host.broker.readiness.reasons.keys()
+    said = [record.getMessage() for record in caplog.records if NO_SPACE in record.getMessage()]
+    assert len(said) == 2, said  # of the calls, and of the registration
+    end()
+    await starting
+    await recovered(bed, 2, LATER)
+    assert any("succeeds again after" in record.getMessage() for record in caplog.records)
+
+
+@story
+async def test_every_error_of_every_call_at_any_moment_leaves_a_cluster_that_recovers(bed: Bed) -> None:
+    rng = random.Random(32)
+    await bed.cluster(3)
+    await bed.topic(bed.leader(), replicas=2)
+    number = 0
+    for kind in KINDS:
+        for call in CALLS:
+            number += 1
+            whose = rng.choice(["leader", "follower", "newcomer"])
+            if whose == "newcomer":
+                bed.hosts[-1].kill()
+                host = Host(bed, CONFIG, f"broker-{number + 10}:7777", number + 10)
+                bed.hosts.append(host)
+                end = refuse(host, kind("injected"), (call,))
+                starting = bed.network.spawn(host.owner, host.broker.start())
+            else:
+                await asyncio.sleep(rng.uniform(0, TTL_S))
+                await bed.until(lambda: any(h.inspect.leads for h in bed.hosts if h.lives))
+                leader = bed.leader()
+                host = leader if whose == "leader" else next(h for h in bed.hosts if h.lives and h is not leader)
+                end = refuse(host, kind("injected"), (call,))
+                starting = None
+                if rng.random() < 0.5:
+                    assert host.inspect.term is not None
+                    bed.etcd.server.expire_lease(host.inspect.term.session.lease)
+            await asyncio.sleep(rng.uniform(0, 3 * TTL_S))
+            end()
+            if starting is not None:
+                await starting
+            try:
+                await recovered(bed, 3, TopicName("test", f"later-{number}"))
+            except Exception as error:
+                raise AssertionError(f"{kind.__name__} of {call} at the {whose}: {error!r}") from error
+    assert NAME in bed.leader().inspect.view.topics
