@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from seaweedmq.broker.cluster_status import StatusService, leader_status
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
 from seaweedmq.broker.groups.opening import checked, with_first
@@ -14,7 +15,7 @@ from seaweedmq.broker.serve.kafka_groups import KAFKA_GROUP_CALLS, KafkaGroups
 from seaweedmq.broker.serve.publish import PublishService
 from seaweedmq.broker.serve.subscribe import SubscribeService
 from seaweedmq.errors import ProtocolViolation, Unavailable
-from seaweedmq.model.broker import BrokerLoad, ClusterStatus
+from seaweedmq.model.broker import BrokerLoad
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
@@ -64,10 +65,6 @@ async def _create(leader: Leader, spec: TopicSpec) -> TopicDescription:
     return made
 
 
-async def _status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
-    return leader.status()
-
-
 BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     CreateTopic: lambda leader, call: _create(leader, call.spec),
     CreateTopics: lambda leader, call: leader.topics.create(call.specs),
@@ -82,7 +79,7 @@ BY_LEADER: Mapping[type[Call[Any]], Callable[[Leader, Any], Awaitable[Any]]] = {
     SealSegment: lambda leader, call: leader.reshaping.seal(call.name, call.segment),
     MoveSegment: lambda leader, call: leader.reshaping.move(call.name, call.segment, call.brokers),
     Rebalance: lambda leader, _: leader.balancing.rebalance(),
-    GetClusterStatus: _status,
+    GetClusterStatus: leader_status,
     ListGroups: lambda leader, _: leader.groups.summaries(),
     DescribeGroup: lambda leader, call: leader.groups.describe(call.group),
     ResetGroup: lambda leader, call: leader.groups.reset(call.group, call.name, call.start, call.force),
@@ -183,6 +180,7 @@ class Api(PassedOn):
         forward: Forwarding,
         draining: Draining,
         kafka_groups: KafkaGroups,
+        status: StatusService,
     ) -> None:
         super().__init__(local, forward, draining, kafka_groups)
         self.passed_on: LeaderApi = PassedOn(local, forward.no_further(), draining, kafka_groups)
@@ -190,6 +188,15 @@ class Api(PassedOn):
         self._subscribe = subscribe
         self._followers = followers
         self._leader = leader
+        self._status = status
+
+    async def call(self, request: Call[R]) -> R:
+        """See ``ports.LeaderApi``."""
+        if isinstance(request, GetClusterStatus):
+            status: Any = await self._status.status(request)
+            found: R = status
+            return found
+        return await super().call(request)
 
     def publish(self, requests: AsyncIterator[PublishRequest]) -> AsyncIterator[PublishReply]:
         """See ``ports.BrokerApi``."""

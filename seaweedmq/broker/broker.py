@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from seaweedmq.broker.api import Api, Local
+from seaweedmq.broker.cluster_status import StatusService
 from seaweedmq.broker.contacts import Contacts
 from seaweedmq.broker.drain import Draining
 from seaweedmq.broker.forward import Forwarding
@@ -110,6 +111,7 @@ class Broker:
             dial=self._dial,
             suspicions=self._suspicions,
             report_emptied=self._report_emptied,
+            etcd_trouble=lambda: self._etcd.trouble,
             is_leaving=lambda: self._membership.draining,
         )
         self._moved = Signal()
@@ -132,13 +134,17 @@ class Broker:
         tails = Tails(lookup, store, self._memory.reading, config.read_chunk_bytes)
         subscribe = SubscribeService(lookup, store, tails, self._memory)
         kafka_groups = KafkaGroups(self._view, config.kafka_namespace, dial=self._dial, broker_id=lambda: self.id)
+        forward = Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s)
         self.api = Api(
             local=Local(descriptions, self._owned, lambda: self._member().followers),
             publish=publish,
             subscribe=subscribe,
             followers=lambda: self._member().followers,
             leader=lambda: self._member().leader,
-            forward=Forwarding(self._view, dialer, lambda: self._member().leader, env.rng, config.rpc_timeout_s),
+            forward=forward,
+            status=StatusService(
+                forward, lambda: self._member().leader, lambda: self._etcd.trouble, config.rpc_timeout_s
+            ),
             draining=self._draining,
             kafka_groups=kafka_groups,
         )
@@ -230,7 +236,8 @@ class Broker:
 
     def _member(self) -> Term:
         if self._membership.term is None:
-            raise Unavailable(f"broker {self.address} is not in the cluster at the moment: try another one")
+            reason = self._etcd.trouble or "it is about to register"
+            raise Unavailable(f"broker {self.address} is not registered: {reason}; try another one")
         return self._membership.term
 
     def _dial(self, broker_id: str) -> BrokerApi:

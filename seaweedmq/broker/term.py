@@ -19,7 +19,7 @@ from seaweedmq.coordination.election import Election
 from seaweedmq.coordination.session import Session
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.segment.producer_limits import ProducerPool
-from seaweedmq.model.broker import BrokerInfo
+from seaweedmq.model.broker import BrokerInfo, EtcdAccess
 from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.ports import BrokerApi, Environment, MetaStore, SegmentStore, TableConverter
@@ -93,6 +93,8 @@ class TermParts:
     """A broker by id; Unavailable if it is gone."""
     suspicions: Suspicions
     report_emptied: Callable[[ReportEmptied], Awaitable[None]]
+    etcd_trouble: Callable[[], str]
+    """Reason why etcd refuses calls of this broker at present; "" if it answers all."""
     is_leaving: Callable[[], bool]
     """Whether this broker is being drained, which it knows before it is in the view."""
 
@@ -113,6 +115,9 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
             spawn=supervisor.brief,
         )
 
+    def etcd_access() -> EtcdAccess:
+        return EtcdAccess(trouble=parts.etcd_trouble(), lease_s=session.remaining_s)
+
     leader = Leader(
         metadata=Metadata(parts.view, election, parts.env.rng),
         store=parts.store,
@@ -122,6 +127,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         config=parts.config,
         make_groups=make_groups,
         is_leaving=parts.is_leaving,
+        etcd=etcd_access,
     )
     followers = FollowerService(
         config=parts.config,
@@ -140,6 +146,7 @@ def make_term(parts: TermParts, supervisor: Supervisor, info: BrokerInfo, sessio
         dial=parts.dial,
         budget=parts.memory.logs,
         segments=parts.owned.segments.values,
+        etcd=etcd_access,
         interval_s=parts.config.load_report_interval_s,
     )
     conversion = Conversion(

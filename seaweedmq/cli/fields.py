@@ -10,7 +10,7 @@ from seaweedmq.codec.delta_schema import left_out
 from seaweedmq.codec.topic_schema import schema_from_bytes
 from seaweedmq.core.kafka import visibility
 from seaweedmq.core.lineage.replication import describe_under_replicated
-from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
+from seaweedmq.model.broker import ETCD_OK, BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.groups import GroupDescription, GroupSummary, GroupTopic
 from seaweedmq.model.kafka_group_admin import GroupKind, KafkaGroupDescription, KafkaGroupSummary
@@ -121,6 +121,8 @@ def broker_fields(broker: BrokerStatus) -> Fields:
         "buffered_mib": load.buffered_bytes / (1 << 20) if load else None,
         "bytes_per_s": sum((s.bytes_per_s for s in load.segments), 0.0) if load else None,
         "records_per_s": sum((s.records_per_s for s in load.segments), 0.0) if load else None,
+        "lease_s": broker.etcd.lease_s if broker.etcd else None,
+        "etcd": (broker.etcd.trouble or ETCD_OK) if broker.etcd else None,
         "pid": info.pid,
         "started": moment(info.started_us),
         "version": info.version,
@@ -140,7 +142,8 @@ def decision_fields(decision: Decision) -> Fields:
 def cluster_fields(status: ClusterStatus) -> Fields:
     """The cluster with its brokers and the leader's last decisions."""
     return {
-        "leader": status.leader,
+        "leader": status.leader or None,
+        "etcd": status.etcd,
         "topics": status.topics,
         "open_segments": status.open_segments,
         "under_replicated_segments": status.under_replicated_segments,

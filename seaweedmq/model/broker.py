@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from seaweedmq.model.topic import TopicName
 
+ETCD_OK = "ok"
+"""Text of a status: etcd refuses no calls."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
@@ -21,6 +24,16 @@ class BrokerInfo:
     """It hands its segments over and gets no new ones."""
     kafka_address: str = ""
     """``host:port`` that Kafka clients dial; "" if it does not listen for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdAccess:
+    """Access of a broker to etcd."""
+
+    trouble: str = ""
+    """Reason why etcd refuses calls of the broker at present; "" if it answers all."""
+    lease_s: float = 0.0
+    """Seconds for which its lease surely lives, by its own clock; 0 or less: not surely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +66,8 @@ class BrokerLoad:
     buffered_bytes: int
     """Log buffers, of ``memory_bytes_max``."""
     segments: tuple[SegmentLoad, ...] = ()
+    etcd: EtcdAccess | None = None
+    """None if an older broker reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +78,8 @@ class BrokerStatus:
     load: BrokerLoad | None
     open_segments: int
     is_leader: bool
+    etcd: EtcdAccess | None = None
+    """As of the last report; None if there was none yet."""
 
 
 class DecisionKind(StrEnum):
@@ -95,10 +112,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The cluster as its leader sees it."""
+    """The cluster as its leader sees it, or as another broker does while etcd lets no broker lead."""
 
     leader: str
-    """Broker id."""
+    """Broker id; "" if no broker leads."""
     brokers: tuple[BrokerStatus, ...]
     topics: int
     open_segments: int
@@ -106,3 +123,5 @@ class ClusterStatus:
     """Open segments with fewer live replicas than their topic wants."""
     decisions: tuple[Decision, ...] = ()
     """The last ones of this leader, the newest last."""
+    etcd: str = ETCD_OK
+    """``ETCD_OK``, or the reason why etcd refuses calls of a broker."""

@@ -3,7 +3,7 @@ about topics: ``topics``."""
 
 from typing import Any
 
-from seaweedmq.model.broker import BrokerInfo, BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.broker import ETCD_OK, BrokerInfo, BrokerStatus, ClusterStatus, Decision
 from seaweedmq.model.calls import (
     DeleteGroup,
     DescribeGroup,
@@ -66,6 +66,7 @@ def _write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply
                 load=None if b.load is None else types.write_load(b.load),
                 open_segments=b.open_segments,
                 is_leader=b.is_leader,
+                etcd=types.write_etcd_access(b.etcd),
             )
             for b in status.brokers
         ],
@@ -73,6 +74,7 @@ def _write_cluster_status(status: ClusterStatus) -> admin_pb2.ClusterStatusReply
         open_segments=status.open_segments,
         under_replicated_segments=status.under_replicated_segments,
         decisions=[_write_decision(decision) for decision in status.decisions],
+        etcd=status.etcd,
     )
 
 
@@ -93,6 +95,7 @@ def _read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus
                 load=types.read_load(b.load) if b.HasField("load") else None,
                 open_segments=b.open_segments,
                 is_leader=b.is_leader,
+                etcd=types.read_etcd_access(b.etcd) if b.HasField("etcd") else None,
             )
             for b in message.brokers
         ),
@@ -100,6 +103,7 @@ def _read_cluster_status(message: admin_pb2.ClusterStatusReply) -> ClusterStatus
         open_segments=message.open_segments,
         under_replicated_segments=message.under_replicated_segments,
         decisions=tuple(_read_decision(decision) for decision in message.decisions),
+        etcd=message.etcd or ETCD_OK,
     )
 
 

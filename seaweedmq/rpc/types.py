@@ -11,7 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from seaweedmq.errors import InvalidArgument, Unsupported
-from seaweedmq.model.broker import BrokerLoad, SegmentLoad
+from seaweedmq.model.broker import BrokerLoad, EtcdAccess, SegmentLoad
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import ProducerSequence, Segment, SegmentState
@@ -275,7 +275,16 @@ def write_load(load: BrokerLoad) -> types_pb2.BrokerLoad:
             )
             for s in load.segments
         ],
+        etcd=write_etcd_access(load.etcd),
     )
+
+
+def write_etcd_access(access: EtcdAccess | None) -> types_pb2.EtcdAccess | None:
+    return None if access is None else types_pb2.EtcdAccess(trouble=access.trouble, lease_s=access.lease_s)
+
+
+def read_etcd_access(message: types_pb2.EtcdAccess) -> EtcdAccess:
+    return EtcdAccess(trouble=message.trouble, lease_s=message.lease_s)
 
 
 def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
@@ -297,4 +306,5 @@ def read_load(message: types_pb2.BrokerLoad) -> BrokerLoad:
             )
             for s in message.segments
         ),
+        etcd=read_etcd_access(message.etcd) if message.HasField("etcd") else None,
     )

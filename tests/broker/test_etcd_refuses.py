@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seaweedmq.broker.readiness import LEASE, START
+from seaweedmq.coordination.observed import PROBE_S
 from seaweedmq.errors import (
     Corrupt,
     Deposed,
@@ -19,6 +20,8 @@ from seaweedmq.errors import (
     Unavailable,
     Unsupported,
 )
+from seaweedmq.model.broker import ETCD_OK, ClusterStatus
+from seaweedmq.model.calls import GetClusterStatus
 from seaweedmq.model.topic import Durability, TopicName
 from tests.broker.bed import CONFIG, NAME, TTL_S, Bed, Host, story
 
@@ -112,6 +115,50 @@ async def test_out_of_space_publishing_goes_on_and_what_needs_etcd_names_the_rem
     for end in ends:
         end()
     await recovered(bed, 3, LATER)
+
+
+async def status_of(host: Host) -> ClusterStatus:
+    status: ClusterStatus = await host.api.call(GetClusterStatus())
+    return status
+
+
+@story
+async def test_the_status_says_why_etcd_refuses_and_for_how_long_leases_live(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    leader = bed.leader()
+    other = next(host for host in hosts if host is not leader)
+    assert (await status_of(other)).etcd == ETCD_OK
+    ends = [refuse(host, limit(NO_SPACE), LIMITS[NO_SPACE]) for host in hosts]
+    with pytest.raises(ResourceExhausted):
+        await bed.topic(other)
+    status = await status_of(other)
+    assert status.leader == leader.broker.id
+    assert NO_SPACE in status.etcd
+    access = {b.info.id: b.etcd for b in status.brokers}[leader.broker.id]
+    assert access is not None
+    assert NO_SPACE in access.trouble
+    assert 0 < access.lease_s <= TTL_S
+    for end in ends:
+        end()
+    await asyncio.sleep(2 * PROBE_S)  # nothing else writes
+    assert (await status_of(other)).etcd == ETCD_OK
+
+
+@story
+async def test_without_a_leader_the_status_is_that_of_the_broker_that_is_queried(bed: Bed) -> None:
+    hosts = await bed.cluster(2)
+    bed.etcd.server.stop()
+    await bed.until(lambda: not any(host.broker.readiness.is_ready for host in hosts))
+    for host in hosts:
+        status = await status_of(host)
+        assert status.leader == ""
+        assert "etcd lease renewals: etcd refused the connection" in status.etcd
+        access = {b.info.address: b.etcd for b in status.brokers}[host.address]
+        assert access is not None
+        assert access.lease_s <= 0
+    bed.etcd.server.start()
+    await recovered(bed, 2, LATER)
+    assert (await status_of(hosts[0])).etcd == ETCD_OK
 
 
 @story

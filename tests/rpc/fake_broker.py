@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
-from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision
+from seaweedmq.model.broker import BrokerInfo, BrokerLoad, BrokerStatus, ClusterStatus, Decision, EtcdAccess
 from seaweedmq.model.calls import (
     AdoptSchema,
     AlterTopic,
@@ -122,11 +122,13 @@ STATUS = ClusterStatus(
             load=None,
             open_segments=1,
             is_leader=True,
+            etcd=EtcdAccess(trouble="database space exceeded", lease_s=1.5),
         ),
     ),
     topics=1,
     open_segments=4,
     under_replicated_segments=3,
+    etcd="database space exceeded",
 )
 DECISIONS = (Decision(at_us=5, topic=NAME, segments=(0,), kind="hold", reason="a single hot key"),)
 SUMMARY = GroupSummary(group="billing", topic=NAME, members=1, generation=2)

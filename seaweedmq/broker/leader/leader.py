@@ -22,7 +22,7 @@ from seaweedmq.broker.leader.succession import Succession
 from seaweedmq.broker.leader.topics import Topics
 from seaweedmq.core.lineage.replication import under_replicated
 from seaweedmq.errors import Fenced, InvalidArgument, StaleMetadata, Unavailable
-from seaweedmq.model.broker import BrokerLoad, BrokerStatus, ClusterStatus
+from seaweedmq.model.broker import ETCD_OK, BrokerLoad, BrokerStatus, ClusterStatus, EtcdAccess
 from seaweedmq.model.calls import ReportSuspicions
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.description import SegmentStats
@@ -56,12 +56,14 @@ class Leader:
         config: BrokerConfig,
         make_groups: Callable[[], Groups],
         is_leaving: Callable[[], bool],
+        etcd: Callable[[], EtcdAccess],
     ) -> None:
         """``is_leaving``: whether this broker is being drained, which it knows before it is in the view."""
         self._rng = env.rng
         self._make_groups = make_groups
         self._groups: Groups | None = None
         self._is_leaving = is_leaving
+        self._etcd = etcd
         self.metadata = metadata
         self._view = view = metadata.view
         self.election = election = metadata.election
@@ -208,20 +210,26 @@ class Leader:
                 raise StaleMetadata("this broker does not lead: report to the leader")
             self.placement.report(load)
 
-    def status(self) -> ClusterStatus:
-        """The cluster as the leader sees it."""
+    def status(self, *, leads: bool = True) -> ClusterStatus:
+        """Return the cluster as the leader sees it; with ``leads`` False as this broker does, and without a leader."""
         counts = self.placement.open_counts()
+        leader = self._view.leader if leads else None
+        brokers = tuple(
+            BrokerStatus(
+                info=info,
+                load=self.placement.loads.get(info.id),
+                open_segments=counts.get(info.id, 0),
+                is_leader=info.id == leader,
+                etcd=self._etcd_of(info.id),
+            )
+            for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
+        )
+        troubles = [self._etcd().trouble]
+        troubles += [f"{b.info.address}: {b.etcd.trouble}" for b in brokers if b.etcd and b.etcd.trouble]
         return ClusterStatus(
-            leader=self._view.leader or "",
-            brokers=tuple(
-                BrokerStatus(
-                    info=info,
-                    load=self.placement.loads.get(info.id),
-                    open_segments=counts.get(info.id, 0),
-                    is_leader=info.id == self._view.leader,
-                )
-                for info in sorted(self._view.brokers.values(), key=lambda b: b.address)
-            ),
+            leader=leader or "",
+            etcd=next(filter(None, troubles), ETCD_OK),
+            brokers=brokers,
             topics=len(self._view.topics),
             open_segments=sum(map(len, self._view.open_segments.values())),
             under_replicated_segments=self._under_replicated(),
@@ -231,6 +239,12 @@ class Leader:
                 )
             ),
         )
+
+    def _etcd_of(self, broker: str) -> EtcdAccess | None:
+        if broker == self.broker_id:
+            return self._etcd()
+        load = self.placement.loads.get(broker)
+        return None if load is None else load.etcd
 
     def _under_replicated(self) -> int:
         view = self._view

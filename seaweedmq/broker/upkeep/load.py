@@ -8,7 +8,7 @@ from seaweedmq.broker.memory.budget import MemoryBudget
 from seaweedmq.broker.segment.primary import OpenSegment
 from seaweedmq.coordination.view import ClusterView
 from seaweedmq.errors import SeaweedMQError, Unavailable
-from seaweedmq.model.broker import BrokerLoad, SegmentLoad
+from seaweedmq.model.broker import BrokerLoad, EtcdAccess, SegmentLoad
 from seaweedmq.ports import BrokerApi, Environment
 from seaweedmq.runtime.retrying import backoff, retrying
 
@@ -27,6 +27,7 @@ class LoadReporter:
         dial: Callable[[str], BrokerApi],
         budget: MemoryBudget,
         segments: Callable[[], Iterable[OpenSegment]],
+        etcd: Callable[[], EtcdAccess],
         interval_s: float,
     ) -> None:
         """``dial`` takes a broker id; Unavailable if it is gone."""
@@ -36,6 +37,7 @@ class LoadReporter:
         self._dial = dial
         self._budget = budget
         self._segments = segments
+        self._etcd = etcd
         self._interval_s = interval_s
         self.cpu_share = 0.0
         """Of one core, as measured last."""
@@ -102,6 +104,7 @@ class LoadReporter:
             memory_bytes=self._env.resident_bytes(),
             buffered_bytes=self._budget.used,
             segments=tuple(loads),
+            etcd=self._etcd(),
         )
 
 

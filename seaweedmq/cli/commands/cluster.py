@@ -25,6 +25,8 @@ COLUMNS = [
     "records_per_s",
     "pid",
     "started",
+    "lease_s",
+    "etcd",
 ]
 DECISION_COLUMNS = ["at", "kind", "topic", "segments", "reason"]
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seaweedmq.cli.fields import topic_status
-from seaweedmq.model.broker import BrokerStatus, ClusterStatus, Decision, DecisionKind
+from seaweedmq.model.broker import ETCD_OK, BrokerStatus, ClusterStatus, Decision, DecisionKind
 from seaweedmq.model.description import SegmentStats, TopicDescription
 from seaweedmq.model.ring import KeyRange
 from seaweedmq.model.segment import Segment
@@ -39,6 +39,7 @@ def cluster_view(status: ClusterStatus, now_us: int) -> RenderableType:
         f"  {_count(len(status.brokers), 'broker')}, {_count(status.topics, 'topic')}, "
         f"{_count(status.open_segments, 'open segment')}",
         (f", {lacking:,} of them under-replicated" if lacking else "", "bold red"),
+        ("" if status.etcd == ETCD_OK else f"\netcd  {status.etcd}", "bold red"),
     )
     return Group(head, Text(), _brokers(status.brokers), Text(), _decisions(status.decisions, now_us))
 

@@ -654,12 +654,15 @@ class ClusterStatusReply(_message.Message):
     OPEN_SEGMENTS_FIELD_NUMBER: _builtins.int
     DECISIONS_FIELD_NUMBER: _builtins.int
     UNDER_REPLICATED_SEGMENTS_FIELD_NUMBER: _builtins.int
+    ETCD_FIELD_NUMBER: _builtins.int
     leader: _builtins.str
-    """Broker id."""
+    """Broker id; empty if no broker leads."""
     topics: _builtins.int
     open_segments: _builtins.int
     under_replicated_segments: _builtins.int
     """Open segments with fewer live replicas than their topic wants."""
+    etcd: _builtins.str
+    """"ok", or the reason why etcd refuses calls of a broker."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerStatus]: ...
     @_builtins.property
@@ -675,10 +678,11 @@ class ClusterStatusReply(_message.Message):
         open_segments: _builtins.int = ...,
         decisions: _abc.Iterable[Global___Decision] | None = ...,
         under_replicated_segments: _builtins.int = ...,
+        etcd: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics", "under_replicated_segments", b"under_replicated_segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "decisions", b"decisions", "etcd", b"etcd", "leader", b"leader", "open_segments", b"open_segments", "topics", b"topics", "under_replicated_segments", b"under_replicated_segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -731,6 +735,7 @@ class BrokerStatus(_message.Message):
     LOAD_FIELD_NUMBER: _builtins.int
     OPEN_SEGMENTS_FIELD_NUMBER: _builtins.int
     IS_LEADER_FIELD_NUMBER: _builtins.int
+    ETCD_FIELD_NUMBER: _builtins.int
     open_segments: _builtins.int
     is_leader: _builtins.bool
     @_builtins.property
@@ -739,6 +744,10 @@ class BrokerStatus(_message.Message):
     def load(self) -> _types_pb2.BrokerLoad:
         """The last report; absent if there was none yet."""
 
+    @_builtins.property
+    def etcd(self) -> _types_pb2.EtcdAccess:
+        """As of the last report; absent if there was none yet."""
+
     def __init__(
         self,
         *,
@@ -746,10 +755,11 @@ class BrokerStatus(_message.Message):
         load: _types_pb2.BrokerLoad | None = ...,
         open_segments: _builtins.int = ...,
         is_leader: _builtins.bool = ...,
+        etcd: _types_pb2.EtcdAccess | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "load", b"load"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["etcd", b"etcd", "info", b"info", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "is_leader", b"is_leader", "load", b"load", "open_segments", b"open_segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etcd", b"etcd", "info", b"info", "is_leader", b"is_leader", "load", b"load", "open_segments", b"open_segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -638,6 +638,7 @@ class BrokerLoad(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     BUFFERED_BYTES_FIELD_NUMBER: _builtins.int
     SEGMENTS_FIELD_NUMBER: _builtins.int
+    ETCD_FIELD_NUMBER: _builtins.int
     broker: _builtins.str
     """Broker id."""
     cpu_share: _builtins.float
@@ -648,6 +649,10 @@ class BrokerLoad(_message.Message):
     """Held in log buffers."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SegmentLoad]: ...
+    @_builtins.property
+    def etcd(self) -> Global___EtcdAccess:
+        """Absent from older brokers."""
+
     def __init__(
         self,
         *,
@@ -656,14 +661,41 @@ class BrokerLoad(_message.Message):
         memory_bytes: _builtins.int = ...,
         buffered_bytes: _builtins.int = ...,
         segments: _abc.Iterable[Global___SegmentLoad] | None = ...,
+        etcd: Global___EtcdAccess | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["etcd", b"etcd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "buffered_bytes", b"buffered_bytes", "cpu_share", b"cpu_share", "memory_bytes", b"memory_bytes", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "buffered_bytes", b"buffered_bytes", "cpu_share", b"cpu_share", "etcd", b"etcd", "memory_bytes", b"memory_bytes", "segments", b"segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerLoad: _TypeAlias = BrokerLoad  # noqa: Y015
+
+@_typing.final
+class EtcdAccess(_message.Message):
+    """Access of a broker to etcd."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TROUBLE_FIELD_NUMBER: _builtins.int
+    LEASE_S_FIELD_NUMBER: _builtins.int
+    trouble: _builtins.str
+    """Reason why etcd refuses calls of the broker at present; empty if it answers all."""
+    lease_s: _builtins.float
+    """Seconds for which its lease surely lives, by its own clock; 0 or less: not surely."""
+    def __init__(
+        self,
+        *,
+        trouble: _builtins.str = ...,
+        lease_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_s", b"lease_s", "trouble", b"trouble"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EtcdAccess: _TypeAlias = EtcdAccess  # noqa: Y015
 
 @_typing.final
 class TogetherRequest(_message.Message):

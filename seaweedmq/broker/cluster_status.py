@@ -1,0 +1,48 @@
+"""Status of the cluster: the leader's, or, while etcd lets no broker lead, this broker's own with the reason."""
+
+import asyncio
+from collections.abc import Callable
+
+from seaweedmq.broker.forward import Forwarding
+from seaweedmq.broker.leader.leader import Leader
+from seaweedmq.errors import DeadlineExceeded, Unavailable
+from seaweedmq.model.broker import ClusterStatus
+from seaweedmq.model.calls import GetClusterStatus
+
+PATIENCE_S = 1.0
+"""Time for which a leader is searched while etcd refuses calls of this broker."""
+
+
+async def leader_status(leader: Leader, _: GetClusterStatus) -> ClusterStatus:
+    """Return the status as a leader has it."""
+    return leader.status()
+
+
+class StatusService:
+    """Answers ``model.calls.GetClusterStatus``."""
+
+    def __init__(
+        self, forward: Forwarding, leader: Callable[[], Leader], trouble: Callable[[], str], timeout_s: float
+    ) -> None:
+        """``trouble`` returns the reason why etcd refuses calls of this broker; "" if it answers all."""
+        self._forward = forward
+        self._leader = leader
+        self._trouble = trouble
+        self._timeout_s = timeout_s
+
+    async def status(self, request: GetClusterStatus) -> ClusterStatus:
+        """Return the leader's status, or this broker's own, which names no leader and says why.
+
+        Raises:
+            Unavailable: If no broker leads though etcd answers, or this broker never was in the cluster.
+        """
+        patience_s = PATIENCE_S if self._trouble() else self._timeout_s
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._forward.call(request, leader_status)
+        except (Unavailable, DeadlineExceeded, TimeoutError) as error:
+            if self._trouble():
+                return self._leader().status(leads=False)
+            if isinstance(error, TimeoutError):
+                raise Unavailable(f"no leader answered within {patience_s:g} s: retry") from None
+            raise
