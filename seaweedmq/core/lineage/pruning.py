@@ -1,5 +1,7 @@
 """What the metadata need not remember of sealed segments any more. Pure.
 
+The moments before which a segment has to be sealed come from ``core.clock_doubt``: confirmed by a steady clock.
+
 Of a segment that was sealed long ago nobody will send a frame again, so its producers' sequences can go; and one that
 was sealed long ago and has no records (any more) can go whole: its id is kept among the topic's ``pruned``.
 Predecessors go first, so that whoever knows a segment knows what came after it.
@@ -7,17 +9,12 @@ Predecessors go first, so that whoever knows a segment knows what came after it.
 
 from collections.abc import Collection, Mapping
 
-from seaweedmq.model.config import DELIVERY_TIMEOUT_S_MAX
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic
 
 PRUNED_RANGES_MAX = 20_000
 """Runs of pruned ids in a topic's record, which stays far below etcd's 1.5 MiB with them. There is one more run than
 there are runs of segments that stay."""
-
-CLOCK_DOUBT_S = 1.5 * DELIVERY_TIMEOUT_S_MAX
-"""Wall clocks jump. What is due by them is let go of only once it was due for this long by a clock that never does, or
-for as long as it is kept, if that is shorter; publishers wait less."""
 
 
 def sealed_at_us(segment: Segment, known: Mapping[int, Segment]) -> int | None:
