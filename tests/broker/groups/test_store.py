@@ -32,7 +32,8 @@ def at(offset: int, **deliveries: int) -> Committed:
 
 
 def store_of(host: Host) -> GroupStore:
-    return GroupStore(host.meta, host.inspect.leader.election, GROUP, random.Random(1))
+    leader = host.inspect.leader
+    return GroupStore(host.meta, leader.election, GROUP, random.Random(1), lambda *line: leader.groups.record(*line))
 
 
 async def created(host: Host, committed: dict[int, Committed]) -> GroupStore:
