@@ -29,6 +29,18 @@ class _Lease:
     keys: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """Content of a server at one revision, with leases, as ``etcdctl snapshot save`` writes it."""
+
+    revision: int = 1
+    compacted_revision: int = 0
+    entries: tuple[Entry, ...] = ()
+    history: tuple[Changes, ...] = ()
+    leases: tuple[tuple[int, float], ...] = ()
+    """Lease, and its TTL in seconds."""
+
+
 class MemoryMetaServer:
     """Keys, history and leases of one simulated etcd. Not a MetaStore itself: clients connect to it."""
 
@@ -82,6 +94,29 @@ class MemoryMetaServer:
             )
         self.compacted_revision = revision
         del self._history[: bisect.bisect_left(self._history, revision, key=lambda changes: changes.revision)]
+        self.wake()
+
+    def backup(self) -> Backup:
+        """Save the content."""
+        leases = tuple((lease, held.ttl_s) for lease, held in self._leases.items())
+        entries = tuple(self._entries.values())
+        return Backup(self.revision, self.compacted_revision, entries, tuple(self._history), leases)
+
+    def restore(self, backup: Backup) -> None:
+        """Replace the content: as if the process was killed, its data was replaced, and it was started again. The
+        revision goes back, and leases of the backup get their whole TTL. Lease ids are not given twice."""
+        for held in self._leases.values():
+            held.timer.cancel()
+        self.revision, self.compacted_revision = backup.revision, backup.compacted_revision
+        self._entries = {entry.key: entry for entry in backup.entries}
+        self._sorted_keys = sorted(self._entries)
+        self._history = list(backup.history)
+        self._lease_of = {entry.key: entry.lease for entry in backup.entries if entry.lease}
+        self._leases = {}
+        now = asyncio.get_running_loop().time()
+        for lease, ttl_s in backup.leases:
+            bound = {key for key, of in self._lease_of.items() if of == lease}
+            self._leases[lease] = _Lease(ttl_s, now + ttl_s, self._timer(lease, now + ttl_s), bound)
         self.wake()
 
     def expire_lease(self, lease: int) -> None:

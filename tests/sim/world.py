@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seaweedmq.broker.broker import Broker
+from seaweedmq.codec import keys
 from seaweedmq.errors import InvalidArgument, SeaweedMQError
 from seaweedmq.model.topic import TopicName
 from seaweedmq.storage.store.memory import MemorySegmentStore
@@ -39,12 +40,15 @@ from tests.sim.users.kafka import KafkaProducer
 from tests.sim.users.kafka_group import KafkaGroup
 from tests.sim.users.kafka_reading import KafkaReader
 from tests.sim.users.lives import Lives
+from tests.sim.users.recreated import RecreatedTopic
 from tests.sim.users.sleepers import Sleeper
 from tests.sim.users.workload import Dawdler, Publisher, Subscriber, connect
 from tests.support.history import History, Polled, Violation, check
 
 SLOW_CLOSE_SHARE = 0.25
 """Of all worlds: in so many closing a stream takes its time."""
+FAR_BEHIND_S = 100 * 86_400.0
+"""Error of the clocks of Kafka's producers where other clocks step."""
 SETTLE_S_MAX = 150.0
 """After everything is healed, every record has its outcome and every reader is at the end within this time."""
 
@@ -91,11 +95,19 @@ class World:
         self.network = Network(self.loop, self.rng("network"), closes_slowly=closes_slowly)
         self.etcd = SimEtcd(self.loop, self.rng("etcd"))
         self.etcd.lost_s_max = REQUEST_TIMEOUT_S
+        self.etcd.on_restored = self._on_etcd_restored
+        self._watched = 0
+        """Revision of etcd that is judged next."""
         self.clocks = Clocks(
-            self.loop, self.rng("clocks"), wild=scenario.wild_clocks, of_storage=scenario.storage_clock
+            self.loop,
+            self.rng("clocks"),
+            wild=scenario.wild_clocks,
+            of_storage=scenario.storage_clock,
+            step=scenario.clocks_step,
         )
         self.disk = SimDisk(MemorySegmentStore(self.clocks.of_files_us), self.rng("disk"))
-        self.retained = Retained({TopicName.parse(t.name): t for t in scenario.topics}, self.clocks.latest_us)
+        plans = {TopicName.parse(t.name): t for t in scenario.topics}
+        self.retained = Retained(plans, self.clocks.latest_us, self.clocks.judged_us)
         self.disk.on_delete = lambda file, content: self.retained.on_delete(self.disk.store, file, content)
         self.processes = [
             BrokerProcess(self, f"broker-{number}", scenario.broker) for number in range(scenario.brokers)
@@ -108,6 +120,9 @@ class World:
         self.kafka = [
             KafkaProducer(self, plan, number, self.histories[plan.topic]) for number, plan in enumerate(scenario.kafka)
         ]
+        if scenario.clocks_step:  # a broker rejects batches that are ahead of its clock by an hour
+            for producer in self.kafka:
+                self.clocks.set_wrong(producer.owner.name, -FAR_BEHIND_S)
         self.watermarks = Watermarks(self.violations)
         self.subscribers: list[Subscriber | KafkaReader] = [
             Subscriber(self, f"follower-{number} of {topic.name}", topic.name, self.histories[topic.name])
@@ -124,6 +139,7 @@ class World:
         ]
         self.sleepers = [Sleeper(self, f"sleeper-{number}", first) for number in range(scenario.sleepers)]
         self.lives = None if scenario.lives is None else Lives(self, scenario.lives)
+        self.recreated = None if scenario.recreated is None else RecreatedTopic(self, scenario.recreated)
         self.group = Group(self, first, scenario.group_members, self.histories[first])
         self.adoptions = [Adoption(self, plan) for plan in scenario.adoptions]
         self.kafka_group = KafkaGroup(self, first, scenario.kafka_members, self.histories[first])
@@ -163,6 +179,7 @@ class World:
         self._following = [self.network.spawn(reader.owner, reader.run(), reader.name) for reader in readers]
         adopting = [(a, self.loop.create_task(a.run(), name="adoption")) for a in self.adoptions]
         living = None if self.lives is None else self.loop.create_task(self.lives.run(), name="lives")
+        recreating = None if self.recreated is None else self.loop.create_task(self.recreated.begin(), name="recreated")
         members = (*self.group.members, *self.kafka_group.members)
         grouped = [self.loop.create_task(m.run(), name="a member") for m in members]
         await Nemesis(self).run(self.scenario.chaos_s, self.scenario.pause_s)
@@ -173,6 +190,9 @@ class World:
         if self.lives is not None and living is not None:
             await self._settle(f"{self.lives.name} comes to its last life", living)
             await self._settle(f"publishers of {self.lives.name} finish", self.lives.finish())
+        if self.recreated is not None and recreating is not None:
+            await self._settle(f"{self.recreated.name} exists", recreating)
+            await self._settle(f"the group reads the last life of {self.recreated.name}", self.recreated.finish())
         await self._read_everything("reader")
         await self._settle("followers reach the end", self._followers_reach_the_end())
         if self.group.members:
@@ -311,10 +331,10 @@ class World:
 
     async def _watch_metadata(self) -> None:
         server = self.etcd.server
-        revision = server.revision + 1
+        self._watched = server.revision + 1
         while True:
             pulse = server.pulse
-            for changes in server.changes_since(revision):
+            for changes in server.changes_since(self._watched):
                 self.note(
                     "etcd", f"revision {changes.revision}: {[p.key for p in changes.puts]} -{list(changes.deletes)}"
                 )
@@ -322,8 +342,14 @@ class World:
                 self.retained.learn(self.cluster.state.segments.values())
                 if self.lives is not None:
                     self.violations += self.lives.on_deleted(changes.deletes)
-                revision = changes.revision + 1
+                self._watched = changes.revision + 1
             await pulse.wait()
+
+    def _on_etcd_restored(self) -> None:
+        left = self.etcd.server.list(keys.ROOT)
+        self.note("etcd", f"is replaced by one of revision {left.revision} with {len(left.entries)} keys")
+        self.cluster.on_lost(left)
+        self._watched = left.revision + 1
 
     # --- the verdict ------------------------------------------------------------------------------------------------
 
@@ -351,6 +377,8 @@ class World:
         if self.group.members:
             self.violations += self.group.violations()
         self.violations += self.kafka_group.rules.violations
+        if self.recreated is not None:
+            self.violations += self.recreated.violations
         for publisher in (*self.publishers, *self.kafka):
             self.violations += [Violation("refused", f"{publisher.plan.name}: {u}") for u in publisher.unexpected]
 

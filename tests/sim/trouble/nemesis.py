@@ -14,9 +14,12 @@ from tests.sim.trouble.aimed_memory import AimedAtAdoptions
 from tests.sim.trouble.aimed_metadata import AimedAtMetadata
 from tests.sim.trouble.aimed_replicas import AimedAtReplicas
 from tests.sim.trouble.brokers import BrokerTrouble
+from tests.sim.trouble.clock_steps import ClockSteps
 from tests.sim.trouble.etcd import EtcdTrouble
+from tests.sim.trouble.etcd_answers import EtcdAnswers
 from tests.sim.trouble.losses import Losses
 from tests.sim.trouble.members import GroupNemesis, MemberNemesis
+from tests.sim.trouble.storage_root import StorageRoot
 from tests.sim.trouble.surroundings import Surroundings
 from tests.sim.users.operator import Operator
 from tests.support.history import Violation
@@ -53,6 +56,9 @@ class Nemesis:
         self.operator = Operator(world, world.rng("operator"))
         self.metadata = AimedAtMetadata(world, self.losses, self.operator)
         self.kafka = AimedAtKafka(world, self.losses, self.brokers, self.operator)
+        self.answers = EtcdAnswers(world, self.losses)
+        self.root = StorageRoot(world)
+        self.clock_steps = ClockSteps(world, self.operator)
         self.blows = 0
         self._pending: list[asyncio.Task[None]] = []
 
@@ -88,6 +94,7 @@ class Nemesis:
         self.groups.heal()
         self.kafka_groups.heal()
         world.disk.faults.calm()
+        self.clock_steps.heal()
         world.etcd.lost_share = 0.0
         self.etcd.end_outage()
         for process in world.processes:
@@ -179,6 +186,13 @@ class Nemesis:
             (self.kafka.trouble_coordinator, 8 if self.world.kafka_group.members else 0),
             (self.kafka.wake_a_coordinator, 0),
             (self.kafka.wake_a_committer, 0),
+            (self.answers.answer_with_errors, 0),
+            (self.answers.run_out_of_space, 0),
+            (self.root.lose_root, 0),
+            (self.root.fill, 0),
+            (self.clock_steps.step_clocks, 0),
+            (self.kafka.recreate_behind_a_coordinator, 0),
+            (self.clock_steps.step_between_two_seals, 0),
         ]
 
     def _undisturbed(self) -> Collection[Blow]:
@@ -202,4 +216,8 @@ class Nemesis:
             self.replicas.hold_up_replacements,
             self.kafka.wake_a_coordinator,
             self.kafka.wake_a_committer,
+            self.root.lose_root,
+            self.root.fill,
+            self.clock_steps.step_between_two_seals,
+            self.kafka.recreate_behind_a_coordinator,
         )
