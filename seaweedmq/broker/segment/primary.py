@@ -62,6 +62,7 @@ class OpenSegment:
             roll_bytes=roll_bounds(topic, context.config).size_bytes,
             env=context.env,
             ask_sync=self._ask_sync,
+            provenance=context.provenance,
         )
         self._opened_s = asyncio.get_running_loop().time()
         self._context = context
