@@ -25,7 +25,7 @@ class Readiness:
     """Reasons not to serve, set and withdrawn by cause. The broker is ready while there are none.
 
     The health service reports the sum. What a cause forbids, the parts of the broker decide: a segment with followers
-    goes on without a lease.
+    continues without a lease.
     """
 
     def __init__(self) -> None:

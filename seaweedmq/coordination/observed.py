@@ -41,7 +41,7 @@ class ObservedMetaStore:
         return "; ".join(f"{what}: {reason}" for what, reason in sorted(self._complaints.lasting().items()))
 
     async def run(self) -> None:
-        """Probe whatever is refused until it is not, so that the end is noticed without traffic. Until cancelled."""
+        """Probe refused kinds of calls until etcd answers them again, so that the end is noticed without traffic."""
         probes: Mapping[str, Callable[[], Awaitable[object]]] = {
             READS: lambda: self.get(keys.LEADER),
             WRITES: self._put_nothing,
@@ -114,6 +114,6 @@ class ObservedMetaStore:
         return answer
 
     def _note(self, what: str, error: SeaweedMQError) -> None:
-        if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # answers to what was asked
+        if not isinstance(error, (Deposed, InvalidArgument, OutOfRange)):  # these answer the call
             self._complaints.add(what, error)
             self._refused.set()

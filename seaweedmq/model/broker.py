@@ -79,7 +79,7 @@ class BrokerStatus:
     open_segments: int
     is_leader: bool
     etcd: EtcdAccess | None = None
-    """As of the last report; None if there was none yet."""
+    """Its access to etcd by its last report; None before the first one."""
 
 
 class DecisionKind(StrEnum):

@@ -1,4 +1,4 @@
-"""Whatever etcd answers, no broker ends: a refusal is retried, or ends what was asked for."""
+"""No answer of etcd ends a broker: each refusal is retried, or ends the call that met it."""
 
 import asyncio
 import logging

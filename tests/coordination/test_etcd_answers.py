@@ -82,7 +82,7 @@ def test_want_of_space_names_the_remedy() -> None:
 
 @dataclass(slots=True)
 class Answers:
-    """What a scripted server answers to every call: a status and its message, or bytes that are no reply of etcd."""
+    """Answer of a scripted server to every call: a status and its message, or bytes that etcd never sends."""
 
     refusal: tuple[str, str] | None = None
     reply: bytes = b""
@@ -132,7 +132,7 @@ async def test_each_refusal_of_each_call_reaches_the_caller_as_its_kind(
         for refusal, kind in REFUSALS.items():
             answers.refusal = refusal
             if kind is Deposed and call in ("renew_lease", "revoke_lease"):
-                assert not await CALLS[call](store), "what was asked for has happened already"
+                assert not await CALLS[call](store), "the requested change has happened already"
                 continue
             if kind is OutOfRange and call == "list":
                 kind = Unavailable  # it lists again by itself, a few times

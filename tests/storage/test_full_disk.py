@@ -1,4 +1,4 @@
-"""A write that fails for lack of space leaves nothing behind, whatever was written aside, and can be repeated."""
+"""A write that fails for lack of space leaves nothing behind of any kind of file, and can be repeated."""
 
 import errno
 import os

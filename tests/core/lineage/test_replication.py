@@ -1,4 +1,4 @@
-"""Which open segments lack replicas, and how people read of it."""
+"""Open segments that lack replicas, and the words that report them."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A topic of any permitted name is deleted with all its files, on a full disk, too, and its name is free again."""
+"""A topic of any permitted name is deleted with all its files, also on a full disk, and its name is free again."""
 
 import errno
 import os
