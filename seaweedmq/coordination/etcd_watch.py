@@ -11,6 +11,8 @@ from aetcd import rpc
 from seaweedmq.errors import OutOfRange, Unavailable
 from seaweedmq.ports import Changes, Entry
 
+REQUESTS_MAX = 3
+"""Requests of one watch on their way at a time: its creation, a probe, and the end."""
 PROBE_AFTER_S = 1.0
 """Silence after which the server is asked for a sign of life."""
 
@@ -52,7 +54,7 @@ async def open_watch(
     """
     start, end = prefix_range(prefix)
     create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=from_revision)
-    requests: asyncio.Queue[Any] = asyncio.Queue(maxsize=2)
+    requests: asyncio.Queue[Any] = asyncio.Queue(REQUESTS_MAX)
     requests.put_nowait(rpc.WatchRequest(create_request=create))
     call = stub.Watch(_each(requests))
     stream = _Stream(call, requests, timeout_s, from_revision, closed)
@@ -61,6 +63,8 @@ async def open_watch(
             yield responses
     finally:
         call.cancel()
+        # Of a call that etcd ended, gRPC keeps the task that reads the requests until these end.
+        requests.put_nowait(None)
         await stream.close()
 
 
@@ -125,5 +129,5 @@ class _Stream:
 
 
 async def _each(requests: "asyncio.Queue[Any]") -> AsyncIterator[Any]:
-    while True:
-        yield await requests.get()
+    while (request := await requests.get()) is not None:
+        yield request

@@ -15,6 +15,7 @@ from aetcd import rpc
 from seaweedmq.coordination import etcd
 from seaweedmq.coordination.etcd import EtcdMetaStore
 from seaweedmq.coordination.etcd_answers import meaning_of
+from seaweedmq.coordination.waiting import end_watch
 from seaweedmq.errors import Deposed, InvalidArgument, OutOfRange, ResourceExhausted, SeaweedMQError, Unavailable
 from seaweedmq.ports import MetaStore, Put
 
@@ -106,7 +107,7 @@ async def scripted() -> AsyncIterator[tuple[str, Answers]]:
         await anext(requests)
         yield await answer(context)
 
-    class Everything(grpc.GenericRpcHandler):
+    class Everything(grpc.GenericRpcHandler):  # type: ignore[type-arg] # generic in the stubs only
         def service(self, call: grpc.HandlerCallDetails) -> Any:
             if call.method.endswith(("/Watch", "/LeaseKeepAlive")):
                 return grpc.stream_stream_rpc_method_handler(stream)
@@ -171,3 +172,20 @@ async def test_a_page_without_keys_and_more_to_come_is_no_listing(monkeypatch: p
             with pytest.raises(Unavailable, match=r"unreadable answer.*a page without keys"):
                 await store.list("/k")
         await store.close()
+
+
+async def test_a_watch_that_etcd_ends_leaves_no_task_behind() -> None:
+    """gRPC reads the requests of a watch in a task of its own, which a call that is over does not end."""
+    async with scripted() as (endpoint, answers):
+        answers.refusal = ("UNAVAILABLE", "etcdserver: no leader")
+        store = EtcdMetaStore(endpoint, timeout_s=1.0, rng=random.Random(1))
+        before = asyncio.all_tasks()
+        for _ in range(3):
+            watch = store.watch("/k", 1)
+            with pytest.raises(Unavailable):
+                await anext(watch)
+            await end_watch(watch)
+        await store.close()
+        await asyncio.sleep(0)
+        left = [task for task in asyncio.all_tasks() - before if "_consume_request_iterator" in repr(task)]
+        assert not left
