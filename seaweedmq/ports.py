@@ -153,6 +153,10 @@ class SegmentStore(Protocol):
     ) -> LogWriter:
         """Create a log file that did not exist (AlreadyExists) and write its preamble."""
 
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        """Create a log file of a preamble alone (AlreadyExists). Its name appears only once its content is durable, and
+        is durable itself on return. StorageFailed."""
+
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         """Log and table files, by (base_offset, kind, writer). Foreign names are reported once and left alone."""
 

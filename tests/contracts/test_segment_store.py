@@ -67,6 +67,17 @@ def document_in(store: SegmentStore, path: str) -> bytes:
     return (store.root / path).read_bytes()
 
 
+async def test_a_log_that_is_put_holds_its_preamble_and_is_put_once(store: SegmentStore) -> None:
+    await store.put_log(NAME, 0, 10, "b-1.synced", make_preamble(10))
+    (file,) = await store.list_files(NAME, 0)
+    assert (file.kind, file.base_offset, file.writer) == (FileKind.LOG, 10, "b-1.synced")
+    assert await read_all(store, file.path) == make_preamble(10)
+    with pytest.raises(AlreadyExists):
+        await store.put_log(NAME, 0, 10, "b-1.synced", b"others")
+    assert await read_all(store, file.path) == make_preamble(10)
+    assert len(await store.list_files(NAME, 0)) == 1
+
+
 async def test_a_log_holds_its_preamble_and_then_what_was_appended(store: SegmentStore) -> None:
     log = await begin_log(store, 0)
     await log.append([b"one", memoryview(b"two"), b""])

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from seaweedmq.broker.segment.log_file import create_log_file
+from seaweedmq.broker.segment.log_file import create_log_file, put_empty_log_file
 from seaweedmq.core.segment.segment_log import LogEntry
 from seaweedmq.errors import AlreadyExists, StorageFailed
 from seaweedmq.model.config import KIB
@@ -123,6 +123,9 @@ class SegmentFiles:
         """The last probe failed."""
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
+        self._last: tuple[int, float] | None = None
+        """Base offset of the last file that was sealed, and the event loop's time of that. None: the newest file is
+        empty, or there is none."""
 
     async def append(
         self, chunks: Sequence[bytes | memoryview], size_bytes: int, end: int, *, urgent: bool = False
@@ -277,6 +280,27 @@ class SegmentFiles:
         await self._close_quietly(file)
         if file.written > file.base:
             self.sealed.append(self._described(file))
+            self._last = file.base, self._loop.time()
+
+    def is_last_due(self, low_watermark: int, expires_s: float | None) -> bool:
+        """Whether nothing is added to the segment, all its files became tables, and the last of them holds records that
+        are deleted, or idled for so long that they expire."""
+        if self._last is None or self.open_files or self.sealed or self._leftovers:
+            return False
+        base, since = self._last
+        return low_watermark > base or (expires_s is not None and self._loop.time() - since >= expires_s)
+
+    async def put_empty(self) -> None:
+        """Put an empty log file at the end of an idle segment: retention keeps the newest one, whatever it holds.
+
+        Raises:
+            StorageFailed: the storage refused.
+        """
+        end = self._log.written
+        producers = self._log.producers_below(end)
+        await put_empty_log_file(self._store, self._topic, self._segment, end, self._writer_id, producers)
+        if not self.open_files and not self.sealed:
+            self._last = None
 
     def _described(self, file: OpenFile) -> SegmentFile:
         return SegmentFile(

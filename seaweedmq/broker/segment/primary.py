@@ -13,6 +13,7 @@ from seaweedmq.broker.segment.files import SegmentFiles
 from seaweedmq.broker.segment.followers import Followers
 from seaweedmq.broker.segment.meter import Meter
 from seaweedmq.codec.frame import Frame, FrameHeader, stamp
+from seaweedmq.core.files.retention import expires_after_s
 from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.segment.commit import ComeAgain, Commit, Look, Sync
 from seaweedmq.core.segment.fate import UNDISPUTED, Action, Halt, LeaveFollowers, OnlyFsynced, SegmentFate, Stage, Tell
@@ -329,6 +330,18 @@ class OpenSegment:
         self._context.budget.touch(self)  # what is fsynced may be evicted
         if self.files.failure:
             self.committed_changed.fire()
+
+    async def release_last_log(self) -> None:
+        """Let retention have the newest log file of an idle segment, if some of its records are deleted or expire.
+
+        Raises:
+            StorageFailed: the storage refused.
+        """
+        topic = self.topic
+        is_idle = self.stage is Stage.SERVING and self.log.committed == self.log.flushed == self.log.end
+        low_watermark = topic.low_watermark(self.segment.slots)
+        if is_idle and self.is_sure and self.files.is_last_due(low_watermark, expires_after_s(topic)):
+            await self.files.put_empty()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

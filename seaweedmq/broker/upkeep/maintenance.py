@@ -13,13 +13,14 @@ from seaweedmq.coordination.view import ClusterView
 from seaweedmq.core.files.retention import Listed, expired_files, retention_policy
 from seaweedmq.core.files.rolling import roll_bounds
 from seaweedmq.core.lineage.pruning import CLOCK_DOUBT_S, prunable
-from seaweedmq.errors import SeaweedMQError
+from seaweedmq.errors import SeaweedMQError, StorageFailed
 from seaweedmq.model.calls import ReportEmptied
 from seaweedmq.model.config import US_PER_S, BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
 from seaweedmq.model.segment import Segment
 from seaweedmq.model.topic import Topic, TopicName
 from seaweedmq.ports import SegmentStore, TableConverter
+from seaweedmq.runtime.log_once import Complaints
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Maintenance:
         """Topics of this broker's share of which other programs were told which tables count -> uid, and a hash of the
         names that its tables had. Whoever made or removed others, on whatever broker, may have been killed before it
         could tell."""
+        self._complaints = Complaints(log)
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
@@ -75,6 +77,7 @@ class Maintenance:
             for name in converted:
                 self._files_due.pop(name, None)
             await self._compaction.round(converted)
+            await self._release_last_logs()
             for known in (self._emptied, self._files_due, self._published):
                 for name in known.keys() - self._view.topics.keys():
                     del known[name]
@@ -83,6 +86,13 @@ class Maintenance:
                     await self._look_after(name)
                 except SeaweedMQError as error:
                     log.warning("%s: files not looked after now, tried again soon: %s", name, error)
+
+    async def _release_last_logs(self) -> None:
+        for segment in list(self._segments()):
+            try:
+                await segment.release_last_log()
+            except StorageFailed as error:
+                self._complaints.add(f"{segment.segment}: its newest log file stays", error)
 
     async def _look_after(self, name: TopicName) -> None:
         """The whole topic's files are one broker's business, since retention by size counts them together."""

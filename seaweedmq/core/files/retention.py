@@ -2,10 +2,11 @@
 
 A log file may go once Parquet tables hold all its records and the last of them is older than the grace period, so that
 readers which still have it open finish. In an open segment a later log file must be in tables, too, at least in part:
-then that one is sound and fsynced, and tells recovery how far the producers got. A table may go once retention chose it
-and the grace period has passed since, and all before it in its segment may go: no reader ever meets a hole. So may one
-that lies below what somebody deleted, and one that doubles another goes in any case. Where a topic wants its logs to
-stay for longer, they stay, but not longer than their tables.
+then that one is sound and fsynced, and tells recovery how far the producers got. A log file that was fsynced before it
+had its name shows the same without a record: the primary of an idle segment puts one down, so that the others may go.
+A table may go once retention chose it and the grace period has passed since, and all before it in its segment may go:
+no reader ever meets a hole. So may one that lies below what somebody deleted, and one that doubles another goes in any
+case. Where a topic wants its logs to stay for longer, they stay, but not longer than their tables.
 
 The age of a record is that of its table, by the clock of the storage. The publishers' timestamps play no part: a wrong
 one would delete, or keep, what others sent.
@@ -48,6 +49,27 @@ def retention_policy(topic: Topic, config: BrokerConfig) -> RetentionPolicy:
     )
 
 
+def expires_after_s(topic: Topic) -> float | None:
+    """Age from which retention may remove a record, in seconds: 0 where it goes by size; None: it never expires."""
+    if not topic.settings.expires:
+        return None
+    return topic.retention_s if topic.retention_bytes is None else 0.0
+
+
+SYNCED = "synced"
+"""In the writer's name behind the broker id: the file was fsynced before it had its name."""
+
+
+def synced_writer(broker: str, repeats: int) -> str:
+    """Name the writer of a log file that is fsynced before it has its name; ``repeats`` tells further ones apart."""
+    return f"{broker}.{SYNCED}{repeats or ''}"
+
+
+def is_synced(log: SegmentFile) -> bool:
+    """Whether the log file was fsynced before it had its name, so that its preamble is whole."""
+    return log.writer.partition(".")[2].startswith(SYNCED)
+
+
 def broker_of(writer: str) -> str:
     """The broker that wrote a log file: it appends ``.1``, ``.2`` ... to its id for further files at one offset."""
     return writer.partition(".")[0]
@@ -77,9 +99,11 @@ def _tables(files: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def _last_proven_base(files: Iterable[SegmentFile]) -> int:
-    """Where the last log file begins that has frames in a table, so that it is known to be no torso. 0: none has."""
+    """Offset at which the last log file begins that is known to be whole, by its name or by frames of it in a table.
+    0: none is."""
     tables_end = max((f.end_offset or 0 for f in _tables(files)), default=0)
-    return max((f.base_offset for f in files if f.kind is FileKind.LOG and f.base_offset < tables_end), default=0)
+    logs = (f for f in files if f.kind is FileKind.LOG)
+    return max((f.base_offset for f in logs if f.base_offset < tables_end or is_synced(f)), default=0)
 
 
 def is_unconverted(log: SegmentFile, files: Iterable[SegmentFile], segment_end: int | None) -> bool:

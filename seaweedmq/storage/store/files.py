@@ -18,6 +18,7 @@ from seaweedmq.codec.paths import (
     deleted_prefix,
     document_path,
     fence_path,
+    log_dir,
     log_path,
     topic_dir,
 )
@@ -121,6 +122,22 @@ class FileSegmentStore:
         return FileLogWriter(
             self.root, relative, fd, len(preamble), writes=self._writes, syncs=self._syncs, guard=self._guard
         )
+
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        final = self.root / log_path(topic, segment, base_offset, writer)
+
+        def put() -> None:
+            directory = file_io.make_directories(self.root, log_dir(topic, segment))
+            if final.exists():
+                raise FileExistsError
+            with file_io.written_aside(directory) as temporary:
+                temporary.write_bytes(preamble)
+                file_io.publish(self.root, (temporary, final))
+
+        try:
+            await self._run(self._syncs, "create log file", final, put)
+        except FileExistsError:
+            raise AlreadyExists(f"log file {final} exists: a writer begins a file at an offset once") from None
 
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         files = await self._run(

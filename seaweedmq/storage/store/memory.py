@@ -201,6 +201,14 @@ class MemorySegmentStore:
         file = self.files[path] = MemoryFile(bytearray(preamble), self.wall_us(), writer)
         return MemoryLogWriter(self, path, file)
 
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        path = log_path(topic, segment, base_offset, writer)
+        await self._turn(StorageOp.CREATE, path)
+        if path in self.files:
+            raise AlreadyExists(f"log file {path} exists: a writer begins a file at an offset once")
+        self.files[path] = MemoryFile(bytearray(preamble), self.wall_us(), writer, len(preamble), named=True)
+        self.sync_names(path.rpartition("/")[0])
+
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         await self._turn(StorageOp.LIST, topic_dir(topic))
         found = self._listed(f"{log_dir(topic, segment)}/") + self._tables(topic, segment)

@@ -12,8 +12,10 @@ from seaweedmq.core.files.retention import (
     RetentionPolicy,
     broker_of,
     expired_files,
+    is_synced,
     log_end_bound,
     retention_policy,
+    synced_writer,
 )
 from seaweedmq.model.config import BrokerConfig
 from seaweedmq.model.files import FileKind, SegmentFile
@@ -77,6 +79,20 @@ def test_the_newest_log_of_an_open_segment_stays_for_recovery() -> None:
     files = [log(0), table(0, 10)]
     assert expired(files, 10_000) == []
     assert expired(files, 10_000, end=10) == ["log 0-b-1"]
+
+
+def test_an_empty_log_that_was_durable_before_it_had_its_name_lets_the_others_go() -> None:
+    empty = log(10, writer=synced_writer("b-1", 0))
+    assert expired([log(0), table(0, 10), empty], 10_000) == ["log 0-b-1"]
+    assert expired([log(0), table(0, 10), empty], 10_000, retention_us=0) == ["log 0-b-1", "table 0-10"]
+    assert expired([log(0), table(0, 10), log(10, writer="b-1.1")], 10_000) == []
+    assert expired([log(0), table(0, 9), empty], 10_000) == [], "a record is in no table"
+    assert expired([empty], 10_000) == []
+    assert expired([empty], 10_000, end=10) == [empty.path]
+    later = [empty, log(10), log(20), table(10, 21)]
+    assert expired(later, 10_000) == ["log 10-b-1", empty.path]
+    assert broker_of(empty.writer) == "b-1"
+    assert [is_synced(log(0, writer=synced_writer("b.synced", n))) for n in (0, 7)] == [True, True]
 
 
 def test_every_broker_of_an_open_segment_keeps_its_newest() -> None:

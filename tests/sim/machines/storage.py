@@ -137,6 +137,10 @@ class SimStore:
         await self.disk.pause(StorageOp.CREATE)
         return SimLogWriter(self, inner)
 
+    async def put_log(self, topic: TopicName, segment: int, base_offset: int, writer: str, preamble: bytes) -> None:
+        await self._inner.put_log(topic, segment, base_offset, writer, preamble)
+        await self.disk.pause(StorageOp.CREATE)
+
     async def list_files(self, topic: TopicName, segment: int) -> list[SegmentFile]:
         files = await self._inner.list_files(topic, segment)
         await self.disk.pause(StorageOp.LIST)

@@ -1,0 +1,109 @@
+"""Nothing is written to an open segment for long: retention and deletion reach its newest log file as well."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seaweedmq.model.calls import RaiseLowWatermark
+from seaweedmq.model.files import FileKind
+from seaweedmq.storage.store.memory import StorageOp
+from tests.broker.bed import CONFIG, NAME, Bed, Host, story, value, values
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "by hand": {},
+    "by age": {"retention_s": 60.0},
+    "by size": {"retention_bytes": 1},
+}
+BRIEF = replace(CONFIG, partition_roll_age_s=60.0, log_grace_s=60.0)
+GONE_S = 900.0
+"""The log is rolled and becomes a table; then the grace periods of both pass."""
+
+
+def holding(bed: Bed, record: bytes) -> list[str]:
+    """Files that hold a record, whatever they are."""
+    tables = [file.path for file in bed.files(FileKind.TABLE)]
+    return [path for path, file in bed.store.files.items() if record in bytes(file.data)] + tables
+
+
+async def idle_segment(bed: Bed, how: str, frames: int = 10, brokers: int = 1, **more: Any) -> Host:
+    """The primary of a segment whose records are deleted, and to which nothing was written for long."""
+    hosts = await bed.cluster(brokers, BRIEF)
+    await bed.topic(hosts[0], partitions=1, **SETTINGS[how], **more)
+    primary = await bed.primary(hosts[0])
+    publisher = await primary.publisher()
+    await publisher.store(frames=frames)
+    if how == "by hand":
+        await primary.api.call(RaiseLowWatermark(NAME, {0: frames}))
+    await publisher.stream.close()
+    await asyncio.sleep(GONE_S)
+    return primary
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+@story
+async def test_the_last_records_go_and_one_empty_log_tells_where_the_segment_stands(bed: Bed, how: str) -> None:
+    host = await idle_segment(bed, how)
+    assert holding(bed, value(1, 9)) == []
+    (left,) = bed.files(FileKind.LOG)
+    assert (left.base_offset, left.writer) == (10, f"{host.broker.id}.synced")
+    created = bed.faults.counts[StorageOp.CREATE]
+    await asyncio.sleep(GONE_S)
+    assert bed.faults.counts[StorageOp.CREATE] == created, "an idle segment costs nothing"
+
+
+@pytest.mark.parametrize("how", SETTINGS)
+@story
+async def test_the_segment_continues_after_it_was_emptied(bed: Bed, how: str) -> None:
+    host = await idle_segment(bed, how)
+    publisher = await host.publisher()
+    assert publisher.next == 10, "the broker knows its producers"
+    await publisher.store(frames=5)
+    assert await (await host.subscriber()).until(5) == values(1, 5, 10)
+    if how != "by hand":
+        await publisher.stream.close()
+        await asyncio.sleep(GONE_S)
+        assert holding(bed, value(1, 14)) == []
+        assert [log.base_offset for log in bed.files(FileKind.LOG)] == [15]
+
+
+@pytest.mark.parametrize("loss", ["process", "machine"])
+@story
+async def test_a_successor_knows_the_end_and_the_producers_of_an_emptied_segment(bed: Bed, loss: str) -> None:
+    primary = await idle_segment(bed, "by age", brokers=2)
+    primary.kill()
+    if loss == "machine":
+        bed.store.crash()
+    (other,) = [host for host in bed.hosts if host is not primary]
+    await bed.until(lambda: len(other.inspect.view.segments[NAME]) == 2)
+    sealed, successor = other.inspect.view.segments[NAME].values()
+    assert (sealed.end_offset, successor.start_offset) == (10, 10)
+    assert {producer.producer_id: producer.next_sequence for producer in sealed.sequences} == {1: 10}
+    await bed.until(lambda: not [path for path in bed.store.files if path.endswith(".log")])
+
+
+@story
+async def test_records_that_are_wanted_keep_their_files(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, BRIEF)
+    await bed.topic(host, partitions=1, retention_s=10 * GONE_S)
+    publisher = await host.publisher()
+    await publisher.store(frames=10)
+    await publisher.stream.close()
+    await asyncio.sleep(GONE_S)
+    assert [(log.base_offset, log.writer) for log in bed.files(FileKind.LOG)] == [(0, host.broker.id)]
+    assert len(bed.files(FileKind.TABLE)) == 1
+
+
+@story
+async def test_a_storage_that_fails_meanwhile_is_asked_again(bed: Bed) -> None:
+    (host,) = await bed.cluster(1, BRIEF)
+    await bed.topic(host, partitions=1, **SETTINGS["by age"])
+    await (await host.publisher()).store(frames=10)
+    bed.faults.failing[StorageOp.CREATE] = "input/output error"
+    await asyncio.sleep(GONE_S)
+    assert holding(bed, value(1, 9))
+    bed.faults.failing.clear()
+    await asyncio.sleep(GONE_S)
+    assert holding(bed, value(1, 9)) == []
