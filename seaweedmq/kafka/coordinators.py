@@ -18,6 +18,7 @@ from seaweedmq.kafka.reached import is_reached
 from seaweedmq.kafka.shard import Shard, Stage
 from seaweedmq.kafka.shard_log import ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES
+from seaweedmq.kafka.topic_ids import TopicIds
 from seaweedmq.model.calls import CreateTopic, RaiseLowWatermark
 from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.topic import Topic, TopicSpec
@@ -38,6 +39,7 @@ class Coordinators:
 
     def __init__(self, broker: LocalBroker, *, snapshot_after_bytes: int = AFTER_BYTES) -> None:
         self.topic_name = groups_topic(broker.config.kafka_namespace)
+        self.topic_ids = TopicIds(broker.view, broker.meta, broker.config.kafka_namespace)
         self._broker = broker
         self._partitions = broker.config.kafka_internal_partitions
         """Of the internal topic, if there is none yet."""
@@ -216,6 +218,7 @@ class Coordinators:
             ShardLog(partition, self._broker.view, frame_bytes_max=self._broker.config.frame_bytes_max),
             limits=self._limits,
             env=self._broker.env,
+            topic_ids=self.topic_ids,
             raise_mark=partial(self._raise_mark, partition),
             snapshot_after_bytes=self._snapshot_after_bytes,
         )

@@ -119,7 +119,10 @@ class GroupAdmin:
         if name.namespace != self._coordinators.topic_name.namespace or not self._local.lineages(name):
             raise NotFound(f"there is no topic {name} for Kafka's consumers: see `seaweedmq topic list`")
         starts = await self._starts(name, start)
-        offsets = tuple(OffsetToCommit(topic=name.name, partition=n, offset=at) for n, at in starts.items())
+        topic_id = self._coordinators.topic_ids.known(name.name)
+        offsets = tuple(
+            OffsetToCommit(topic=name.name, partition=n, offset=at, topic_id=topic_id) for n, at in starts.items()
+        )
         reply = await shard.ask(lambda token: Commit(token=token, group=group, offsets=offsets))
         assert isinstance(reply, CommitReply)
         for error in reply.errors:
@@ -143,7 +146,7 @@ class GroupAdmin:
         found, offsets = await shard.look(lambda state: (state.describe(group), state.offsets(group)))
         if found.state is GroupState.DEAD:
             raise _unknown(group)
-        return found, offsets
+        return found, await self._coordinators.topic_ids.without_deleted(offsets)
 
     # --- where partitions begin and end -------------------------------------------------------------------------------
 

@@ -61,6 +61,10 @@ class GroupOffsetsRoom:
         body, version = request.body, request.version
         shard = self._coordinators.shard_of(body.group_id)
         counts = [self._count(topic.name) for topic in body.topics]
+        topic_ids = [
+            self._coordinators.topic_ids.known(topic.name) if n else None
+            for topic, n in zip(body.topics, counts, strict=True)
+        ]
         offsets = tuple(
             OffsetToCommit(
                 topic=topic.name,
@@ -68,8 +72,9 @@ class GroupOffsetsRoom:
                 offset=each.committed_offset,
                 leader_epoch=each.committed_leader_epoch,
                 metadata=each.committed_metadata or "",
+                topic_id=topic_id,
             )
-            for topic, count in zip(body.topics, counts, strict=True)
+            for topic, count, topic_id in zip(body.topics, counts, topic_ids, strict=True)
             for each in topic.partitions
             if 0 <= each.partition_index < count
         )
@@ -148,6 +153,7 @@ class GroupOffsetsRoom:
         asked = None if topics is None else [(t.name, number) for t in topics for number in t.partition_indexes]
         try:
             found = await self._coordinators.shard_of(group).look(lambda state: state.offsets(group, asked))
+            found = await self._coordinators.topic_ids.without_deleted(found)
         except Unavailable as error:
             # COORDINATOR_NOT_AVAILABLE, which it is, ends a consumer of Java up to 3.8 and of aiokafka when it is said
             # here; with this one they look for the coordinator.

@@ -7,6 +7,7 @@
 | active | a request, a timer | the state machine says what to append, and what to say once that is committed |
 | active | a look at the state | told once all that it saw is committed |
 | active | nothing to append, and the lease is in doubt | a record without meaning is: committed, it proves the rest |
+| active | topics were deleted, also while it loaded or nobody coordinated | their offsets go, once etcd confirms it |
 | active | much was written | a snapshot is appended, piece by piece between other records, and what is below may go |
 | any | an append fails, or the segment ends | over: whoever waits hears NOT_COORDINATOR, the state is dropped |
 
@@ -28,6 +29,7 @@ from seaweedmq.core.kafka.shard_state import GroupShard
 from seaweedmq.errors import Corrupt, SeaweedMQError, StaleMetadata
 from seaweedmq.kafka.shard_log import Pair, ShardLog
 from seaweedmq.kafka.shard_snapshots import AFTER_BYTES, Snapshots
+from seaweedmq.kafka.topic_ids import TopicIds
 from seaweedmq.kafka.wire.codes import Code
 from seaweedmq.kafka.wire.failure import KafkaRefusal
 from seaweedmq.model.kafka_groups import OffsetRecord
@@ -81,6 +83,7 @@ class Shard:
         *,
         limits: Limits,
         env: Environment,
+        topic_ids: TopicIds,
         raise_mark: Callable[[int], None],
         snapshot_after_bytes: int = AFTER_BYTES,
     ) -> None:
@@ -89,6 +92,7 @@ class Shard:
         self.stage = Stage.LOADING
         self._limits = limits
         self._env = env
+        self._topic_ids = topic_ids
         self._raise_mark = raise_mark
         self._log = log_
         self._loop = asyncio.get_running_loop()
@@ -100,8 +104,9 @@ class Shard:
         self._is_writing = False
         self._work = Signal()
         self._timer: asyncio.TimerHandle | None = None
-        self._deleted_topics: set[str] = set()
-        """While it loads."""
+        self._doubtful: set[str] = set()
+        """Topics that may be deleted, so that their offsets may have to go."""
+        self._is_doubtful = asyncio.Event()
         self._snapshots = Snapshots(snapshot_after_bytes)
 
     @property
@@ -138,11 +143,10 @@ class Shard:
         return answer
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Topics are no more, or others by now."""
-        if self.stage is Stage.LOADING:
-            self._deleted_topics.update(topics)
-        elif self.stage is Stage.ACTIVE:
-            self._take(TopicsDeleted(frozenset(topics)))
+        """Drop the offsets of topics that are no more, or others by now, once etcd says so."""
+        self._doubtful.update(topics)
+        if self._doubtful:
+            self._is_doubtful.set()
 
     def _answer_to(self, token: int, made_of: Callable[[Any], Any]) -> "asyncio.Future[Any]":
         answer = self._loop.create_future()
@@ -220,6 +224,7 @@ class Shard:
 
     async def run(self) -> None:
         """Load, then write what there is to write, until the segment is over or a write fails."""
+        checking: asyncio.Task[None] | None = None
         try:
             loading = retrying(
                 backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S),
@@ -229,6 +234,7 @@ class Shard:
             )
             await loading(self._load)
             self._begin()
+            checking = self._loop.create_task(self._drop_deleted())
             while self.is_active and not self.partition.is_over:
                 if self._round or self._snapshots.under_way:
                     await self._write_round()
@@ -238,6 +244,21 @@ class Shard:
             log.info("%s: the coordinator ends: %s", self.partition.segment, error or "no time left to commit")
         finally:
             self._end()
+            if checking is not None:
+                checking.cancel()  # without a wait: the next coordinator is to be there at once
+
+    async def _drop_deleted(self) -> None:
+        """Drop offsets of deleted topics, of those that went while this partition had no coordinator as well."""
+        while True:
+            await self._is_doubtful.wait()
+            self._is_doubtful.clear()
+            topics, self._doubtful = self._doubtful, set()
+            for topic in sorted(topics):
+                asking = retrying(backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S), on=SeaweedMQError)
+                topic_id = await asking(self._topic_ids.current, topic)
+                if not self.is_active:
+                    return
+                self._take(TopicsDeleted({topic: topic_id}))
 
     async def _load(self) -> None:
         state = GroupShard(self._limits)
@@ -283,8 +304,7 @@ class Shard:
     def _begin(self) -> None:
         self.stage = Stage.ACTIVE
         self._set_timer()
-        if self._deleted_topics:
-            self._take(TopicsDeleted(frozenset(self._deleted_topics)))
+        self.topics_deleted(topic for topic, known in self._state.topic_ids() if known != self._topic_ids.known(topic))
 
     def _end(self) -> None:
         self.stage = Stage.OVER

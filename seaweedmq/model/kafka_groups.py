@@ -90,6 +90,9 @@ class OffsetValue:
     commit_ms: int
     expire_ms: int | None = None
     """Wall clock: an old client's own wish. None: as the coordinator's retention says."""
+    topic_id: bytes | None = None
+    """Id of the topic, 16 bytes, which tells it from an earlier one of its name. None: written by an earlier release,
+    or by a Kafka before 4.1."""
 
 
 @dataclass(frozen=True, slots=True)

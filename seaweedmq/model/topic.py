@@ -147,7 +147,8 @@ class Deletion:
     name: TopicName
     uid: int
     primaries: tuple[str, ...] = ()
-    """Broker ids of those that served its open segments: until they have heard of it they may acknowledge records."""
+    """Broker ids of those that served its open segments: until they have heard of it they may acknowledge records. And
+    of the coordinators of Kafka's groups, which may commit offsets to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from seaweedmq.coordination.description import describe
 from seaweedmq.core.lineage.topology import Change, altered, check_more_partitions
 from seaweedmq.errors import Conflict, StaleMetadata, Unavailable
 from seaweedmq.model.description import OPEN, SegmentStats, TopicDescription
+from seaweedmq.model.kafka_group_admin import groups_topic
 from seaweedmq.model.topic import Deletion, Topic, TopicChange, TopicName, TopicSpec, created_again
 from seaweedmq.ports import Compare, Delete, Put
 
@@ -72,8 +73,7 @@ class Topics:
         async for attempt in self._metadata.on_conflict():
             with attempt:
                 topic = self._topic(name, topic_uid)
-                primaries = tuple(sorted({s.primary for s in self._metadata.view.open_of(name).values()}))
-                deletion = Deletion(name=name, uid=topic.uid, primaries=primaries)
+                deletion = Deletion(name=name, uid=topic.uid, primaries=self._waited_for(name))
                 revision = await self._metadata.transact(
                     [Compare(keys.topic_key(name), mod_revision=self._metadata.view.topic_revision(name))],
                     [
@@ -90,6 +90,16 @@ class Topics:
         await self._metadata.view.wait_revision(revision or 0)
         self._documents.expect([name])  # the files, if they can not be deleted at once
         await self._documents.delete(name)
+
+    def _waited_for(self, name: TopicName) -> tuple[str, ...]:
+        """Return the brokers that hear of a topic's deletion before its name is free.
+
+        These are the primaries, which acknowledge records, and the coordinators of Kafka's groups, which commit offsets
+        to the topic that has the name in their view.
+        """
+        view = self._metadata.view
+        coordinators = view.open_of(groups_topic(name.namespace)).values()
+        return tuple(sorted({s.primary for s in (*view.open_of(name).values(), *coordinators)}))
 
     async def adopt_schema(self, name: TopicName, schema: bytes, topic_uid: int) -> TopicDescription:
         """See ``model.calls.AdoptSchema``."""

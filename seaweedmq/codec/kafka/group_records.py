@@ -10,14 +10,15 @@ A key or value begins with its version, an int16; integers are big-endian.
 
 | value | versions read | written | fields, with the version they begin with |
 |---|---|---|---|
-| an offset | 0-4 | 3, or 1 if it expires by itself | int64 offset, int32 leader epoch (3), metadata, int64 commit \
-time, int64 expiry (1 only) |
+| an offset | 0-4 | 4 | int64 offset, int32 leader epoch (3), metadata, int64 commit \
+time, int64 expiry (1 only), tag 0: topic id (4), tag 10000: int64 expiry (4, of SeaweedMQ) |
 | a group | 0-4 | 3 | protocol type, int32 generation, protocol, leader, int64 since (2), members |
 | a member | 0-4 | 3 | id, instance id (3), client id, host, int32 rebalance timeout (1), int32 session timeout, \
 subscription, assignment |
 
 Strings have an int16 length, bytes and arrays an int32 one, -1 is null. Version 4 has the compact forms of KIP-482 (an
-unsigned varint, one more than the length) and tagged fields, which are skipped. A value that is null is a tombstone.
+unsigned varint, one more than the length) and tagged fields, of which unknown ones are skipped. A value that is null is
+a tombstone. An offset without a topic id is written in version 3, or 1 if it expires by itself.
 """
 
 import struct
@@ -41,6 +42,12 @@ EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 GROUP_VALUE_VERSION: Final = 3
 VALUE_VERSION_MAX: Final = 4
 """The first one with compact forms."""
+
+TOPIC_ID_TAG: Final = 0
+"""Kafka's own, since 4.1."""
+TOPIC_ID_BYTES: Final = 16
+EXPIRY_TAG: Final = 10_000
+"""Of SeaweedMQ: Kafka has no version with both an expiry and a topic id, and skips it."""
 
 _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "hiq")
 _OFFSET_HEAD, _EXPIRING_OFFSET_HEAD = struct.Struct(">hqi"), struct.Struct(">hq")
@@ -80,12 +87,34 @@ def encode_record(record: ShardRecord) -> tuple[bytes, bytes | None]:
 
 
 def _offset_bytes(value: OffsetValue) -> bytes:
+    if value.topic_id is not None:
+        return _tagged_offset_bytes(value, value.topic_id)
     metadata = _string(value.metadata)
     if value.expire_ms is not None:
         head = _EXPIRING_OFFSET_HEAD.pack(EXPIRING_OFFSET_VALUE_VERSION, value.offset)
         return b"".join((head, metadata, _INT64.pack(value.commit_ms), _INT64.pack(value.expire_ms)))
     head = _OFFSET_HEAD.pack(OFFSET_VALUE_VERSION, value.offset, value.leader_epoch)
     return b"".join((head, metadata, _INT64.pack(value.commit_ms)))
+
+
+def _tagged_offset_bytes(value: OffsetValue, topic_id: bytes) -> bytes:
+    metadata = value.metadata.encode()
+    tags = [_uvarint(TOPIC_ID_TAG) + _uvarint(len(topic_id)) + topic_id]
+    if value.expire_ms is not None:
+        tags.append(_uvarint(EXPIRY_TAG) + _uvarint(_INT64.size) + _INT64.pack(value.expire_ms))
+    head = _OFFSET_HEAD.pack(VALUE_VERSION_MAX, value.offset, value.leader_epoch)
+    return b"".join(
+        (head, _uvarint(len(metadata) + 1), metadata, _INT64.pack(value.commit_ms), _uvarint(len(tags)), *tags)
+    )
+
+
+def _uvarint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
 
 
 def _group_bytes(value: GroupValue) -> bytes:
@@ -148,14 +177,18 @@ def _read_offset(data: bytes) -> OffsetValue:
     metadata = reader.string()
     commit_ms = reader.int64()
     expire_ms = reader.int64() if version == 1 else -1
-    reader.tags()
+    tags = reader.tags()
     reader.end()
+    if len(expiry := tags.get(EXPIRY_TAG, b"")) == _INT64.size:
+        (expire_ms,) = _INT64.unpack(expiry)
+    topic_id = tags.get(TOPIC_ID_TAG, b"")
     return OffsetValue(
         offset=offset,
         leader_epoch=leader_epoch,
         metadata=metadata,
         commit_ms=commit_ms,
         expire_ms=None if expire_ms == -1 else expire_ms,
+        topic_id=topic_id if len(topic_id) == TOPIC_ID_BYTES and any(topic_id) else None,
     )
 
 
@@ -251,12 +284,11 @@ class _Reader:
             raise self._corrupt(f"it says to hold {count} members")
         return count
 
-    def tags(self) -> None:
-        """Skip tagged fields: what a later Kafka adds without a new version."""
-        if self._is_compact:
-            for _ in range(self._uvarint()):
-                self._uvarint()
-                self._take(self._uvarint())
+    def tags(self) -> dict[int, bytes]:
+        """Read tagged fields by their tag: what a later Kafka adds without a new version."""
+        if not self._is_compact:
+            return {}
+        return {self._uvarint(): self._take(self._uvarint()) for _ in range(self._uvarint())}
 
     def end(self) -> None:
         if self._at != len(self._data):

@@ -127,6 +127,8 @@ class OffsetToCommit:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: bytes | None = None
+    """Id of the topic that has the name now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +166,10 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics are no more: nor are offsets of them."""
+    """Topics are no more, and their offsets go."""
 
-    topics: frozenset[str]
+    topics: Mapping[str, bytes | None]
+    """Name -> id of the topic that has the name now, whose offsets stay; None: no topic has it."""
 
 
 @dataclass(frozen=True, slots=True)

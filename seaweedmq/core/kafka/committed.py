@@ -79,6 +79,7 @@ class Committed:
                     metadata=offset.metadata,
                     commit_ms=at_ms,
                     expire_ms=expire_ms,
+                    topic_id=offset.topic_id,
                 )
                 records.append(self._keep(offset.topic, offset.partition, value, grows_bytes))
         return tuple(errors), records
@@ -107,13 +108,26 @@ class Committed:
             records += self._drop([(topic, number)])
         return tuple(errors), records
 
-    def drop_topics(self, topics: Iterable[str]) -> list[OffsetRecord]:
-        """Topics are no more."""
-        return self._drop([(topic, number) for topic in topics for number in self._by_topic.get(topic, {})])
+    def drop_topics(self, topics: Mapping[str, bytes | None]) -> list[OffsetRecord]:
+        """Drop offsets of topics that are no more: those without the id of the topic that has the name now, if any."""
+        return self._drop(
+            [
+                (topic, number)
+                for topic, topic_id in topics.items()
+                for number, value in self._by_topic.get(topic, {}).items()
+                if topic_id is None or value.topic_id != topic_id
+            ]
+        )
+
+    def topic_ids(self) -> Iterator[tuple[str, bytes]]:
+        """Each topic with an id that an offset of it has; in no order, and repeated."""
+        for topic, _, value in self._items():
+            if value.topic_id is not None:
+                yield topic, value.topic_id
 
     def drop_all(self) -> list[OffsetRecord]:
         """The group is no more."""
-        return self.drop_topics(list(self._by_topic))
+        return self.drop_topics(dict.fromkeys(self._by_topic))
 
     def expire(self, group: ClassicGroup, at_ms: int, retention_ms: int) -> list[OffsetRecord]:
         """Drop what is too old, but not while somebody may be reading the topic."""

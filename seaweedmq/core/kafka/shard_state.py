@@ -144,6 +144,10 @@ class GroupShard:
         entry = self._entries.get(group)
         return entry.committed.select(partitions) if entry is not None else {}
 
+    def topic_ids(self) -> set[tuple[str, bytes]]:
+        """Topics of which offsets are committed, with their ids; of one name there may be several."""
+        return {known for entry in self._entries.values() for known in entry.committed.topic_ids()}
+
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def handle(self, event: ShardEvent, now: float, at_ms: int) -> ShardOutcome:

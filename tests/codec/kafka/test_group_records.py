@@ -74,9 +74,26 @@ def test_every_version_that_kafka_wrote_is_read(version: int) -> None:
     assert decode_record(group_key, GOLDEN[f"empty_group_value_{version}"]) == GroupMetadataRecord("shop", EMPTY)
 
 
+TOPIC_ID = (1).to_bytes(8, "big") + (2).to_bytes(8, "big")
+
+
+def test_the_topic_of_an_offset_is_read_and_written_as_kafka_does() -> None:
+    record = OffsetRecord("shop", "orders", 3, replace(offset_value(4), topic_id=TOPIC_ID))
+    assert decode_record(GOLDEN["offset_key_0"], GOLDEN["offset_value_4_topic_id"]) == record
+    assert encode_record(record) == (GOLDEN["offset_key_1"], GOLDEN["offset_value_4_topic_id"])
+
+
+def test_an_expiry_beside_a_topic_is_a_tag_that_kafka_skips() -> None:
+    value = replace(offset_value(1), topic_id=TOPIC_ID)
+    data = encode_record(OffsetRecord("shop", "orders", 3, value))[1]
+    tags = b"\2" + b"\0\x10" + TOPIC_ID + b"\x90\x4e\x08" + (NOON_MS + 600_000).to_bytes(8, "big")
+    assert data is not None
+    assert data.endswith(tags)
+
+
 def test_tags_of_a_later_kafka_are_skipped() -> None:
-    tagged = decode_record(GOLDEN["offset_key_0"], GOLDEN["offset_value_4_topic_id"])
-    assert tagged == OffsetRecord("shop", "orders", 3, offset_value(4))
+    later = GOLDEN["offset_value_4"][:-1] + b"\1\x7f\3abc"
+    assert decode_record(GOLDEN["offset_key_0"], later) == OffsetRecord("shop", "orders", 3, offset_value(4))
 
 
 def test_what_is_written_is_what_kafka_writes() -> None:
@@ -156,7 +173,13 @@ GROUPS = st.builds(
     members=st.lists(MEMBERS, max_size=4).map(tuple),
 )
 OFFSETS = st.builds(
-    OffsetValue, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_ms=INT64, expire_ms=st.none() | INT64
+    OffsetValue,
+    offset=INT64,
+    leader_epoch=INT32,
+    metadata=TEXT,
+    commit_ms=INT64,
+    expire_ms=st.none() | INT64,
+    topic_id=st.none() | st.binary(min_size=16, max_size=16).filter(any),
 )
 RECORDS = st.builds(GroupMetadataRecord, TEXT, st.none() | GROUPS) | st.builds(
     OffsetRecord, TEXT, TEXT, INT32, st.none() | OFFSETS
@@ -166,9 +189,10 @@ RECORDS = st.builds(GroupMetadataRecord, TEXT, st.none() | GROUPS) | st.builds(
 @given(RECORDS)
 def test_what_is_written_is_read_again(record: GroupMetadataRecord | OffsetRecord) -> None:
     expected = record
-    if isinstance(record, OffsetRecord) and record.value is not None and record.value.expire_ms is not None:
+    value = record.value if isinstance(record, OffsetRecord) else None
+    if isinstance(record, OffsetRecord) and value and value.expire_ms is not None and value.topic_id is None:
         # As Kafka's: the version that has an expiry has no leader epoch.
-        expected = replace(record, value=replace(record.value, leader_epoch=-1))
+        expected = replace(record, value=replace(value, leader_epoch=-1))
     assert decode_record(*encode_record(record)) == expected
 
 

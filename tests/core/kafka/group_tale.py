@@ -211,7 +211,7 @@ class Tale:
         return self.asks("admin", DeleteGroup(0, self.group))
 
     def loses_topic(self, topic: str) -> list[str]:
-        return self.does(TopicsDeleted(frozenset({topic})))
+        return self.does(TopicsDeleted({topic: None}))
 
     @property
     def committed(self) -> dict[Partition, int]:

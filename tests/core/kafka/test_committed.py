@@ -270,6 +270,19 @@ def test_the_next_coordinator_knows_them_all_and_counts_the_same() -> None:
     assert (tale.committed, list(tale.shard.snapshot()), tale.shard.size_bytes) == before
 
 
+def test_of_a_recreated_topic_only_its_own_offsets_stay() -> None:
+    deleted, current = bytes(15) + b"1", bytes(15) + b"2"
+    committed = Committed("g")
+    for number, topic_id in enumerate((deleted, current, None)):
+        committed.set(("orders", number), OffsetValue(offset=5, commit_ms=AT_MS, topic_id=topic_id))
+    assert set(committed.topic_ids()) == {("orders", deleted), ("orders", current)}
+    gone = committed.drop_topics({"orders": current, "unknown": None})
+    assert [record.partition for record in gone] == [0, 2]
+    assert len(committed) == 1
+    committed.drop_topics({"orders": None})
+    assert (len(committed), committed.size_bytes) == (0, 0)
+
+
 def test_tombstones_of_what_was_never_there_leave_nothing() -> None:
     tale = Tale()
     tale.log = [OffsetRecord("g", "orders", 0, None), GroupMetadataRecord("h", None)]
