@@ -7,7 +7,7 @@
 | active | a request, a timer | the state machine says what to append, and what to say once that is committed |
 | active | a look at the state | told once all that it saw is committed |
 | active | nothing to append, and the lease is in doubt | a record without meaning is: committed, it proves the rest |
-| active | topics were deleted, also while it loaded or nobody coordinated | their offsets go, once etcd confirms it |
+| active | topics were deleted, also while it loaded or before | their offsets go, once etcd confirms it |
 | active | much was written | a snapshot is appended, piece by piece between other records, and what is below may go |
 | any | an append fails, or the segment ends | over: whoever waits hears NOT_COORDINATOR, the state is dropped |
 
@@ -143,7 +143,7 @@ class Shard:
         return answer
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Drop the offsets of topics that are no more, or others by now, once etcd says so."""
+        """Drop the offsets of topics that are no more, or others by now, once etcd confirms it."""
         self._doubtful.update(topics)
         if self._doubtful:
             self._is_doubtful.set()

@@ -92,7 +92,7 @@ class Topics:
         await self._documents.delete(name)
 
     def _waited_for(self, name: TopicName) -> tuple[str, ...]:
-        """Return the brokers that hear of a topic's deletion before its name is free.
+        """Return the brokers that know of a topic's deletion before its name is free.
 
         These are the primaries, which acknowledge records, and the coordinators of Kafka's groups, which commit offsets
         to the topic that has the name in their view.

@@ -291,7 +291,7 @@ class SegmentFiles:
         return low_watermark > base or (expires_s is not None and self._loop.time() - since >= expires_s)
 
     async def put_empty(self) -> None:
-        """Put an empty log file at the end of an idle segment: retention keeps the newest one, whatever it holds.
+        """Put an empty log file at the end of an idle segment: retention keeps the newest one, and takes the others.
 
         Raises:
             StorageFailed: the storage refused.

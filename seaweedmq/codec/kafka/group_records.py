@@ -47,7 +47,7 @@ TOPIC_ID_TAG: Final = 0
 """Kafka's own, since 4.1."""
 TOPIC_ID_BYTES: Final = 16
 EXPIRY_TAG: Final = 10_000
-"""Of SeaweedMQ: Kafka has no version with both an expiry and a topic id, and skips it."""
+"""A tag of SeaweedMQ alone: Kafka has no version with both an expiry and a topic id, and skips it."""
 
 _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "hiq")
 _OFFSET_HEAD, _EXPIRING_OFFSET_HEAD = struct.Struct(">hqi"), struct.Struct(">hq")

@@ -13,7 +13,7 @@ from seaweedmq.storage.store.memory import StorageOp
 from tests.broker.bed import CONFIG, NAME, Bed, Host, story, value, values
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "by hand": {},
+    "manually": {},
     "by age": {"retention_s": 60.0},
     "by size": {"retention_bytes": 1},
 }
@@ -23,7 +23,7 @@ GONE_S = 900.0
 
 
 def holding(bed: Bed, record: bytes) -> list[str]:
-    """Files that hold a record, whatever they are."""
+    """Files that hold a record, and all tables."""
     tables = [file.path for file in bed.files(FileKind.TABLE)]
     return [path for path, file in bed.store.files.items() if record in bytes(file.data)] + tables
 
@@ -35,7 +35,7 @@ async def idle_segment(bed: Bed, how: str, frames: int = 10, brokers: int = 1, *
     primary = await bed.primary(hosts[0])
     publisher = await primary.publisher()
     await publisher.store(frames=frames)
-    if how == "by hand":
+    if how == "manually":
         await primary.api.call(RaiseLowWatermark(NAME, {0: frames}))
     await publisher.stream.close()
     await asyncio.sleep(GONE_S)
@@ -62,7 +62,7 @@ async def test_the_segment_continues_after_it_was_emptied(bed: Bed, how: str) ->
     assert publisher.next == 10, "the broker knows its producers"
     await publisher.store(frames=5)
     assert await (await host.subscriber()).until(5) == values(1, 5, 10)
-    if how != "by hand":
+    if how != "manually":
         await publisher.stream.close()
         await asyncio.sleep(GONE_S)
         assert holding(bed, value(1, 14)) == []

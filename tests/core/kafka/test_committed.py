@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from seaweedmq.core.kafka.committed import Committed
 from seaweedmq.model.kafka_groups import GroupMetadataRecord, OffsetRecord, OffsetValue
 from tests.core.kafka.group_tale import AT_MS, LIMITS, Tale
 from tests.core.kafka.test_classic_group import pair
