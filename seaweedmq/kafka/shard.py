@@ -255,7 +255,7 @@ class Shard:
             topics, self._doubtful = self._doubtful, set()
             for topic in sorted(topics):
                 asking = retrying(backoff(self._env.rng, LOAD_RETRY_FIRST_S, LOAD_RETRY_MOST_S), on=SeaweedMQError)
-                topic_id = await asking(self._topic_ids.current, topic)
+                topic_id: bytes | None = await asking(self._topic_ids.current, topic)
                 if not self.is_active:
                     return
                 self._take(TopicsDeleted({topic: topic_id}))
